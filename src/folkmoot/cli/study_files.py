@@ -272,7 +272,7 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
 
 
 def import_command(kind: str, folder: Path | None, path: Path) -> None:
-    """Write a study made from a file of another program, and print its missing parts."""
+    """Convert a file of another program into a study, and print what the study lacks."""
     # Existing files are never overwritten.
     study = find_study(kind)
     importer = study.importers.get(path.suffix.lower())

@@ -32,7 +32,7 @@ TYPE_NAMES = {
 
 
 class DroppedDescription(NamedTuple):
-    """A field description that a reply repeated as the value of that field."""
+    """A field of a reply that was dropped because it only repeats its own description."""
 
     # The dotted path of the field in the reply.
     path: str
@@ -45,7 +45,7 @@ def describe_format(
 ) -> SourcedText:
     """Return the keys of a JSON object as a list for a prompt.
 
-    `options`: the allowed values of each field, in place of those in the schema.
+    `options`: the values to list for each field, instead of the values in the schema.
     """
     # Nested objects are indented. Each line holds the description, the allowed values and the
     # bounds of a field. Neighbouring keys with the same definition, such as the items of a ballot,

@@ -140,7 +140,7 @@ class AnswerType(ABC, Generic[T_co]):
     def describe_format(self, options: Mapping[str, Sequence[str]] | None = None) -> str:
         """Return the keys of a JSON reply as a list for a prompt.
 
-        `options`: the allowed values of each field, in place of those in the schema.
+        `options`: the values to list for each field, instead of the values in the schema.
         """
         return describe_format(self.schema, options) if self.schema else ""
 

@@ -157,7 +157,8 @@ class PromptLibrary:
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
         """Return the text of a prompt with its variables filled in.
 
-        Raises InputError if a prompt of the researcher fails, and ProtocolError for other prompts.
+        Raises InputError if a prompt of the researcher cannot be rendered.
+        Raises ProtocolError if a prompt of the study type cannot be rendered.
         """
         # White space at both ends is removed. The result keeps a note of the source of each part,
         # such as the reply that it quotes.

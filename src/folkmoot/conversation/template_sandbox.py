@@ -83,7 +83,7 @@ _MAPPABLE_FILTERS = (
 
 
 class WorkCounter:
-    """Counts the work of filling in one template and stops it at a limit."""
+    """Counts the work of rendering one template, and stops the rendering at a limit."""
 
     # `limit` is a number of written characters. A loop iteration counts as `LOOP_ITERATION_COST`
     # characters.

@@ -127,7 +127,7 @@ class Transcript:
     def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
         """Return one row per utterance, with its `turn` counted from 1.
 
-        - `stage`: the stage of all rows, in place of that of each utterance.
+        - `stage`: the stage of all rows. The default is the stage of each utterance.
         - `shared_columns`: columns that are added to every row.
         """
         return [

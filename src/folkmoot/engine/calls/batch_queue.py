@@ -128,7 +128,7 @@ class BatchQueue:
         self._still.set()
 
     def supports_model(self, model_state: ModelState) -> bool:
-        """Return whether this model can be asked through a batch API."""
+        """Return whether this model can be called through a batch API."""
         return supports_batches(model_state.spec) and isinstance(model_state.provider, ChatProvider)
 
     def should_batch(self, model_state: ModelState, address: str, fingerprint: bytes) -> bool:

@@ -227,7 +227,7 @@ class Gateway:
 
     @property
     def max_waiting_calls(self) -> int:
-        """The number of calls that may wait for their answers at the same time."""
+        """The number of calls that can wait for their answers at the same time."""
         # With batches, all items must be able to wait at once, or waves would be small.
         min_waiting = max(MAX_CALLS_IN_MEMORY, 2 * self._config.concurrency)
         return min_waiting if self._batch_queue is None else MAX_WAVE_CALLS

@@ -152,7 +152,7 @@ class ModelRouter:
         """Look up every named model and its key before anything is written.
 
         Raises InputError if a model is unknown, has no key, or cannot see the study's images.
-        Raises it also if the study embeds texts and has no embedding model.
+        Raises InputError also if the study embeds texts and has no embedding model.
         """
         if self._given is not None:
             return
@@ -208,7 +208,7 @@ class ModelRouter:
         return [self.default, *self._config.models.values(), *self._extra_models, *self._further]
 
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
-        """Return the model, URL and key names of every server asked over a network."""
+        """Return the model, URL and key names of every server that is called over a network."""
         destinations: list[tuple[str, str | None, str]] = []
         if self._given is not None:
             return destinations

@@ -91,7 +91,7 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Set the limits of this worker to those that the main process sent."""
+    """Replace the limits of this worker by those in `lease`."""
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         shared_limits.limiters[model].apply_grant(grant)

@@ -200,7 +200,7 @@ def has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def find_damage(db: sqlite3.Connection, format_version: int) -> list[Damage]:
-    """Return all damage to a journal that its hashes reveal."""
+    """Return all damage to a journal, as found by SQLite and by the stored hashes."""
     # `db` needs a `text_factory` that accepts bytes that are not UTF-8. Otherwise the address of a
     # damaged entry could not be read.
     try:

@@ -228,7 +228,10 @@ class Journal(JournalReader):
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Record that the cost of these recovered replies is known."""
+        """Record that these entries of killed processes have been recovered.
+
+        The calls of the entries then no longer count as possibly billed.
+        """
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
             self._run_in_writer(lambda db: self._loan.settle_found(db, len(costs), sum(costs)))

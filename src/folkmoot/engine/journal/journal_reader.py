@@ -225,7 +225,7 @@ class JournalReader:
         return [row[0] for row in rows]
 
     def addresses_in_scope(self, scope: str) -> list[str]:
-        """Return the sorted addresses of a scope's questions, without those of child scopes."""
+        """Return the sorted addresses of the questions in a scope, but not in its child scopes."""
         rows = self._reader.execute(
             "SELECT address FROM entries WHERE address >= ? AND address < ? AND kind = 'ask'",
             # "0" is the character after "/": the range holds all addresses that begin with the

@@ -74,7 +74,7 @@ class JournalShard(Journal):
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
         """Return the entries that the main process has not received, each with its maximum cost.
 
-        The cost is in USD. It is None if none was recorded.
+        The cost is in USD, or None if no cost was recorded.
         """
         # The entries are on the worker's disk before they are returned. So a crash loses no entry
         # that the main process has.

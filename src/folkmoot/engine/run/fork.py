@@ -67,7 +67,7 @@ def fork_run(
     - `address`: the address of a question or the id of an utterance.
     - `options.out`: the new folder, or None for a folder beside the run.
 
-    Raises InputError if the run cannot be forked there or the text does not fit.
+    Raises InputError if the address cannot be used, or the text does not answer the question.
     Raises DriftError if this version of Folkmoot would send other requests.
     Also raises the errors of `run_study`.
     """
@@ -144,7 +144,7 @@ def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = No
 def build_reply_change(
     run: RunFolder, folder: Path, address: str, replacement: ReplyReplacement
 ) -> ReplyChange:
-    """Check the change of one reply for a fork in `folder`, and return it.
+    """Return the changed reply for a fork in `folder`, after checking that the fork is possible.
 
     Raises InputError if the address has no question or is a repeated question.
     Raises InputError also if the replacement does not fit the reply.

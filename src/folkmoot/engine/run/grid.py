@@ -122,7 +122,7 @@ class RunGrid:
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
     def finished_cells(self) -> dict[str, tuple[GridCell, RunFolder]]:
-        """Return the finished cells with their runs, by name of the cell."""
+        """Return the finished cells with their runs, by cell name."""
         runs = ((cell, self.run(cell)) for cell in self.cells)
         return {cell.name: (cell, run) for cell, run in runs if run and run.is_finished}
 
@@ -321,7 +321,10 @@ def _sealed_cell(grid: Path, cell: GridCell) -> Path:
 
 
 def write_grid(grid: RunGrid, source: Path, seed: int) -> None:
-    """Write `grid.json`, and keep the preflight results that it holds."""
+    """Write `grid.json`.
+
+    Preflight results in an existing file are kept.
+    """
     path = grid.path / GRID_FILE
     preflight_rows = read_json(path).get(PREFLIGHT_KEY, []) if path.exists() else []
     write_json(

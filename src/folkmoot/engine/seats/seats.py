@@ -324,7 +324,7 @@ SeatSettingsField = Annotated[
 def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
     """Return the seats that humans take, in the order of the study.
 
-    Raises InputError if a name fits no single seat, or if too few seats are open.
+    Raises InputError if a name does not identify exactly one seat, or if too few seats are open.
     """
     # If `available` is empty, the study type does not list its participants. Then every name is
     # accepted.

@@ -120,7 +120,7 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 
 
 def finish_withdrawal(run: Path) -> bool:
-    """Replace files by their prepared versions, and return whether there were any.
+    """Replace files by their prepared versions, and return whether any version was prepared.
 
     The caller must hold the lock of the run folder.
     """

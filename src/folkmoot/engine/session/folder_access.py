@@ -1,4 +1,4 @@
-"""Create or refuse a run folder, and lock it for one process at a time."""
+"""Create run folders or open existing ones, and lock each for one process at a time."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def write_settings(folder: Path, config: StudyConfig) -> None:
 
 
 def remove_empty_run(folder: Path) -> None:
-    """Delete the folder of a run that stopped on bad input before its first call."""
+    """Delete the folder of a run that stopped because of bad input before its first call."""
     # The corrected study can then run in the same folder. A folder that holds an answer is kept.
     if (folder / JOURNAL).exists() and not _has_no_calls(folder):
         return

@@ -133,7 +133,7 @@ class Plan:
             self._unwritten = False
 
     def restore_file(self) -> None:
-        """Write the plan file as this process found it at its start."""
+        """Restore the plan file to its content at the start of this process."""
         # Used for a process that has made no call under the changed plan.
         if self._before is not None:
             write_text(self._path, self._before)

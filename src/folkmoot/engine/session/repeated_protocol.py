@@ -96,10 +96,10 @@ async def repeat_protocol(
     """Run the protocol of a finished run again inside a scope, and return its answers.
 
     - `watched`: the addresses of the answers to return.
-    - `repeated`: the paths of the scopes in which prompts are changed and asked again.
+    - `repeated`: the paths of the scopes in which changed questions are asked again.
     - `revise`: returns a changed question.
 
-    Raises the errors of the protocol and of the run that `scope` belongs to.
+    Raises the errors of the protocol, and the errors that stop the run of `scope`.
     """
     # Outside of `repeated` the old replies count, so that later stages cost nothing. Paths have no
     # final slash.

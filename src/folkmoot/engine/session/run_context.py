@@ -75,7 +75,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """What an executor needs of a `map`: the path of its scope, and a method to start an item."""
+    """What an executor needs from a `map`: a scope path, and a method to start an item."""
 
     @property
     def path(self) -> tuple[str, ...]: ...

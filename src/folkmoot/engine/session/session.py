@@ -131,7 +131,7 @@ class Scope:
     def child(self, *names: str) -> Scope:
         """Return the child scope with these names.
 
-        Its rows are in the tables at the position of this call.
+        In the tables, the rows of the child scope have the position of this call.
         """
         row_order = RowOrder(self._row_order.next_key())
         return Scope(
@@ -165,9 +165,9 @@ class Scope:
 
         - `history`: the transcript that the speaker is shown before the prompt.
         - `answer_type`: what kind of answer is expected. The default is free text.
-        - `reasks`: how often to ask again at most if an answer is unreadable.
+        - `reasks`: the maximum number of repetitions after unreadable answers.
         - `about`: the topic, for the embedded respondent.
-        - `shows`: texts that the prompt contains, if it has no template.
+        - `shows`: texts that a prompt without a template must contain.
         - `for_people`: the wording for a human, if the prompt has no template.
 
         Returns `Missing` with the reason if no answer could be read and there is no
@@ -204,7 +204,7 @@ class Scope:
         shows: Sequence[str] = (),
         for_people: str = "",
     ) -> AskResult[T]:
-        """Ask like `ask`, and return the answer together with how it was obtained."""
+        """Ask a question as `ask` does, and return the answer with details."""
         check_ask_arguments(speaker, prompt, history, answer_type)
         wanted = cast("AnswerType[T]", Text()) if answer_type is None else answer_type
         address = self._next_address("ask")
@@ -286,10 +286,10 @@ class Scope:
             transcript += scope.say(speaker, text)
 
         - `address`: the address of the question that the text answers, or "" if no model wrote it.
-          If it is omitted, a text that `ask` returned has the address of its question.
-        - `part`: a name for the utterance, if one reply gives several.
+          The default is the address of the question to which `ask` returned the text.
+        - `part`: a name for the utterance, if one reply contains several utterances.
         - `public`: whether the other speakers hear the utterance.
-        - `finish`: the finish reason of the reply. Omit it for the last reply of this scope.
+        - `finish`: the finish reason of the reply. The default is that of the scope's last reply.
         - `columns`: additional columns of the study.
         """
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or

@@ -324,7 +324,7 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of a run that holds only the parts that its findings cover."""
+    """Return a view of a run without the parts that are left out of its analysis."""
     # The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which a
     # human failed a check, if the check excludes the part.
     if isinstance(run, PartsView):
@@ -481,7 +481,10 @@ def _require_study(study: object, name: str) -> Study:
 
 
 def check_study(study: Study, name: str = "") -> None:
-    """Raise InputError with all reasons why an object cannot be a study type."""
+    """Raise InputError with all reasons why an object cannot be a study type.
+
+    `name`: the file to name in the error if the object has none.
+    """
     # A protocol that is not async is such a reason.
 
     # Decorators hide the function itself, with its line and its signature.

@@ -163,7 +163,7 @@ def load_study_code(path: Path, consent: Consent | None) -> ModuleType:
 
 
 def agreement_for_workers(path: Path) -> Consent:
-    """Return the consent with which workers of this run may execute a study file."""
+    """Return the consent that lets cluster workers execute a study file."""
     # The consent holds only for the content that this process has executed.
     code = _installed_finder()
     versions = {str(file): digest for file, digest in code.digests.items()}

@@ -312,7 +312,7 @@ async def ask_for_codes(
 ) -> tuple[AssignedCode, ...]:
     """Return a model's codes for one text.
 
-    A code that is still invalid after the re-asks carries its `rejection_reason`.
+    A code that is still invalid after the re-asks has a `rejection_reason`.
     """
     text = quote_text(book, text)
     answer_type = CodesAnswer(book, text)
@@ -539,7 +539,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def salvage_reply(self, reply: str) -> ParsedAnswer[tuple[AssignedCode, ...]] | None:
         """Return the codes of a reply that is still invalid after the last re-ask.
 
-        Each wrong code carries the reason why it is wrong.
+        Each wrong code has a `rejection_reason`.
         """
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         codes = self._check_items(parsed.value) if isinstance(parsed, ParsedAnswer) else ()

@@ -199,7 +199,7 @@ class CodebookResults:
 
     @property
     def note(self) -> str:
-        """A note for a finding: who coded the texts, and how far other coders agree."""
+        """A note for a finding: who coded the texts, and how well other coders agree."""
         # It starts with a warning if no language model coded (the coder was `--model synthetic`).
         if self.primary_coder is not None and self.primary_coder.is_embedded:
             return f"{EMBEDDED_NOTE} {self.coder_summary}"
@@ -311,7 +311,7 @@ TITLE = "How free text was coded"
 
 
 def coding_finding(run: RunFolder) -> Finding | None:
-    """Return the finding on how free text was coded and how far coders agree.
+    """Return the finding on how free text was coded and how well coders agree.
 
     Returns None if the run has no texts to code.
     """

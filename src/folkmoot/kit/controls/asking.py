@@ -211,7 +211,7 @@ def ask_named_controls(
     stopper: RunStopper | None = None,
     others: Sequence[RunFolder] = (),
 ) -> None:
-    """Ask the controls that a study file names, unless they have been asked.
+    """Ask the control questions that a study file names, unless they were asked already.
 
     - `settings`: the controls, or None for no controls.
     - `limits`: the budget of the whole grid.

@@ -23,7 +23,7 @@ _NO_ATTRIBUTE = (*_GROUPS, *_IDS, "name", "first_name", "source")
 def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
     """Return the ages of participants, or {} if no table has them.
 
-    The keys are the unit and the participant id. The unit may be empty.
+    Each key is a pair of unit and participant id. The unit can be empty.
     """
     # The unit is empty if the ids of participants are unique in the run.
     for name, who, group in _tables_of_participants(run):

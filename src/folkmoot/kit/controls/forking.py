@@ -1,4 +1,4 @@
-"""Ask again the replies that depend on a replaced text, and then the decision."""
+"""Ask again for the replies that depend on a replaced text, and then for the decision."""
 # If the speaker has replied to a text, it cannot be replaced alone: the prompt would hold replies
 # to words that are gone. A request records which earlier replies it quotes, so all dependent
 # replies are known before the first call. They are asked again in their order in the study, and
@@ -30,7 +30,7 @@ from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 
 
 class ForkStep(NamedTuple):
-    """A reply to ask again, with the changed texts of its request."""
+    """A reply to ask for again, with the changed texts of its request."""
 
     reply: JournaledReply
     # The system prompt and the messages after the replacements of the control.
@@ -40,7 +40,7 @@ class ForkStep(NamedTuple):
 
 
 class ForkedDecision(NamedTuple):
-    """A changed decision, with the replies to ask again before it, in order."""
+    """A changed decision, and the replies to ask for again before it, in order."""
 
     steps: tuple[ForkStep, ...]
     decision: Replaced
@@ -175,7 +175,7 @@ def texts_of(conversation: DecisionConversation) -> list[str]:
 
 
 def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether a control has changed the texts of a reply."""
+    """Return whether two lists of texts differ."""
     return [str(text) for text in before] != [str(text) for text in after]
 
 
