@@ -57,3 +57,13 @@ def test_a_mistake_is_named(tmp_path: Path, case: str) -> None:
         "host": "no.such",
     }
     assert said[case] in told
+
+
+def test_the_studio_creates_its_folder_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for place in ("nothing/studies", "file"):
+        command = [sys.executable, "-m", "folkmoot", "studio", str(tmp_path / place)]
+        done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        assert "no folder" in done.stderr or "cannot be the folder" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

@@ -27,7 +27,7 @@ class StudioProcess:
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=folder,
+            cwd=folder.parent,
             env={**environ, "PYTHONUNBUFFERED": "1", "XDG_CACHE_HOME": str(folder / ".cache")},
         )
         assert self.process.stdout is not None
@@ -47,8 +47,11 @@ class StudioProcess:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioProcess]:
-    """A studio for all tests of a file. Each makes a study of another name."""
-    with StudioProcess(tmp_path_factory.mktemp("studio")) as started:
+    """A studio for all tests of a file. Each makes a study of another name.
+
+    Its folder does not exist before, as on the first day of a user.
+    """
+    with StudioProcess(tmp_path_factory.mktemp("studio") / "my_studies") as started:
         yield started
 
 

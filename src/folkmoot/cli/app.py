@@ -585,7 +585,8 @@ def studio(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            help="Folder of your studies (default: the current folder).", show_default=False
+            help="Folder of your studies, created if missing (default: the current folder).",
+            show_default=False,
         ),
     ] = None,
     host: Annotated[

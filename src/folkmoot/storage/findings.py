@@ -276,21 +276,26 @@ def column_heading(column: str) -> str:
 
 
 def format_cell(value: TableCell, column: str = "") -> str:
-    """Return one cell as text. A missing value is a dash."""
+    """Return one cell as text. A missing value is a dash, a negative number has a minus sign."""
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    # A hyphen is half as wide as a digit, so that signs of a column would not line up.
+    return _format_numeric_cell(value, column).replace("-", "−")
+
+
+def _format_numeric_cell(value: int | float, column: str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float):
-        # APA style omits the zero before the decimal point of a p-value.
-        if column.rsplit("_", 1)[-1] == "p":
-            return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
-        if column.endswith(POINTS):
-            return f"{100 * value:+.1f}".replace("-", "−")
-        return f"{100 * value:.1f} %" if is_share_column(column) else format_number(value)
-    return value
+    # APA style omits the zero before the decimal point of a p-value.
+    if column.rsplit("_", 1)[-1] == "p":
+        return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+    if column.endswith(POINTS):
+        return f"{100 * value:+.1f}"
+    return f"{100 * value:.1f} %" if is_share_column(column) else format_number(value)
 
 
 def is_share_column(column: str) -> bool:

@@ -30,16 +30,21 @@ def studio_guard(token: str) -> Guard:
 
 
 def serve_studio(folder: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Serve the studies of a folder on this machine.
+    """Serve the studies of a folder on this machine. A folder that does not exist is created.
 
-    Raises InputError if the folder does not exist, or if the address is in use or not local.
+    Raises InputError if the folder cannot be created, or if the address is in use or not local.
     """
     # `tell` receives the address with its token.
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name the one that holds your studies")
     if not is_loopback(host):
         raise InputError(
             f"--host {host}: the studio starts runs, so only this machine may reach it"
         )
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no folder {folder.parent} to create it in") from None
+    except OSError as problem:
+        reason = problem.strerror
+        raise InputError(f"{folder}: cannot be the folder of your studies: {reason}") from None
     token = secrets.token_urlsafe(24)
     serve_app(create_app(Studio(folder).routes(), studio_guard(token)), host, port, token, tell)
