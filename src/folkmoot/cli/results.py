@@ -306,7 +306,7 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
     """Print results of human studies.
 
-    `table`: answers to compute the results from, or None for published results.
+    `table`: human answers from which the results are computed, or None for published results.
     """
     # `scale` holds the lowest and the highest possible rating in the table.
     from folkmoot.report.comparison.bands import computed_bands, published_bands

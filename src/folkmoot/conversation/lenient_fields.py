@@ -51,7 +51,7 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
 def fold_option(raw: object) -> str:
-    """Return a text in lower case, without surrounding marks and with `_` between words."""
+    """Return a text in lower case, without punctuation around it and with `_` between words."""
     if not isinstance(raw, str):
         return ""
     return re.sub(r"[\s-]+", "_", raw.strip().strip(_MARKS).casefold())

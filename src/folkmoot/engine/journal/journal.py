@@ -117,7 +117,7 @@ class Journal(JournalReader):
     def end_repair(self) -> None:
         """Remove the note that the journal was repaired.
 
-        Call this after all calls of the removed entries were made again.
+        Use this after the calls of all removed entries were made again.
         """
 
         def delete_repair_mark(db: sqlite3.Connection) -> None:

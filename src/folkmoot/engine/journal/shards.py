@@ -142,9 +142,9 @@ def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[Jou
 
 
 def merge_shards(folder: Path, path: Path) -> None:
-    """Move entries from the files of an earlier process's workers into the run's journal.
+    """Move leftover entries of cluster workers into the run's journal.
 
-    Raises RunLockedError if one of these workers still runs.
+    Raises RunLockedError if a worker of an earlier process still runs.
     """
     shards = list_shards(folder / SHARD_FOLDER)
     if not shards:

@@ -175,7 +175,7 @@ def parse_axes(arguments: Sequence[str]) -> dict[str, list[str]]:
 def build_cells(axes: Axes, repeats: int, seed: int) -> list[GridCell]:
     """Return one cell for every combination of values in each repeat.
 
-    Raises InputError for too many cells, and for values that cannot name folders.
+    Raises InputError for too many cells, and for values that cannot be used in folder names.
     """
     # The repeat with number r (from 1) has the seed `seed` + r − 1.
     count = repeats

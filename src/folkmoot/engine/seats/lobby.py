@@ -56,7 +56,7 @@ def digest_visit(visit: str) -> str:
 class Occupant:
     """The person in a seat.
 
-    Only hashes are stored: of the secret in the cookie, and of the code for returning.
+    The secret in the person's cookie and the code for returning are stored as hashes.
     """
 
     visit: str

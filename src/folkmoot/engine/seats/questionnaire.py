@@ -1,4 +1,4 @@
-"""Questions to humans outside the protocol: checks, and questions afterwards."""
+"""Questions to humans outside the protocol: check questions, and questions afterwards."""
 
 # They are settings of `seats:` in the study file. Their answers are in the journal, and in the
 # tables that this module declares.
@@ -249,7 +249,7 @@ class SeatProgress:
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:
-        """Return the numbers, from 1, of the checks to ask before a question.
+        """Return the numbers, from 1, of the check questions to ask before a question.
 
         `stages`: the stages of the question, empty at the end of the protocol.
         """

@@ -61,7 +61,7 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 def item_key(item: object) -> str:
     """Return the name of an item in addresses, for a `map` without `key=`.
 
-    Raises ProtocolError if the item is no string or integer and has no `id`.
+    Raises ProtocolError if the item is neither a string nor an integer and has no `id`.
     """
     if isinstance(item, (str, int)):
         return str(item)

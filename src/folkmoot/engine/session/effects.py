@@ -81,7 +81,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """The address of a question in the journal, the order of its rows, and its speaker."""
+    """The address of a question in the journal, the position of its rows, and its speaker."""
 
     address: str
     row_order: RowOrder

@@ -190,7 +190,7 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings that an earlier plan also has or that differ from their default.
+    """Return the settings, except defaults that an earlier plan does not contain.
 
     - `earlier`: the settings in the plan.
     - `given`: the settings that differ from their default.

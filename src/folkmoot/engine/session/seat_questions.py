@@ -44,7 +44,7 @@ REVIEW_QUESTION = (
 
 
 async def ask_checks_before_study(run: RunContext) -> None:
-    """Ask the checks that come before the protocol."""
+    """Ask the check questions that come before the protocol."""
     # Models play for humans whom a check excludes. The protocol starts after these checks.
     # Otherwise a model could replace a human who has already talked with other participants.
     checks = _checks_of(run)
@@ -63,7 +63,7 @@ async def ask_checks_before_study(run: RunContext) -> None:
 
 
 async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
-    """Ask the checks that are due before the next question to a human.
+    """Ask the check questions that are due before the next question to a human.
 
     `stages`: the stages of this question, empty at the end of the protocol.
     """

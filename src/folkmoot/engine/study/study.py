@@ -483,7 +483,7 @@ def _require_study(study: object, name: str) -> Study:
 def check_study(study: Study, name: str = "") -> None:
     """Raise InputError with all reasons why an object cannot be a study type.
 
-    `name`: the file to name in the error if the object has none.
+    `name`: the file to name in the error if the file of the protocol is unknown.
     """
     # A protocol that is not async is such a reason.
 
