@@ -15,9 +15,9 @@ from folkmoot.measures.inference.claims import (
     ACROSS,
     MOST_PRIMARY,
     Claim,
-    Side,
     judge_families,
 )
+from folkmoot.measures.inference.differences import Side
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
 

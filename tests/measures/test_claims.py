@@ -18,11 +18,10 @@ from folkmoot.measures.inference.claims import (
     Direction,
     Family,
     Result,
-    Side,
-    estimate_difference,
     evaluate,
     judge_families,
 )
+from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.measures.inference.simultaneous import (
     DirectionalTests,

@@ -16,9 +16,9 @@ from folkmoot.measures.inference.claims import (
     ClaimVerdict,
     Direction,
     Result,
-    Side,
     evaluate,
 )
+from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.wording import PHRASES, Kind, Sentence, find_forbidden, word
 
 SOURCE = Path(folkmoot.__file__).parent

@@ -19,7 +19,8 @@ import pytest
 
 from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result, Side
+from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result
+from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.specification_curve import specification_curve
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder

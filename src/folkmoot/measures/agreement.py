@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.clustered import interval_of_equal_units
 from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
 from folkmoot.measures.inference.proportions import score_interval
@@ -295,10 +296,33 @@ def correlation_with_oneself(
         return none
     middle, *others = _fisher_transform(np.array([value, *without]), askings).tolist()
     _, error = jackknife(middle, others, np.ones(g))
+    if error < _NEARLY:
+        low, high = _equal_correlations(value, x, asked, own)
+        return Estimate(value, low, high, n, g, method="Wilson, of equal answers")
     reach = student_quantile(0.975, g - 1) * error
     odds = np.exp(2 * np.array([middle - reach, middle + reach]))
     low, high = (1 - askings / (odds + askings - 1)).tolist()
     return Estimate(value, low, high, n, g, method="jackknife, Fisher's z")
+
+
+def _equal_correlations(
+    value: float, x: FloatArray, asked: NDArray[np.int64], own: NDArray[np.int64]
+) -> tuple[float, float]:
+    # No unit changes the correlation, for example because all second answers equal the first. The
+    # jackknife would give an interval without width. In truth a share of units may differ, which
+    # then answer like two participants with different answers. D is the chance that two answers to
+    # a question differ. With a share π of differing pairs the correlation is lower by π/D, as
+    # kappa is.
+    unseen = interval_of_equal_units(0.0, np.bincount(own), (0.0, 1.0))[1]
+    differing = []
+    for question in range(int(asked.max()) + 1):
+        answers = x[asked == question]
+        shares = np.unique(answers, return_counts=True)[1] / len(answers)
+        chance = 1 - float((shares**2).sum())
+        # A question without variation has no correlation and is not in the mean.
+        differing += [1 / chance] * len(answers) if chance > 0 and len(answers) > 2 else []
+    reach = unseen * float(np.mean(differing))
+    return max(-1.0, value - reach), min(1.0, value + reach)
 
 
 # Keeps correlations of ±1 inside the domain of the logarithm.

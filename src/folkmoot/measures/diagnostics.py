@@ -125,8 +125,9 @@ def check_acquiescence(
             "acquiescence", title, margin, word("refusal", "no opposite statements")
         )
     both = np.asarray(agrees, float) + np.asarray(agrees_reversed, float) - 1
-    mean = clustered_mean(both, who)
-    interval = f"{mean.low:+.2f} to {mean.high:+.2f}"
+    mean = clustered_mean(both, who, bounds=(-1.0, 1.0))
+    ends = f"{mean.low:+.2f} to {mean.high:+.2f}".replace("-", "−")
+    interval = ends if mean.has_interval else "no interval"
     says = word("check", "acquiescence", value=f"{mean.value:+.2f}", interval=interval)
     return Check("acquiescence", title, mean, margin, margin.judge_interval(mean), says)
 
@@ -229,8 +230,7 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
     margin = Margin(high=FLIPS)
     changed = [r.first != r.last for r in choices]
     units = [r.unit for r in choices]
-    alone = len(set(units)) == len(units)
-    share = wilson(sum(changed), len(changed)) if alone else clustered_share(changed, units)
+    share = clustered_share(changed, units)
     verdict = margin.judge_interval(share)
     says = word(
         "check",
@@ -247,13 +247,18 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     if not numbers:
         return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
     r = agreement_with_oneself(numbers)
+    if not math.isfinite(r.value):
+        why = word("refusal", "all answers equal")
+        return unchecked_result("instability", INSTABILITY, margin, why)
     verdict = margin.judge_interval(r)
     limit = word("check", verdict, margin=word("check", "margin of people", low=margin.low))
-    if math.isfinite(r.value) and all(repeat.first == repeat.last for repeat in numbers):
+    correlation = _correlation_in_words(r)
+    if all(repeat.first == repeat.last for repeat in numbers):
         pairs = format_count(len(numbers), "second answer equals", "second answers equal")
-        says = word("check", "instability, all equal", pairs=pairs, limit=limit)
+        says = word(
+            "check", "instability, all equal", pairs=pairs, correlation=correlation, limit=limit
+        )
     else:
-        correlation = _correlation_in_words(r)
         says = word("check", "instability, numbers", correlation=correlation, limit=limit)
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
@@ -478,7 +483,7 @@ def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Chec
         "check",
         "spread of ratings",
         value=f"{value.value:.2f}",
-        interval=f"{value.low:.2f} to {value.high:.2f}",
+        interval=_bounds_in_words(value),
         items=format_count(x.shape[1], "item"),
         people=margin,
     )

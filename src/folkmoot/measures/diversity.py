@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from folkmoot.measures.inference.clustered import interval_of_equal_units
 from folkmoot.measures.inference.distributions import clopper_pearson, student_quantile
 from folkmoot.measures.inference.estimates import Estimate, jackknife
 from folkmoot.randomness import generator
@@ -153,7 +154,13 @@ def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
     n, total, squares = known.sum(axis=0), y.sum(axis=0), (y * y).sum(axis=0)
     value = float(_median_spread(n, total, squares)) / scale
     without = _median_spread(n - known, total - y, squares - y * y) / scale
-    if value <= 0 or not (without > 0).all():
+    if value <= 0:
+        # A share of participants may answer otherwise unseen, at most with the other end.
+        unseen = interval_of_equal_units(0.0, np.ones(len(x)), (0.0, 1.0))[1]
+        widest = min(unseen, 0.5)
+        high = math.sqrt(widest * (1 - widest))
+        return Estimate(value, 0.0, high, len(x), method="Wilson, of equal answers")
+    if not (without > 0).all():
         return Estimate(value, math.nan, math.nan, len(x))
     _, error = jackknife(math.log(value), np.log(without), np.ones(len(x)))
     reach = math.exp(student_quantile(0.975, len(x) - 1) * error)

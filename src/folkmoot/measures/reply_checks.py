@@ -103,9 +103,7 @@ def share_of_replies(faults: Faults) -> Estimate:
     bad, asked = (sum(counts[at] for counts in faults.values()) for at in (0, 1))
     units, with_fault = len(faults), sum(counts[0] > 0 for counts in faults.values())
     share = bad / asked
-    if units == asked:
-        return wilson(bad, asked)
-    if with_fault >= FEWEST_UNITS:
+    if units == asked or with_fault >= FEWEST_UNITS:
         hits = np.concatenate(
             [np.arange(all_of_unit) < bad_of_unit for bad_of_unit, all_of_unit in faults.values()]
         )

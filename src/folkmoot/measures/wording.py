@@ -238,8 +238,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "instability": "Asked again without any new information, {share} chose differently "
         "({interval}): {limit}.",
         "instability, all equal": "Asked again without any new information, {pairs} the first "
-        "one: an observed correlation of 1, with an interval of no width because no answer "
-        "differs, {limit}.",
+        "one, a correlation of {correlation}: {limit}.",
         "instability, numbers": "Asked again without any new information, two answers of a "
         "participant correlate at {correlation}: {limit}.",
         "instability, random": "The first and the last answer of a participant to a question "
@@ -505,6 +504,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "few units": "not tested ({units} an illustration)",
         "not asked again": "No participant was asked twice without new information, so the noise "
         "is not known.",
+        "all answers equal": "All participants gave the same answer, so agreement with an earlier "
+        "answer cannot be distinguished from chance.",
         "no opposite statements": "The study has no pair of opposite statements.",
         "one order": "No options were shown in several orders, so the effect of an option's place "
         "cannot be separated from its appeal.",

@@ -20,12 +20,11 @@ from folkmoot.measures.inference.claims import (
     ACROSS,
     Claim,
     Family,
-    Kind,
     Read,
     Result,
-    Side,
     judge_families,
 )
+from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import NO_CONCLUSION, word
 from folkmoot.storage.findings import Finding, ResultTable

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -41,7 +40,6 @@ from folkmoot.measures.inference.estimates import (
     finite_or_none,
     format_percent,
 )
-from folkmoot.measures.inference.proportions import wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
@@ -87,22 +85,6 @@ def unit_name(rows: pl.DataFrame) -> str:
     """Return the name of the unit of analysis, for the field `unit` of a finding."""
     alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
     return "participant" if alone else "conversation"
-
-
-def share_of_units(hits: Sequence[bool], units: Sequence[str]) -> Estimate:
-    """Return the share of True in `hits`, with its confidence interval.
-
-    `units`: the independent unit to which each hit belongs.
-    """
-    # With one answer per unit, or if all answers are hits, the interval is Wilson's over units.
-    # Otherwise it is the interval for clustered data.
-    if len(set(units)) == len(hits):
-        return wilson(sum(hits), len(hits))
-    found = clustered_share([float(hit) for hit in hits], units)
-    if found.has_interval or not all(hits):
-        return found
-    whole = wilson(len(set(units)), len(set(units)))
-    return replace(found, low=whole.low, high=whole.high, method=whole.method)
 
 
 class Version(NamedTuple):
@@ -345,7 +327,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         made = expected_answers(own)
         again = given_answers(own)
         units = own["unit"].to_list()
-        same = share_of_units([a == b for a, b in zip(made, again, strict=True)], units)
+        same = clustered_share([a == b for a, b in zip(made, again, strict=True)], units)
         arms = [Answers(tuple(values), tuple(units)) for values in (made, again)]
         shift = measure_drift([(arms[0], arms[1])], generator(0, ("again", control, moment))).mean
         name = f"{NAMES[str(control)]}, {moment} decision"

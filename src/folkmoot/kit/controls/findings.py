@@ -26,7 +26,6 @@ from folkmoot.kit.controls.effects import (
     given_answers,
     list_shares,
     measure_effects,
-    share_of_units,
     unit_name,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
@@ -40,6 +39,7 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, Drift, measure_drift
+from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     Estimate,
     finite_or_none,
@@ -346,7 +346,7 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
             number is not None and float(expected) == number
             for number, expected in rows.select("number", "expected").iter_rows()
         ]
-        shares[f"{condition_name(str(condition))}, {moment} decision"] = share_of_units(
+        shares[f"{condition_name(str(condition))}, {moment} decision"] = clustered_share(
             hits, rows["unit"].to_list()
         )
     failed = [
@@ -390,7 +390,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         own_units = own["unit"].to_list()
         first, second = expected_answers(own), given_answers(own)
         hits = [a == b for a, b in zip(first, second, strict=True)]
-        same = share_of_units(hits, own_units)
+        same = clustered_share(hits, own_units)
         asked = [str(decision)] * len(first)
         repeats = map(Repeat, own_units, asked, first, second)
         # The share of equal answers is high if nearly all participants choose one option. Agreement

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from folkmoot.measures.inference.clustered import clustered_difference, paired_difference
+from folkmoot.measures.inference.differences import (
+    Kind,
+    Side,
+    arm_means,
+    bound_difference,
+    estimate_difference,
+)
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     FEWEST_UNITS,
@@ -32,8 +35,7 @@ from folkmoot.measures.inference.estimates import (
     needed_digits,
     points_span,
 )
-from folkmoot.measures.inference.paired_votes import paired_shares
-from folkmoot.measures.inference.proportions import Arm, Bounds, difference_bounds, holm, newcombe
+from folkmoot.measures.inference.proportions import Bounds, holm
 from folkmoot.measures.inference.simultaneous import (
     DirectionalTests,
     JointInterval,
@@ -43,8 +45,6 @@ from folkmoot.measures.inference.simultaneous import (
 )
 from folkmoot.measures.wording import NOT_TESTED, Sentence, word
 
-FloatArray = NDArray[np.float64]
-Kind = Literal["share", "mean"]
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
 ClaimVerdict = Literal["supported", "contradicted", "neither shown nor ruled out"]
@@ -232,44 +232,6 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """The data of one condition of a claim."""
-
-    # The known values.
-    values: FloatArray
-    # The independent unit of each value.
-    units: tuple[Hashable, ...]
-    # The number of unknown values.
-    lost: int = 0
-    # The subject of each value, or empty. With `subjects`, the `Side` objects of both conditions
-    # list the same subjects in the same order.
-    subjects: tuple[Hashable, ...] = ()
-
-    @classmethod
-    def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
-        """Return the data of a condition.
-
-        - `values`: the answers, shape (n,). NaN marks an unknown value.
-        - `units`: the independent unit of each value, shape (n,). Default: every value is
-          independent.
-        """
-        y = np.asarray(values, float)
-        known = np.isfinite(y)
-        named = range(len(y)) if units is None else units
-        own = tuple(unit for unit, use in zip(named, known, strict=True) if use)
-        return cls(y[known], own, int((~known).sum()))
-
-    @property
-    def by_unit(self) -> dict[Hashable, float]:
-        """The mean of each independent unit."""
-        sums: Counter[Hashable] = Counter()
-        counts = Counter(self.units)
-        for unit, value in zip(self.units, self.values, strict=True):
-            sums[unit] += float(value)  # type: ignore[assignment]
-        return {unit: sums[unit] / count for unit, count in counts.items()}
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """The result of a claim: estimate, verdict, and how missing answers could change it."""
 
@@ -434,96 +396,6 @@ class Result:
         return f" ({', '.join(filter(None, parts))})"
 
 
-def estimate_difference(first: Side, second: Side, kind: Kind, level: float = 0.95) -> Estimate:
-    """Return the mean of the first condition minus the mean of the second, with an interval.
-
-    - `kind`: the kind of the measure, which decides the method.
-    - `level`: the confidence level of the interval.
-
-    The interval is NaN with fewer than five independent units.
-    """
-    # Subjects or units in both conditions are compared with themselves. If the conditions have
-    # separate units, each needs five.
-    # The set of units decides: equal sets are paired, disjoint sets are independent, and others
-    # overlap. The methods:
-    # - Subjects observed in both conditions: differences within subjects, clustered by unit.
-    # - All units in both conditions: differences within units, with their t interval. Shares with
-    #   one value per unit use Tango's interval and McNemar's test.
-    # - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
-    # - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
-    ids = set(first.units), set(second.units)
-    paired = ids[0] == ids[1] and bool(ids[0])
-    alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])
-    # Several truth values of one subject are averaged. Such shares of a subject cannot be counted.
-    counted = alone and bool(np.isin([*first.values, *second.values], (0.0, 1.0)).all())
-    if first.subjects and not alone:
-        found = paired_difference(first.values, second.values, first.units, level)
-        units = len(ids[0])
-    elif paired:
-        found = _paired_estimate(first, second, kind, counted, level)
-        units = len(ids[0])
-    else:
-        found = _independent_estimate(first, second, kind, counted and not ids[0] & ids[1], level)
-        units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
-    if units < FEWEST_UNITS:
-        return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
-    # The t interval does not know that a difference of shares is limited to [−1, 1].
-    return found.clip_bounds(-1.0, 1.0) if kind == "share" else found
-
-
-def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions. `estimate_difference` returns their difference."""
-    # The value is the mean of a condition. If both conditions have the same units and no matched
-    # subjects, it is the mean of the units' means.
-    by_units = set(first.units) == set(second.units) and not first.subjects
-    sides = [
-        np.array([*side.by_unit.values()]) if by_units else side.values for side in (first, second)
-    ]
-    one, other = (float(values.mean()) if len(values) else math.nan for values in sides)
-    return one, other
-
-
-def _paired_estimate(
-    first: Side, second: Side, kind: Kind, counted: bool, level: float
-) -> Estimate:
-    one, other = first.by_unit, second.by_unit
-    names = list(one)
-    if kind == "share" and counted:
-        a, b = (np.array([side[n] > 0.5 for n in names]) for side in (one, other))
-        moves = (a & b, a & ~b, ~a & b, ~a & ~b)
-        both, only_first, only_second, neither = (int(m.sum()) for m in moves)
-        # Tango's difference is the second count minus the first.
-        return paired_shares(both, only_second, only_first, neither, level)
-    values = ([one[n] for n in names], [other[n] for n in names])
-    return paired_difference(*values, names, level)
-
-
-def _independent_estimate(
-    first: Side, second: Side, kind: Kind, counted: bool, level: float
-) -> Estimate:
-    if kind == "share" and counted:
-        hits = (round(float(side.values.sum())) for side in (first, second))
-        one, other = hits
-        return newcombe(one, len(first.values), other, len(second.values), level)
-    values = [*first.values, *second.values]
-    treated = [True] * len(first.values) + [False] * len(second.values)
-    return clustered_difference(values, treated, [*first.units, *second.units], level)
-
-
-def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the difference of two shares, with bounds for all possible missing answers.
-
-    Returns None if no answer is missing.
-    """
-    if not first.lost and not second.lost:
-        return None
-    arms = (
-        Arm(round(float(side.values.sum())), len(side.values), side.lost)
-        for side in (first, second)
-    )
-    return difference_bounds(*arms)
-
-
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
     """Return the verdict of an estimate: supported, contradicted or undecided.
 
@@ -612,8 +484,8 @@ def _test_margin(claim: Claim, first: Side, second: Side) -> float:
 
 
 def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:
-    estimate = estimate_difference(first, second, claim.kind, level)
-    return estimate.clip_bounds(-1.0, 1.0) if claim.is_mean_of_shares else estimate
+    are_shares = claim.is_mean_of_shares
+    return estimate_difference(first, second, claim.kind, level, are_shares=are_shares)
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:

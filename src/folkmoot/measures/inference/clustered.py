@@ -15,8 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.inference.distributions import student_p, student_quantile
+from folkmoot.measures.inference.distributions import (
+    normal_p,
+    normal_quantile,
+    student_p,
+    student_quantile,
+)
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.proportions import wilson
 
 FloatArray = NDArray[np.float64]
 
@@ -32,10 +38,17 @@ FEWEST_DF = 4 - 1e-9
 _SYMMETRIC = 1e-6
 # Rows of clusters that are decomposed together. It bounds the memory for their matrices.
 ROWS_AT_ONCE = 100_000
+# Means of clusters that differ by less are equal up to rounding.
+_EQUAL = 1e-12
+NOTHING_VARIES = "nothing varies between independent units"
+EQUAL_UNITS = "Wilson over units, which are all equal"
 
 
 def clustered_mean(
-    values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
+    values: ArrayLike,
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+    bounds: tuple[float, float] | None = None,
 ) -> Estimate:
     """Return the mean of values, with an interval that allows for clusters.
 
@@ -44,6 +57,8 @@ def clustered_mean(
     - `values`: numbers, shape (n,). Values that are not finite are left out.
     - `clusters`: the independent group of each value, shape (n,).
     - `level`: the confidence level of the interval.
+    - `bounds`: the smallest and the largest possible value. The interval then stays between them,
+      and it exists even if all clusters have the same mean.
 
     The p-value tests a mean of zero. Raises ValueError if the lengths differ.
     """
@@ -55,7 +70,58 @@ def clustered_mean(
         means = np.bincount(groups, weights=y) / np.bincount(groups)
         found = replace(found, each=tuple(means.tolist()))
     # Replace the fitted value by the plain mean, so that 0.5 is exactly 0.5.
-    return replace(found, value=float(y.mean())) if len(y) else found
+    found = replace(found, value=float(y.mean())) if len(y) else found
+    return found if bounds is None else _within_bounds(found, y, groups, level, bounds)
+
+
+def _within_bounds(
+    found: Estimate,
+    y: FloatArray,
+    groups: NDArray[np.int64],
+    level: float,
+    bounds: tuple[float, float],
+) -> Estimate:
+    sizes = np.bincount(groups)
+    if found.clusters < FEWEST_UNITS or np.ptp(np.bincount(groups, weights=y) / sizes) > _EQUAL:
+        return found.clip_bounds(*bounds)
+    low, high = interval_of_equal_units(found.value, sizes, bounds, level)
+    # The p-value of a mean of zero is the level at which an end of the interval is zero: if the
+    # units that differ all had the bound on the other side of zero.
+    other = bounds[0] if found.value > 0 else bounds[1]
+    differing = found.value / (found.value - other) if other else 1.0
+    odds = differing / (1 - differing) if differing < 1 else math.inf
+    p = normal_p(math.sqrt(_kish_units(sizes) * odds)) if found.value else 1.0
+    return replace(found, low=low, high=high, p=p, method=EQUAL_UNITS, why="")
+
+
+def interval_of_equal_units(
+    value: float, sizes: ArrayLike, bounds: tuple[float, float], level: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of a mean if all independent units have the same mean.
+
+        interval_of_equal_units(1.0, [1] * 20, (0, 1))  # (0.839, 1.0)
+
+    - `value`: the mean of each unit.
+    - `sizes`: the number of values of each unit, shape (g,).
+    - `bounds`: the smallest and the largest possible value.
+
+    Source: Hanley and Lippman-Hand (1983), "If nothing goes wrong, is everything all right?",
+    doi:10.1001/jama.1983.03330370053031.
+    """
+    # No unit of g differs, so in truth at most a share π of units differs: the upper end of
+    # Wilson's interval for 0 of g, about 4/g. These units may have any possible mean. Units of
+    # unequal size count as fewer units (Kish 1965), because a large one may be the one that
+    # differs.
+    units = _kish_units(sizes)
+    z2 = normal_quantile((1 + level) / 2) ** 2
+    unseen = z2 / (units + z2)
+    least, most = bounds
+    return value - unseen * (value - least), value + unseen * (most - value)
+
+
+def _kish_units(sizes: ArrayLike) -> float:
+    counts = np.asarray(sizes, float)
+    return float(counts.sum() ** 2 / (counts**2).sum())
 
 
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
@@ -100,15 +166,20 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
 
     - `hits`: 0 or 1, shape (n,).
     - `clusters`: the independent group of each value, shape (n,).
-
-    The interval is NaN if all or no values are hits.
     """
-    # Unlike the interval of `clustered_mean`, this one also holds if only some clusters have a rare
-    # answer.
-    estimate = clustered_mean(hits, clusters, level)
-    if not estimate.has_interval:
-        return on_log_odds(estimate)
+    # The only place that chooses the method for a share of one condition:
+    # - One value in each cluster: Wilson's interval.
+    # - Clusters with equal shares, such as all hits: `interval_of_equal_units`.
+    # - Otherwise CR2 on the scale of log odds. Unlike the interval of `clustered_mean`, this one
+    #   also holds if only some clusters have a rare answer.
     y, groups = _finite_values(hits, clusters)
+    units = len(np.unique(groups))
+    # Fewer units have no interval, and are shown one by one.
+    if FEWEST_UNITS <= units == len(y) and np.isin(y, (0.0, 1.0)).all():
+        return wilson(int(y.sum()), len(y), level)
+    estimate = clustered_mean(y, groups.tolist(), level, (0.0, 1.0))
+    if not estimate.has_interval or estimate.method == EQUAL_UNITS:
+        return replace(estimate, p=math.nan)
     found = bias_reduced(y - estimate.value, np.ones((len(y), 1)), 0, groups)
     sums = np.asarray(np.bincount(groups, weights=y - estimate.value), float)
     df = min(found.df, _df_of_squares(sums))
@@ -137,14 +208,25 @@ def on_log_odds(e: Estimate) -> Estimate:
 
 
 def paired_difference(
-    after: ArrayLike, before: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95
+    after: ArrayLike,
+    before: ArrayLike,
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+    bounds: tuple[float, float] | None = None,
 ) -> Estimate:
     """Return the mean of after minus before, with the interval of `clustered_mean`.
 
     - `after`, `before`: two values of each participant, shape (n,).
     - `clusters`: the independent group of each participant, shape (n,).
+    - `bounds`: the smallest and the largest possible difference.
     """
-    return clustered_mean(np.asarray(after, float) - np.asarray(before, float), clusters, level)
+    differences = np.asarray(after, float) - np.asarray(before, float)
+    return clustered_mean(differences, clusters, level, bounds)
+
+
+def lacks_variation(e: Estimate) -> bool:
+    """Return whether an estimate has no interval because all its units are equal."""
+    return not math.isfinite(e.low) and (e.why == NOTHING_VARIES or e.p == 1.0)
 
 
 def clustered_difference(
@@ -212,7 +294,7 @@ def clustered_coefficient(
         # All clusters have the same value, so there is no variation to estimate an error from.
         if abs(value) < _NOTHING:
             return replace(none, p=1.0)
-        return replace(none, why="nothing varies between independent units")
+        return replace(none, why=NOTHING_VARIES)
     if df < FEWEST_DF:
         why = f"{df:.1f} degrees of freedom, fewer than four: independent units of unequal size"
         return replace(none, why=why)

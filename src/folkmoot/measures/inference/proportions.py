@@ -159,10 +159,13 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
     return distance - down, distance + up
 
 
-def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> Estimate:
+def between(
+    first: Callable[..., Estimate], second: Callable[..., Estimate], level: float = 0.95
+) -> Estimate:
     """Return the difference of two independent estimates, with an interval and a p-value.
 
     - `first`, `second`: functions that return the estimate for a confidence level.
+    - `level`: the confidence level of the interval.
     """
     # The default of `level` is .95.
     one, two = first(), second()
@@ -170,13 +173,16 @@ def between(first: Callable[..., Estimate], second: Callable[..., Estimate]) -> 
 
     def interval_bounds(alpha: float) -> tuple[float, float]:
         # A smaller alpha would be rounded to a level of exactly 1.
-        level = 1 - max(alpha, 1e-15)
-        return mover(first(level=level), second(level=level))
+        own_level = 1 - max(alpha, 1e-15)
+        return mover(first(level=own_level), second(level=own_level))
 
     # For two Wilson shares, this interval is Newcombe's.
     few = _independent_units(one.unit_count, two.unit_count)
-    p = p_of_interval(distance, interval_bounds)
-    return Estimate(distance, *interval_bounds(0.05), one.n + two.n, few, p=p, method="MOVER")
+    ends = interval_bounds(1 - level)
+    # An estimate of too few units has no interval, so their difference has none.
+    is_known = all(map(math.isfinite, ends))
+    p = p_of_interval(distance, interval_bounds) if is_known else math.nan
+    return Estimate(distance, *ends, one.n + two.n, few, p=p, method="MOVER")
 
 
 def _check_share(count: int, n: int) -> None:

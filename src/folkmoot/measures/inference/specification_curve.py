@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from folkmoot.measures.inference.claims import Claim, Side
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import ALPHA, FEWEST_UNITS
 from folkmoot.randomness import generator

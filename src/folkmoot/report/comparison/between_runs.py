@@ -18,14 +18,13 @@ from folkmoot.measures.inference.claims import (
     SUPPORTED,
     Claim,
     Result,
-    Side,
     adjust_families,
-    estimate_difference,
     evaluate,
     judge,
     refuse_few_units,
     without_result,
 )
+from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     Estimate,

@@ -9,7 +9,8 @@ import polars as pl
 
 from folkmoot.engine.settings.claims import TABLES, read_rows
 from folkmoot.kit.findings import condition_name
-from folkmoot.measures.inference.claims import ACROSS, Claim, Side
+from folkmoot.measures.inference.claims import ACROSS, Claim
+from folkmoot.measures.inference.differences import Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample
 from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
 

@@ -30,7 +30,8 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
 from folkmoot.measures.inference import estimates
-from folkmoot.measures.inference.claims import Claim, Side, estimate_difference
+from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, format_count
 from folkmoot.measures.inference.rectified import (
     Rectified,

@@ -29,8 +29,9 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
-from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result, Side
+from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result
 from folkmoot.measures.inference.clustered import clustered_mean
+from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     FEWEST_UNITS,

@@ -23,8 +23,8 @@ import polars.selectors as cs
 
 from folkmoot.kit.coding import CodebookResults
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.inference.claims import Side
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.rows import Row
@@ -498,7 +498,7 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bou
     # on the other side.
     if bounds == SHARE:
         return clustered_share(values, sets)
-    return clustered_mean(values, sets).clip_bounds(*bounds)
+    return clustered_mean(values, sets, bounds=bounds)
 
 
 def _round_finite(value: float) -> float | None:

@@ -1,0 +1,181 @@
+"""The difference of two conditions in one measure: one function chooses the method.
+
+`Side` holds the data of a condition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from folkmoot.measures.inference.clustered import (
+    clustered_difference,
+    clustered_mean,
+    lacks_variation,
+    paired_difference,
+)
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.paired_votes import paired_shares
+from folkmoot.measures.inference.proportions import (
+    Arm,
+    Bounds,
+    between,
+    difference_bounds,
+    newcombe,
+)
+
+FloatArray = NDArray[np.float64]
+# `share` for truth values, otherwise `mean`.
+Kind = Literal["share", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The data of one condition of a claim."""
+
+    # The known values.
+    values: FloatArray
+    # The independent unit of each value.
+    units: tuple[Hashable, ...]
+    # The number of unknown values.
+    lost: int = 0
+    # The subject of each value, or empty. With `subjects`, the `Side` objects of both conditions
+    # list the same subjects in the same order.
+    subjects: tuple[Hashable, ...] = ()
+
+    @classmethod
+    def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:
+        """Return the data of a condition.
+
+        - `values`: the answers, shape (n,). NaN marks an unknown value.
+        - `units`: the independent unit of each value, shape (n,). Default: every value is
+          independent.
+        """
+        y = np.asarray(values, float)
+        known = np.isfinite(y)
+        named = range(len(y)) if units is None else units
+        own = tuple(unit for unit, use in zip(named, known, strict=True) if use)
+        return cls(y[known], own, int((~known).sum()))
+
+    @property
+    def by_unit(self) -> dict[Hashable, float]:
+        """The mean of each independent unit."""
+        sums: Counter[Hashable] = Counter()
+        counts = Counter(self.units)
+        for unit, value in zip(self.units, self.values, strict=True):
+            sums[unit] += float(value)  # type: ignore[assignment]
+        return {unit: sums[unit] / count for unit, count in counts.items()}
+
+
+def estimate_difference(
+    first: Side, second: Side, kind: Kind, level: float = 0.95, *, are_shares: bool = False
+) -> Estimate:
+    """Return the mean of the first condition minus the mean of the second, with an interval.
+
+    - `kind`: the kind of the measure, which decides the method.
+    - `level`: the confidence level of the interval.
+    - `are_shares`: True if the values of a mean are shares. The difference then has bounds.
+
+    The interval is NaN with fewer than five independent units.
+    """
+    # Subjects or units in both conditions are compared with themselves. If the conditions have
+    # separate units, each needs five.
+    # The set of units decides: equal sets are paired, disjoint sets are independent, and others
+    # overlap. The methods:
+    # - Subjects observed in both conditions: differences within subjects, clustered by unit.
+    # - All units in both conditions: differences within units, with their t interval. Shares with
+    #   one value per unit use Tango's interval and McNemar's test.
+    # - Units with several values: the CR2 sandwich with Satterthwaite's degrees of freedom.
+    # - Otherwise: Newcombe's interval for shares, Welch's for means (equal to CR2 in this case).
+    # Units that are all equal have no variance to estimate. Shares have bounds, so that they still
+    # have an interval (`interval_of_equal_units`). Other means have none.
+    bounds = (-1.0, 1.0) if kind == "share" or are_shares else None
+    ids = set(first.units), set(second.units)
+    paired = ids[0] == ids[1] and bool(ids[0])
+    alone = len(first.units) == len(ids[0]) and len(second.units) == len(ids[1])
+    # Several truth values of one subject are averaged. Such shares of a subject cannot be counted.
+    counted = alone and bool(np.isin([*first.values, *second.values], (0.0, 1.0)).all())
+    if first.subjects and not alone:
+        found = paired_difference(first.values, second.values, first.units, level, bounds)
+        units = len(ids[0])
+    elif paired:
+        found = _paired_estimate(first, second, kind, counted, level, bounds)
+        units = len(ids[0])
+    else:
+        found = _independent_estimate(first, second, kind, counted and not ids[0] & ids[1], level)
+        if bounds is not None and lacks_variation(found) and not ids[0] & ids[1]:
+            one, other = (
+                partial(clustered_mean, side.values, side.units, bounds=(0.0, 1.0))
+                for side in (first, second)
+            )
+            found = replace(between(one, other, level), clusters=found.clusters)
+        units = len(ids[0] | ids[1]) if ids[0] & ids[1] else min(map(len, ids))
+    if units < FEWEST_UNITS:
+        return replace(found, low=math.nan, high=math.nan, p=math.nan, clusters=units)
+    # The t interval does not know that a difference of shares is limited to [−1, 1].
+    return found if bounds is None else found.clip_bounds(*bounds)
+
+
+def arm_means(first: Side, second: Side) -> tuple[float, float]:
+    """Return the values of both conditions. `estimate_difference` returns their difference."""
+    # The value is the mean of a condition. If both conditions have the same units and no matched
+    # subjects, it is the mean of the units' means.
+    by_units = set(first.units) == set(second.units) and not first.subjects
+    sides = [
+        np.array([*side.by_unit.values()]) if by_units else side.values for side in (first, second)
+    ]
+    one, other = (float(values.mean()) if len(values) else math.nan for values in sides)
+    return one, other
+
+
+def _paired_estimate(
+    first: Side,
+    second: Side,
+    kind: Kind,
+    counted: bool,
+    level: float,
+    bounds: tuple[float, float] | None,
+) -> Estimate:
+    one, other = first.by_unit, second.by_unit
+    names = list(one)
+    if kind == "share" and counted:
+        a, b = (np.array([side[n] > 0.5 for n in names]) for side in (one, other))
+        moves = (a & b, a & ~b, ~a & b, ~a & ~b)
+        both, only_first, only_second, neither = (int(m.sum()) for m in moves)
+        # Tango's difference is the second count minus the first.
+        return paired_shares(both, only_second, only_first, neither, level)
+    values = ([one[n] for n in names], [other[n] for n in names])
+    return paired_difference(*values, names, level, bounds)
+
+
+def _independent_estimate(
+    first: Side, second: Side, kind: Kind, counted: bool, level: float
+) -> Estimate:
+    if kind == "share" and counted:
+        hits = (round(float(side.values.sum())) for side in (first, second))
+        one, other = hits
+        return newcombe(one, len(first.values), other, len(second.values), level)
+    values = [*first.values, *second.values]
+    treated = [True] * len(first.values) + [False] * len(second.values)
+    return clustered_difference(values, treated, [*first.units, *second.units], level)
+
+
+def bound_difference(first: Side, second: Side) -> Bounds | None:
+    """Return the difference of two shares, with bounds for all possible missing answers.
+
+    Returns None if no answer is missing.
+    """
+    if not first.lost and not second.lost:
+        return None
+    arms = (
+        Arm(round(float(side.values.sum())), len(side.values), side.lost)
+        for side in (first, second)
+    )
+    return difference_bounds(*arms)

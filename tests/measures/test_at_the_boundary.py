@@ -1,0 +1,212 @@
+"""No interval is without width where all units are equal, and none is "nan" without a reason."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from folkmoot.measures.agreement import correlation_with_oneself, kappa_of_possible
+from folkmoot.measures.diagnostics import (
+    NOT_KNOWN,
+    PASSED,
+    check_acquiescence,
+    check_instability,
+    check_spread_of_ratings,
+    check_spread_of_votes,
+    check_sycophancy,
+)
+from folkmoot.measures.diversity import (
+    effective_ratio,
+    evenness_estimate,
+    spread_of_ratings,
+)
+from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.inference.clustered import (
+    clustered_difference,
+    clustered_mean,
+    clustered_share,
+    paired_difference,
+    skewed_mean,
+)
+from folkmoot.measures.inference.differences import Side, estimate_difference
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.paired_votes import paired_shares
+from folkmoot.measures.inference.proportions import between, newcombe, wilson
+from folkmoot.measures.inference.rectified import rectified_mean
+from folkmoot.measures.persona_variance import explained_share, intraclass_correlation
+from folkmoot.measures.reply_checks import share_of_replies
+from folkmoot.measures.retest import Repeat
+from folkmoot.randomness import generator
+
+# Units that are all equal: the value of each unit, with numbers of units around the limit.
+UNITS = (1, 2, 3, 4, 5, 6, 10, 20, 200)
+# (values of one unit): all hits, no hit, half of the answers of a unit.
+PATTERNS = ((1.0,), (0.0,), (1.0, 1.0), (0.0, 0.0, 0.0), (1.0, 0.0), (1.0, 0.0, 0.0))
+
+
+def repeated(pattern, units):
+    values = [value for _ in range(units) for value in pattern]
+    return values, [f"u{unit}" for unit in range(units) for _ in pattern]
+
+
+def side(pattern, units, name=""):
+    values, names = repeated(pattern, units)
+    return Side.from_values(values, [name + unit for unit in names])
+
+
+def shares_of_equal_units(pattern, units):
+    """The estimates of shares, and of differences of shares, from units that are all equal."""
+    values, names = repeated(pattern, units)
+    one, other = side(pattern, units, "a"), side(pattern, units, "b")
+    yield "share", clustered_share(values, names), (0.0, 1.0)
+    yield "bounded mean", clustered_mean(values, names, bounds=(0.0, 1.0)), (0.0, 1.0)
+    yield "difference", estimate_difference(one, other, "share"), (-1.0, 1.0)
+    pair = side(pattern, units), side(pattern, units)
+    yield "paired difference", estimate_difference(*pair, "share"), (-1.0, 1.0)
+    nothing = side((0.0,) * len(pattern), units)
+    yield "paired with none", estimate_difference(pair[0], nothing, "share"), (-1.0, 1.0)
+    apart = side((0.0,) * len(pattern), units, "b")
+    yield "against none", estimate_difference(one, apart, "share"), (-1.0, 1.0)
+    subjects = (
+        Side(np.array(values), tuple(names), subjects=tuple(range(len(values)))) for _ in range(2)
+    )
+    yield "subjects", estimate_difference(*subjects, "share"), (-1.0, 1.0)
+    faults = {unit: [int(sum(pattern)), len(pattern)] for unit in range(units)}
+    yield "replies", share_of_replies(faults), (0.0, 1.0)
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_equal_units_leave_room_for_units_that_were_not_seen(pattern, units):
+    for name, e, (least, most) in shares_of_equal_units(pattern, units):
+        if units < FEWEST_UNITS:
+            assert not e.has_interval, name
+            continue
+        assert e.has_interval, (name, e)
+        assert least <= e.low <= e.value <= e.high <= most, (name, e)
+        # Of 20 equal units 5 to 20 % may differ unseen. The interval is as wide as that at least.
+        assert e.high - e.low > 0.7 / units * (1 if name != "bounded mean" else 0.5), (name, e)
+        # A test never says more than the interval.
+        assert math.isnan(e.p) or (e.p < 0.05) == e.excludes_zero, (name, e)
+
+
+def test_the_rule_of_three():
+    """Twenty equal answers of twenty leave 14 to 17 % unknown."""
+    for e in (
+        wilson(20, 20),
+        clustered_share([1.0] * 20, range(20)),
+        clustered_share([1.0] * 60, [n // 3 for n in range(60)]),
+        clustered_mean([1.0] * 20, range(20), bounds=(0, 1)),
+    ):
+        assert 0.83 <= e.low <= 0.86 and e.high == 1
+    # A group that is larger than the others counts for more if it is the one that differs.
+    large = clustered_share([1.0] * 40, [max(0, n - 20) for n in range(40)])
+    assert large.low < 0.6
+
+
+def test_a_level_of_the_test_gives_wider_intervals():
+    for level, wider in ((0.8, 0.95), (0.95, 0.999)):
+        for estimate in (
+            partial(clustered_share, [1.0] * 12, [n // 2 for n in range(12)]),
+            partial(clustered_mean, [0.5] * 12, range(12), bounds=(0, 1)),
+            partial(estimate_difference, side((1, 0), 9, "a"), side((1, 0), 9, "b"), "share"),
+        ):
+            narrow, wide = estimate(level=level), estimate(level=wider)
+            assert wide.low <= narrow.low <= narrow.high <= wide.high
+            assert narrow.high - narrow.low < wide.high - wide.low
+
+
+def other_estimates(units):
+    """The other estimators, each with data that do not vary, or vary as little as possible."""
+    equal, names = [3.0] * units, [f"u{unit}" for unit in range(units)]
+    mixed = [float(unit % 3) for unit in range(units)]
+    words = ["yes" if unit % 2 else "no" for unit in range(units)]
+    yield "mean", clustered_mean(equal, names)
+    yield "skewed mean", skewed_mean(equal, names)
+    yield "paired", paired_difference(equal, equal, names)
+    yield "two means", clustered_difference(equal * 2, [1] * units + [0] * units, range(2 * units))
+    yield "Wilson none", wilson(0, units)
+    yield "Wilson all", wilson(units, units)
+    yield "Newcombe", newcombe(units, units, units, units)
+    yield "Newcombe apart", newcombe(units, units, 0, units)
+    whole = partial(clustered_share, [1.0] * units, names)
+    yield "MOVER", between(whole, partial(wilson, 0, units))
+    yield "Tango", paired_shares(units, 0, 0, 0)
+    yield "Tango apart", paired_shares(0, units, 0, 0)
+    yield "correlation equal", correlation_with_oneself(mixed, mixed, ["q"] * units, names)
+    shifted = [2 * value + 1 for value in mixed]
+    yield "correlation shifted", correlation_with_oneself(mixed, shifted, ["q"] * units, names)
+    back = [-value for value in mixed]
+    yield "correlation opposite", correlation_with_oneself(mixed, back, ["q"] * units, names)
+    yield "correlation constant", correlation_with_oneself(equal, equal, ["q"] * units, names)
+    yield "kappa", kappa_of_possible(words, words)
+    yield "kappa constant", kappa_of_possible(["yes"] * units, ["yes"] * units)
+    yield "icc", intraclass_correlation(mixed, mixed, names)
+    yield "attribute", explained_share(mixed, mixed, names)
+    yield "evenness of one", evenness_estimate([units, 0, 0])
+    yield "evenness of all", evenness_estimate([units, units])
+    yield "ratio", effective_ratio(np.diag([units, units]))
+    yield "ratings", spread_of_ratings(np.full((units, 2), 4.0), 6)
+    if units > 1:
+        yield "rectified", rectified_mean(equal, equal, [3.0] * 100).corrected
+        people = [1.0] * units
+        yield "rectified share", rectified_mean(people, people, [1.0] * 100, share=True).corrected
+    same = Answers(tuple(words), tuple(names))
+    other = Answers(tuple(words), tuple(f"o{unit}" for unit in range(units)))
+    drift = measure_drift([(same, other)], generator(0, ("boundary",)))
+    yield "drift", drift.mean
+    yield "drift of a question", drift.questions[0].difference
+    numbers = Answers(tuple(equal), tuple(names)), Answers(tuple(equal), other.units)
+    yield "drift of numbers", measure_drift([numbers], generator(0, ("n",))).questions[0].difference
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_no_interval_has_no_width(units):
+    for name, e in other_estimates(units):
+        assert isinstance(e, Estimate)
+        if e.has_interval:
+            assert e.low <= e.value + 1e-9 and e.value - 1e-9 <= e.high, (name, e)
+            assert e.high - e.low > 0.7 / (2 * units), (name, e)
+        assert math.isnan(e.low) == math.isnan(e.high), (name, e)
+
+
+def repeats_of(answers, last, untouched=True):
+    pairs = enumerate(zip(answers, last, strict=True))
+    return [Repeat(n, "q", a, b, untouched) for n, (a, b) in pairs]
+
+
+def test_a_retest_without_a_discordant_pair_has_an_honest_interval():
+    """Ten equal answers do not show that 85 % are equal. Thirty do."""
+    for number, verdict in ((10, NOT_KNOWN), (30, PASSED)):
+        words = ["yes", "no"] * (number // 2)
+        check = check_instability(repeats_of(words, words))
+        assert check.verdict == verdict
+        assert check.value is not None and check.value.high > 0.1
+    for number, verdict in ((5, NOT_KNOWN), (60, PASSED)):
+        numbers = [float(n % 4) for n in range(number)]
+        check = check_instability(repeats_of(numbers, numbers))
+        assert check.verdict == verdict, check
+        assert check.value is not None and check.value.low < 0.97
+        assert "a correlation of 1" in check.says and " to 1" in check.says
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 30])
+def test_no_check_prints_nan(n):
+    yes = [True] * n
+    checks = [
+        check_acquiescence(yes, yes, range(n)),
+        check_acquiescence(yes, [not y for y in yes], range(n)),
+        check_instability(repeats_of(["a"] * n, ["a"] * n)),
+        check_instability(repeats_of([1.0] * n, [1.0] * n)),
+        check_spread_of_votes([n, 0, 0, 0, 0], np.diag([n, 0, 0, 0, 0])),
+        check_spread_of_ratings([3.0] * n, 1, 5),
+        check_sycophancy((0, n), (0, n)),
+        check_sycophancy((n, n), (0, n)),
+        check_sycophancy(None, None, ["I agree."] * n),
+    ]
+    for check in checks:
+        assert "nan" not in check.says.casefold(), check.says
+        assert "inf" not in check.says.casefold().replace("information", ""), check.says
