@@ -1,4 +1,4 @@
-"""Help with writing study files, generated from the fields of the configuration classes.
+"""Generate help for writing study files from the fields of the configuration classes.
 
 The command line and study types import this package, which imports the engine.
 

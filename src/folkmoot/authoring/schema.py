@@ -44,7 +44,7 @@ class _StudyFileSchema(GenerateJsonSchema):
 
 
 def annotated_schema(config: type[BaseModel]) -> Node:
-    """Return the schema of a configuration class, with the entries that `field_notes` adds."""
+    """Return the schema of a configuration class, with the unit and title of each field."""
     return config.model_json_schema(schema_generator=_StudyFileSchema)
 
 

@@ -118,7 +118,8 @@ def print_warning(message: str) -> None:
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes a run.
 
-    `argv`: the arguments with which the run was started.
+    - `argv`: the arguments with which the run was started.
+    - `added_options`: options that replace options in `argv`, such as a larger budget.
     """
     # The API key is left out. `added_options` is a larger budget, such as `--budget MORE`, in place
     # of a used-up one.

@@ -345,7 +345,7 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
-    """Print the smallest effect that a design can detect, and the sample size for its claims."""
+    """Print the smallest effect that a design can detect, and the sample size that is needed."""
     from folkmoot.report.comparison.power import power_of
 
     study_file = load_study_file(path, overrides, consent=ask_consent(path))
@@ -353,7 +353,7 @@ def power_command(
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
-    """Print how often simulated runs of this study support its primary claims."""
+    """Print how often simulated runs of this study support its primary hypotheses."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
     trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))

@@ -253,7 +253,7 @@ KEY_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The address at which the pages of the seats are served."""
+    """The address at which human participants find their pages."""
 
     address: str
     port: int | None
@@ -338,7 +338,7 @@ def _require_effective_checks(study_file: StudyFile, options: RunOptions) -> Non
 def try_command(
     path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
 ) -> None:
-    """Run a study with the user in one seat and the embedded respondent in all others."""
+    """Run a study in which the user takes one seat and simple rules answer for all others."""
     from folkmoot.view.seat import build_seat_host
 
     progress = TerminalProgress(error_console())

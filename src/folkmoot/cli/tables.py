@@ -140,7 +140,12 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """Return a panel that says who answered, to be printed above the results."""
+    """Return a panel for the top of the results, which says that no human or model answered.
+
+    - `planted`: the effects that are built into the simulated answers, or None.
+    - `note`: the text of the panel.
+    - `mark`: the title of the panel.
+    """
     # `planted` holds the built-in effects of the embedded respondent.
     words = [note]
     if planted:

@@ -1,4 +1,4 @@
-"""Describe the fields of a JSON answer for its prompt, and drop these descriptions from replies."""
+"""Describe the fields of a JSON answer in a prompt, and drop fields that repeat a description."""
 
 # `describe_format` renders the schema of an answer type as a list for a prompt (`{{ answer_format
 # }}`), so prompt and schema cannot disagree. Small models often repeat a description as their
@@ -32,7 +32,7 @@ TYPE_NAMES = {
 
 
 class DroppedDescription(NamedTuple):
-    """A field of a reply that was dropped because it only repeats its own description."""
+    """A dropped field of a reply, in which the model only repeated the field's description."""
 
     # The dotted path of the field in the reply.
     path: str
@@ -139,7 +139,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Remove each field of a JSON value that only repeats the description of that field.
+    """Remove each field of a JSON value in which the model only repeated the field's description.
 
     Returns the remaining value and the removed fields.
     """

@@ -159,7 +159,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of answer that question pages and the embedded respondent use."""
+        """The kind of answer for question pages and for the embedded rule-based respondent."""
         # The default is `kind`.
         return self.kind
 
@@ -170,7 +170,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def offered_values(self) -> tuple[str, ...]:
-        """The options, or the bounds of a number, for question pages and respondents."""
+        """The options of a choice, or the bounds of a number."""
         return self.listed_options
 
     @property
@@ -565,8 +565,8 @@ class JsonMap(AnswerType["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
     - `parts`: the answer type of each entry.
-    - `match_key`: returns the key that a key in the reply means, or an empty string.
-    - `name_fields`: the fields that may hold the key, if the reply is a list.
+    - `match_key`: returns the expected key for a key in the reply, or an empty string.
+    - `name_fields`: the fields that name the key of an entry, if the reply is a list.
     """
 
     # Readable entries are kept, and the caller asks again for the other keys. The reply fails to

@@ -55,7 +55,7 @@ class Choice(AnswerType[str]):
     - `with_labels`: whether the prompt numbers the options.
     - `clarify`: whether to ask which option an unclear reply meant.
 
-    The replies `none_of_these` and `declined` give a missing answer.
+    If the reply is `none_of_these` or `declined`, the answer counts as missing.
     """
 
     # The parse steps are: `exact`, the text of an option. `normalised`, the text in another case,
@@ -149,7 +149,7 @@ class Choice(AnswerType[str]):
 
     @property
     def ways_out(self) -> tuple[str, ...]:
-        """The replies that give a missing answer, such as `declined`."""
+        """The replies that count as a missing answer, such as `declined`."""
         # An option of this name is left out.
         options = {normalise_text(option).replace(" ", "_") for option in self.options}
         return tuple(way for way in WAYS_OUT_OF_OPTIONS if way not in options)
@@ -498,7 +498,7 @@ class Number(AnswerType[float]):
     - `high`: the upper bound, or None.
     - `integer`: whether fractions are rejected.
 
-    The replies `cannot_say` and `declined` give a missing answer.
+    If the reply is `cannot_say` or `declined`, the answer counts as missing.
     """
 
     # The reply must be a single number, or a carrier phrase ("My answer is …") with one number.

@@ -70,7 +70,7 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
 
 
 def read_number(raw: object, maximum: int | None = None) -> float | None:
-    """Return the number that a text such as `seven`, `4/5` or `7 out of 10` means.
+    """Return the number in a text such as `seven`, `4/5` or `7 out of 10`.
 
     Returns None for other texts. `maximum`: the highest value of the scale in the question.
     """
@@ -92,7 +92,7 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
 
 
 def read_switch(raw: object) -> bool | None:
-    """Return the boolean that a value such as `yes` means.
+    """Return True for a value such as `yes`, and False for a value such as `no`.
 
     Returns None for other values.
     """

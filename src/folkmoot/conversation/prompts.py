@@ -79,7 +79,7 @@ NUMBER_FILTERS = ("abs", "float", "int", "round")
 
 
 class Prompt(SourcedText):
-    """A rendered prompt that knows where each of its parts comes from."""
+    """A rendered prompt that records where the parts of the text come from."""
 
     # A source says, for example, which reply a part quotes.
 
@@ -107,7 +107,7 @@ class Prompt(SourcedText):
 
 
 def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
-    """Return a text as a `Prompt` that records the source of each of its parts.
+    """Return a text as a `Prompt` that records where the parts of the text come from.
 
     `for_people`: the wording that humans read, or None if they read the text itself.
     """
@@ -355,7 +355,7 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the output of `{{ value }}` in a template."""
+    """Return the text that replaces `{{ value }}` in a template, with its source marked."""
     # If it is known where the text comes from, two special characters enclose it. `read_marks` uses
     # them to find where the text begins and ends.
 

@@ -1,4 +1,4 @@
-"""The sentiment of a text, for focus groups and for the embedded coder."""
+"""The sentiment of a text."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    - `shows`: texts that a prompt without a template must contain.
+    - `shows`: texts in the prompt, to be recorded as parts with a known source.
 
     Raises ValueError if the prompt lacks a text in `shows`.
     """

@@ -1,6 +1,6 @@
 """Building blocks that study types share.
 
-- `findings` and `claims`: turn estimates and claims into findings.
+- `findings` and `claims`: turn estimates and planned comparisons into findings.
 - `coding`: turns free text into data.
 - `controls`: checks that an effect has the assumed cause.
 - `exposure`: records which texts each prompt contained.

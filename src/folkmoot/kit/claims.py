@@ -1,4 +1,4 @@
-"""Turn the results of claims into findings: rows, charts, sentences, or the whole finding.
+"""Turn the results of planned comparisons into rows, charts, sentences or a whole finding.
 
 Start with `read_results` and `claims_finding`.
 """
@@ -38,14 +38,14 @@ MAX_LISTED_ESTIMATES = 6
 def read_results(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> list[Result]:
-    """Return the results of the claims that a study type declares."""
+    """Return the results of the comparisons that a study type plans."""
     # All claims of the run are evaluated together, because adjusted p-values depend on their
     # number.
     return list(evaluate_declared(run, read_declared(run, config, declare)).values())
 
 
 def claim_rows(results: Sequence[Result]) -> list[Row]:
-    """Return the rows of a table of claims: contrast, family, estimate, interval and p-values.
+    """Return one table row for each planned comparison: estimate, interval and p-values.
 
     Shares and means must not be mixed in one table, because their columns have different units.
     """
@@ -85,10 +85,10 @@ def joint_cells(result: Result, suffix: str = "") -> Row:
 
 
 def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
-    """Return the chart of claims, with one line per contrast.
+    """Return the chart of planned comparisons, with one line each.
 
     Returns None if no estimate is known.
-    If any claim is primary, the chart shows only the primary claims.
+    If any comparison is primary, the chart shows only the primary ones.
     """
     # The chart must show the claims of the statement, not the others in the table.
     primary = [result for result in results if result.claim.family == "primary"]
@@ -98,7 +98,7 @@ def claims_chart(results: Sequence[Result], axis: str) -> IntervalChart | None:
 
 
 def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
-    """Return the sentence about the results of claims.
+    """Return the sentence about the results of planned comparisons.
 
     `about`: the name of the measure that is compared.
     """
@@ -140,7 +140,7 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """Return the finding on the claims about one measure, or None if no claim has data.
+    """Return the finding on all comparisons in one measure, or None if none of them has data.
 
     `more`: further fields of the `Finding`, such as its section.
     """

@@ -197,7 +197,8 @@ def interval_chart(
 ) -> IntervalChart | None:
     """Return a chart with one line per labelled estimate, or None if no estimate is known.
 
-    `zero`: the value that means no effect.
+    - `zero`: the value that means no effect.
+    - `bands`: results of human studies to draw behind the lines, as (label, low, high).
     """
     lines = tuple(
         interval_line(label, estimate)

@@ -68,7 +68,7 @@ class ModelRouter:
         self.secrets: set[str] = {key} if key else set()
 
     def change_for(self, change: ReplyChange | None) -> Self:
-        """Set up the router for a fork: allow the model of its changed reply, and set its seed.
+        """Set up the router for a fork: allow the model of the changed reply, and set the seed.
 
         - `change`: the changed reply, or None if the run is not a fork.
 
@@ -82,7 +82,7 @@ class ModelRouter:
     def speaker_model(self, named: str | None) -> str | None:
         """Return `named` if the run may use this model, otherwise None.
 
-        `named`: the model that the study's code names for a speaker.
+        `named`: the model that the study's code sets for one speaker.
         """
         # If the researcher named a hosted model for the run, every model is allowed. Otherwise only
         # the embedded respondent, models under `models:` and those of `Study.extra_models` are
@@ -99,7 +99,7 @@ class ModelRouter:
 
     @property
     def is_synthetic_only(self) -> bool:
-        """True if only the embedded respondent answers in this run."""
+        """True if the embedded rule-based respondent answers everything and no model is called."""
         return not self.has_custom_provider and all(map(is_synthetic, self.list_models()))
 
     @property

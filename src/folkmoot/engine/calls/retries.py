@@ -153,7 +153,8 @@ class SharedLimits:
     """The limits that calls compete for: the budget and the number of calls in flight.
 
     - `shared`: True if several runs share these limits.
-    - `tell`, `loan`: only for a cluster worker, see `RateLimiter` and `Loan`.
+    - `tell`: on a cluster worker, sends a report to the main process.
+    - `loan`: on a cluster worker, the calls that the worker may send.
     """
 
     # If runs share the limits, an empty quota, a wrong key or a spent budget stops all of them.
@@ -211,7 +212,7 @@ class RetryPolicy:
 
     - `progress`: receives an event for each wait.
     - `on_stop`: receives an error that stops the run.
-    - `loan`: records each call to a hosted model before it is sent.
+    - `loan`: the calls to hosted models that may be sent, because they are recorded on disk.
     """
 
     def __init__(

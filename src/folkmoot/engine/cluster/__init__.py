@@ -1,7 +1,7 @@
 """A run on several machines, by Ray.
 
 - `head`: the main process of the run. Start here.
-- `worker`: a process that runs items of `map` and makes their calls.
+- `worker`: a process that runs items of `Scope.map` calls and sends the requests to models.
 - `leases`: divides the limits of the run among the workers.
 - `pickling`: turns functions, items and results into bytes.
 - `preconditions`: checks whether a study can run on a cluster.

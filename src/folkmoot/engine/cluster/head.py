@@ -94,7 +94,7 @@ class WorkerHandle:
 
 
 class ClusterExecutor:
-    """Runs the items of a `map` on the workers of a cluster."""
+    """Runs the items of `Scope.map` calls on the workers of a cluster."""
 
     def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run

@@ -67,9 +67,10 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return a worker's demand for calls to each model and for budget.
+    """Return what a worker needs: calls to each model, and budget.
 
-    `is_quiet`: whether the main process has received all journal entries of the worker.
+    - `loan`: the calls that the worker may still send.
+    - `is_quiet`: whether the main process has received all journal entries of the worker.
     """
     # The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
     demands = {
@@ -91,7 +92,10 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Replace the limits of this worker by those in `lease`."""
+    """Give a worker the limits in `lease`.
+
+    `loan`: the calls that the worker may send. It receives the number in `lease`.
+    """
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
         shared_limits.limiters[model].apply_grant(grant)

@@ -80,7 +80,7 @@ def pickle_function(
     """Return a function or another value of the study as bytes.
 
     - `description`: names the value in the error message.
-    - `fn`: the function that may hold the cause of a failure.
+    - `fn`: the function behind the value. The error message names its location and variables.
 
     Raises ProtocolError if the value cannot be pickled.
     """
@@ -113,8 +113,12 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a `map` in this process as a cluster worker would.
+    """Run the items of a `Scope.map` call in this process as a cluster worker would.
 
+    - `results`: receives the result of each item by item number.
+    - `stage`: the name of the stage in progress reports.
+
+    Returns the errors of failed items by item number.
     Raises ProtocolError if something cannot be pickled, or if the function changes outer variables.
     """
     # On another machine the function would change a copy of its variables. Only the outer `map` of

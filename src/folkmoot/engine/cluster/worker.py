@@ -1,4 +1,4 @@
-"""A worker of a cluster: a process that runs items of `map` for the main process."""
+"""A worker of a cluster: a process that runs items of `Scope.map` calls for the main process."""
 
 # The head calls the worker's methods. Ray runs each call on the worker's event loop.
 
@@ -111,7 +111,7 @@ class WorkerReady(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerReport:
-    """A worker's report: new entries, events, and what its calls wait for."""
+    """A worker's report to the main process: new entries, events, and what waiting calls need."""
 
     entries: list[JournalEntry]
     # For each entry, the maximum cost (USD) that was recorded on disk before the call was sent.
@@ -129,7 +129,7 @@ class WorkerReport:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """The results and errors of some items, with their rows, files and usage."""
+    """The results and errors of some items, with all rows and files that the items wrote."""
 
     # The main process accepts it once the first `row` entries of the worker are in the journal.
     results: dict[int, object]
@@ -145,7 +145,7 @@ class ChunkResult:
 
 
 class ReadOnlyPlan(Plan):
-    """The plan on a worker, which cannot write it."""
+    """A run's plan on a worker. The worker can read the plan and cannot write it."""
 
     # Only the main process writes the plan.
     def seal_part(self, name: str, data: object) -> None:
@@ -154,7 +154,7 @@ class ReadOnlyPlan(Plan):
         )
 
     def write_plan(self) -> None:
-        """Do nothing, because the main process wrote the plan before it sent the chunk."""
+        """Do nothing, because only the main process writes the plan."""
 
 
 class _RunningChunk(NamedTuple):
@@ -201,7 +201,7 @@ class _StopNotifier:
 
 
 class Worker:
-    """A process on Ray that runs items of a cluster run and makes their calls."""
+    """A process on Ray that runs items of a cluster run and sends the requests to models."""
 
     async def start(self, setup: WorkerSetup) -> WorkerReady:
         """Set up the engine in this worker.
@@ -277,7 +277,7 @@ class Worker:
         return WorkerReady("", self._shard.path, shares_folder, node, leftover)
 
     async def run_chunk(self, fork_number: int, function_bytes: bytes, chunk_bytes: bytes) -> bytes:
-        """Run some items of a `map`, and return their pickled `ChunkResult`."""
+        """Run some items of a `Scope.map` call, and return their pickled `ChunkResult`."""
         run = self._run
         local_fork = self._load_function(fork_number, function_bytes)
         fork_items, known_entries, models_by_seat = cast(

@@ -106,6 +106,8 @@ class EarlierReplies:
     ) -> JournalEntry | None:
         """Return the entry to copy for an address, or None if a call is needed.
 
+        `fingerprint`, `request`: the fork's request at the address.
+
         Raises DriftError if the two runs differ already before the changed reply.
         """
         change = self._change

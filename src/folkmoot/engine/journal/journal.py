@@ -127,7 +127,7 @@ class Journal(JournalReader):
             self._run_in_writer(delete_repair_mark)
 
     def notify_change(self) -> None:
-        """Call `before_change`, unless it has been called already."""
+        """Call the function `before_change`, which is called only once."""
         callback, self.before_change = self.before_change, None
         if callback is not None:
             callback()
@@ -209,10 +209,11 @@ class Journal(JournalReader):
         unpriced: bool,
         at_once: bool,
     ) -> None:
-        """Queue a change of the loan, which says how many calls may be sent.
+        """Queue a change in the number of calls that may be sent.
 
         - `more`: the number and maximum cost to add, negative to subtract.
         - `done`: called by the writer thread when the change is on disk.
+        - `unpriced`: whether calls may have an unknown price.
         - `at_once`: write without waiting for further entries.
         """
 
@@ -224,7 +225,10 @@ class Journal(JournalReader):
             self._now.set()
 
     def note_lost(self, out: Amount) -> None:
-        """Record that calls of a lost worker may have been billed."""
+        """Record that calls of a lost worker may have been billed.
+
+        `out`: the number of these calls and their maximum cost.
+        """
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:

@@ -77,7 +77,7 @@ class OwnLoan:
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write the row of this process to the table `loans`, if it has changed."""
+        """Write the row of this process to the table `loans`, unless it is there unchanged."""
         # Use the transaction that writes the entries of these calls.
         outstanding = self._current_outstanding()
         if outstanding != self._written:
@@ -85,7 +85,10 @@ class OwnLoan:
             self._written = outstanding
 
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
-        """Add calls that this process may now send."""
+        """Add calls that this process may now send.
+
+        `unpriced`: whether calls may have an unknown price.
+        """
         # They are on disk after the next commit.
         self._lent = self._lent.add_amount(more)
         self._unpriced = self._unpriced or unpriced
@@ -100,10 +103,10 @@ class OwnLoan:
         self._settled_usd += usd
 
     def settle_found(self, db: sqlite3.Connection, calls: int, usd: float) -> None:
-        """Subtract recovered replies from the outstanding loans of killed processes.
+        """Subtract recovered replies from the possibly billed calls of killed processes.
 
-        - `calls`: the number of replies.
-        - `usd`: their cost.
+        - `calls`: the number of recovered replies.
+        - `usd`: the cost of the recovered replies in USD.
         """
         # The latest process comes first, because the journal does not know which process made which
         # call.

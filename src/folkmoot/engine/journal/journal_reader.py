@@ -299,7 +299,7 @@ class JournalReader:
     def calls(self, *, taken_over: bool) -> list[str]:
         """Return the sorted addresses of calls in the journal of a fork.
 
-        `taken_over`: true for the calls that the fork copied, false for those it made.
+        `taken_over`: True for calls copied from the earlier run, False for calls made by the fork.
         """
         condition = "kind != 'compute' AND (attempts = ?) = ? ORDER BY address"
         parameters = (TAKEN_OVER, taken_over)

@@ -72,9 +72,9 @@ class JournalShard(Journal):
         return len(self._unsent)
 
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
-        """Return the entries that the main process has not received, each with its maximum cost.
+        """Return the entries that the main process has not received, each with a cost limit in USD.
 
-        The cost is in USD, or None if no cost was recorded.
+        The limit was recorded before the call. It is None if none was recorded.
         """
         # The entries are on the worker's disk before they are returned. So a crash loses no entry
         # that the main process has.
@@ -167,5 +167,5 @@ def merge_shards(folder: Path, path: Path) -> None:
 
 
 def entries_in_scopes(journal: JournalReader, scopes: Sequence[str]) -> dict[str, JournalEntry]:
-    """Return the committed entries of these scopes by address, without their requests."""
+    """Return the committed entries of these scopes by address. The requests are left out."""
     return {entry.address: entry for scope in scopes for entry in journal.entries_in_scope(scope)}

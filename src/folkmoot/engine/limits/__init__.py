@@ -1,4 +1,4 @@
-"""Limits that admit a call: the budget, the record on disk, and the rate limit.
+"""Limits that a call must pass before it is sent: budget, record on disk and rate limit.
 
 - `budget`: limits the cost of all processes of a run. Start here.
 - `lender`: records calls on disk before they are sent.

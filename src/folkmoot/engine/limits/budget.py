@@ -199,7 +199,7 @@ class Budget:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is reserved."""
+        """True if no budget is reserved for calls."""
         return not self._in_flight
 
     def lend_to_worker(self, usd: float, calls: int) -> None:

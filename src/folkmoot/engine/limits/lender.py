@@ -65,8 +65,8 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The calls that one process may send, because they are recorded on disk.
 
-    - `ask`: called when few of the calls are left, to request more.
-    - `seconds`: the usual time from a request to the call of `apply_loan`.
+    - `ask`: called to have more calls recorded, when few are left.
+    - `seconds`: the usual time from a call of `ask` to a call of `apply_loan`.
     - `wait`: returns a context manager that is open while a call waits.
     """
 
@@ -195,7 +195,8 @@ class Loan:
     def apply_loan(self, lent: Amount, *, unpriced: bool = False) -> None:
         """Let waiting calls start, because more calls are recorded on disk.
 
-        `lent`: the total of recorded calls since the process began.
+        - `lent`: the total of recorded calls since the process began.
+        - `unpriced`: whether the record says that calls may have an unknown price.
         """
         self._lent, self._arrived = lent, None
         self._lent_unpriced = self._lent_unpriced or unpriced
@@ -357,7 +358,10 @@ class LoanManager:
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Record that a process starts no calls beyond those in `begun`."""
+        """Record that a process sends no calls beyond those in `begun`.
+
+        `begun`: the number and maximum cost of the calls that it has already begun.
+        """
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:
             self._record_loan(borrower, begun)

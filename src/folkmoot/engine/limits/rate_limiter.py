@@ -1,4 +1,4 @@
-"""The rate limiter of one model: concurrency, calls and tokens per minute, and forced waits."""
+"""The rate limiter of one model: concurrency, calls and tokens per minute, and pauses."""
 
 # The concurrency is halved after a 429 and rises by one with each round of successes. The limiter
 # learns requests and tokens per minute from the provider's headers. A `Retry-After` header delays
@@ -195,7 +195,10 @@ class RateLimiter:
             self.update_from_headers(hints)
 
     def record_rate_limit(self, entered_at: float, retry_after: float | None) -> None:
-        """Halve the concurrency after an HTTP status 429, and pause for `retry_after` seconds."""
+        """Halve the concurrency after an HTTP status 429, and pause for `retry_after` seconds.
+
+        `entered_at`: the time at which the rejected call was started.
+        """
         # If several calls that were in flight together get a 429, the concurrency is halved once.
         if self._tell is not None:
             self._use.rate_limit_events.append((self._clock() - entered_at, retry_after))

@@ -103,7 +103,7 @@ class QuestionLog:
 
 
 class CountingProvider:
-    """A provider that answers with the embedded respondent and counts calls and tokens.
+    """A provider for dry runs that answers by simple rules and counts calls and tokens.
 
     - `max_bytes`: the largest size of all prompts together.
     - `question_log`: counts the questions to participants whom humans could play.

@@ -210,9 +210,9 @@ MAX_STAGE_ROWS = 8
 
 
 class Sampler:
-    """Runs only a sample of the items of each outermost `map`.
+    """Runs only a sample of the items of each outermost `Scope.map` call.
 
-    `within`: whether to run only a sample of the items of inner `map` calls, too.
+    `within`: whether to run only a sample of the items of inner `Scope.map` calls, too.
     """
 
     # So a dry run of a large study is short. All other items get copies of results, so that the
@@ -474,9 +474,9 @@ class DryRun(NamedTuple):
 
     @property
     def outermost_item_count(self) -> int:
-        """The number of items in all outermost `map` calls.
+        """The number of items in all outermost `Scope.map` calls.
 
-        It is 0 if no `map` call was completed.
+        It is 0 if no such call was completed.
         """
         return self.sampler.items[1] if self.sampler is not None else 0
 
@@ -570,7 +570,7 @@ def _open_seats(study_file: StudyFile, kinds: Collection[tuple[str, str]]) -> li
 
 
 def embedded_provider(study_file: StudyFile) -> Provider:
-    """Return the embedded respondent of this study, for calls that are only counted."""
+    """Return the rule-based provider of this study, which answers calls that are only counted."""
     part = study_file.study.respondent_part
     study = StudyPart(part, study_file.config) if part else None
     seed, options = study_file.config.random_seed, study_file.config.respondent

@@ -474,7 +474,7 @@ async def _open_executor(execution: Execution, context: RunContext) -> AsyncIter
 
 
 def simulate_remote_execution() -> ForkExecutor:
-    """Return an executor that runs items of `map` in this process, but pickles all data."""
+    """Return an executor that runs items in this process, but pickles all data as for a cluster."""
     # A dry run with this executor shows whether everything can be sent to the workers of a cluster.
     # Imported here because Ray is an optional dependency.
     from folkmoot.engine.cluster.pickling import run_pickled_locally
@@ -485,7 +485,7 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, study_file: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Write the design, the claims and the seats to `plan.json` before the first call.
+    """Write the design, the planned comparisons and the seats to `plan.json` before the first call.
 
     Raises DriftError if the file already holds another design.
     """

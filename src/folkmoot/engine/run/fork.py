@@ -67,7 +67,7 @@ def fork_run(
     - `address`: the address of a question or the id of an utterance.
     - `options.out`: the new folder, or None for a folder beside the run.
 
-    Raises InputError if the address cannot be used, or the text does not answer the question.
+    Raises InputError if the address cannot be used, or the new reply does not answer the question.
     Raises DriftError if this version of Folkmoot would send other requests.
     Also raises the errors of `run_study`.
     """
@@ -192,7 +192,7 @@ def start_fork(
 ) -> RunFolder:
     """Run a fork with the change in `options.change`.
 
-    Raises InputError before any call if the text does not answer the question.
+    Raises InputError before any call if the new reply does not answer the question.
     """
     # The new folder is then removed.
     assert options.out is not None

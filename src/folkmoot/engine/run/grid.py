@@ -217,7 +217,7 @@ def run_grid(
     """Run or resume every unfinished cell of a grid.
 
     - `axis_arguments`, `repeats`: may be empty on a resume.
-    - `samples`: returns the requests of the test calls before the runs.
+    - `samples`: returns the requests to test before the grid, for each run of the first repeat.
 
     Raises InputError before any call if a cell has a problem.
     Raises the error of a cell after all other cells have ended.

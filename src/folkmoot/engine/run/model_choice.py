@@ -30,7 +30,7 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
 
     - `folder`: the run folder. On a resume, its `plan.json` names the models.
 
-    If no model is named, `models_note` of the result says that the embedded respondent answers.
+    If no model is named, `models_note` of the result says that built-in rules answer.
     Raises InputError for an unknown model, and for a `--key` without a model.
     """
     if options.model is not None or options.custom_provider is not None:

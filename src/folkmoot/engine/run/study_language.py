@@ -1,4 +1,4 @@
-"""Check whether a study is in English, the embedded respondent's only language."""
+"""Check whether a study is in English, the only language of the embedded rule-based respondent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_WORDS = frozenset(StudyConfig.model_fields) | {"personas", "vulnerable", "gr
 
 
 def describe_language(study_file: StudyFile, providers: ModelRouter) -> str:
-    """Return a warning if the embedded respondent answers a study that is not English.
+    """Return a warning if the embedded rule-based respondent answers a study that is not English.
 
     Returns an empty string in all other cases.
     """

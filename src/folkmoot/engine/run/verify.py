@@ -149,7 +149,7 @@ def list_changes(run: RunFolder) -> list[str]:
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
-    """Return a hash over the requests and replies of a run, and a hash over everything."""
+    """Return a hash over the requests and replies of a run, and a hash over plan and journal."""
     # The journal must be undamaged.
     return journal.content_digest(), digest_of_run(journal.record_digest(), run.plan)
 

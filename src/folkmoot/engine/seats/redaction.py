@@ -93,12 +93,12 @@ class Words:
         return next((number for number, words in remainders if line.startswith(words)), None)
 
     def character_span(self, first: int, last: int) -> tuple[int, int]:
-        """Return the character offsets (start, end) of the words from `first` up to `last`."""
+        """Return the start and the end of the words `first` to `last` − 1, as character offsets."""
         # `last` itself is excluded.
         return self.places[first][0], self.places[last - 1][1]
 
     def original_text(self, first: int, last: int) -> str:
-        """Return the words from `first` up to `last` as text."""
+        """Return the words `first` to `last` − 1 as text."""
         # `last` is excluded. Escapes are decoded.
         start, end = self.character_span(first, last)
         part = self.text[start:end]
@@ -336,7 +336,7 @@ class Redaction:
                     self.__dict__.pop("_longest_first", None)
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
-        """Exclude texts that other speakers gave as well, since these identify no one.
+        """Exclude texts that other speakers gave as well, since a shared text identifies no one.
 
         - `others`: the texts of the other speakers.
 
@@ -439,7 +439,7 @@ class Redaction:
     def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the human's texts and the embeddings of these texts.
+        """Return JSON data without the human's texts and their embeddings.
 
         - `around`: the keys and names in the objects that contain the data.
         - `own`: all of the data belongs to the human.
@@ -474,7 +474,7 @@ class Redaction:
         """Return whether a row names this human and no other participant.
 
         - `cells`: the values in the row or JSON object.
-        - `around`: names from outside of the row, such as its session.
+        - `around`: names outside the row that apply to it, such as the session of the table.
         """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)

@@ -534,9 +534,9 @@ class SeatManager:
         return question.is_saved
 
     def close_seat(self, seat_state: SeatState, reason: str) -> None:
-        """Close a seat, so that it gives no more answers.
+        """Close a seat, so that its human gives no more answers.
 
-        `reason`: why its answers are missing. Raises StorageError if the disk cannot be written.
+        `reason`: why later answers are missing. Raises StorageError if the disk cannot be written.
         """
         if seat_state.ended:
             return

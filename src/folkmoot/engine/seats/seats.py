@@ -1,4 +1,4 @@
-"""Seats: the participants that humans can play, and the selection of those that humans do play."""
+"""Seats: the participants whom humans can play, and the choice of those whom humans do play."""
 
 # A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat`
 # selects some of them. A random selection depends on the seed only. `plan.json` holds the selection
@@ -67,7 +67,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The address prefix of the questions that this human gets outside the protocol."""
+        """The address prefix of the questions outside the protocol to the human in the seat."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property

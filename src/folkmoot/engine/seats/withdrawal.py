@@ -1,4 +1,4 @@
-"""Withdraw a human from a run: remove their texts from the journal, every table and every file.
+"""Withdraw a human from a run: remove the human's texts from the journal, tables and files.
 
 The run can be read and reported as before.
 """

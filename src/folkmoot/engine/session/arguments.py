@@ -16,7 +16,7 @@ R = TypeVar("R")
 def check_ask_arguments(
     speaker: object, prompt: object, history: object, answer_type: object
 ) -> None:
-    """Raise ProtocolError if one of these arguments of `Scope.ask` has a wrong type."""
+    """Raise ProtocolError if an argument of `Scope.ask` has a wrong type."""
     require_type(speaker, Speaker, "ask(): speaker", 'pass Speaker("p_0001", system="You are …")')
     require_type(prompt, str, "ask(): the prompt", 'pass text, e.g. scope.prompt("name", …)')
     hint = "leave it out, or pass EMPTY_TRANSCRIPT + Utterance(…)"
@@ -59,7 +59,7 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 
 
 def item_key(item: object) -> str:
-    """Return the name of an item in addresses, for a `map` without `key=`.
+    """Return the name of an item in addresses, for a `Scope.map` call without `key=`.
 
     Raises ProtocolError if the item is neither a string nor an integer and has no `id`.
     """

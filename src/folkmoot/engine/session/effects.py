@@ -97,8 +97,8 @@ async def ask_until_parsed(
 ) -> AskResult[T]:
     """Ask a question until the answer can be parsed, with at most `reasks` repetitions.
 
-    Raises ProtocolError for a wrong answer type. Raises InputError if the researcher's own reply is
-    unreadable.
+    Raises ProtocolError for a wrong answer type.
+    Raises InputError if the answer in a reply written by the researcher cannot be parsed.
     """
     # A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
     # is `<address>.r1`, `<address>.r2`, … After an empty reply, the re-ask repeats the question. A
@@ -396,6 +396,9 @@ async def run_computation(
     name: str | None,
 ) -> object:
     """Return `fn(*args)` from the journal, or compute it now and journal it.
+
+    - `version`: a number that changes when `fn` gives other results than before.
+    - `name`: the name of the computation in the journal, or None for the name of `fn`.
 
     Raises ProtocolError if the result is not JSON.
     """

@@ -28,7 +28,7 @@ async def run_fork(
     stage: str,
     blocks: Sequence[Hashable] = (),
 ) -> list[R]:
-    """Run all items of a `map` with `executor` and return their results in input order.
+    """Run all items of a `Scope.map` call with `executor` and return their results in input order.
 
     - `stage`: the name in progress reports, or empty for no reports.
     - `blocks`: the block of each item.
@@ -58,7 +58,10 @@ async def run_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run items concurrently in this process, and return the errors of failed items by number."""
+    """Run items concurrently in this process, and return the errors of failed items by item number.
+
+    `results`: receives the results of the other items by item number.
+    """
     # This is a `ForkExecutor`.
     failures: dict[int, BaseException] = {}
 

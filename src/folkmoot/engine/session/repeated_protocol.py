@@ -176,7 +176,7 @@ class RepeatedProtocol(RunContext):
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
-        """The answers to the watched questions of the second run, by address."""
+        """The answers at the addresses in `watched`, by address."""
         return {
             address: RepeatedAnswer(
                 row,

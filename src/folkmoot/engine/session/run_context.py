@@ -67,7 +67,7 @@ FLUSH_SECONDS = 1.0
 
 
 class ForkItem(NamedTuple, Generic[I]):
-    """One item of a `map`: its number in input order, its key in addresses, and the item itself."""
+    """One item of a `Scope.map` call: number in input order, key in addresses, and the item."""
 
     number: int
     key: str
@@ -75,7 +75,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """What an executor needs from a `map`: a scope path, and a method to start an item."""
+    """What an executor needs from a `Scope.map` call: its scope path, and a method to start items."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -87,7 +87,7 @@ class ForkLike(Protocol[I, R_co]):
 
 
 class ForkExecutor(Protocol):
-    """A function that runs items of one `map`, for example on the workers of a cluster.
+    """A function that runs items of one `Scope.map` call, for example on the workers of a cluster.
 
     It stores results by item number in `results` and returns errors by item number.
     """
@@ -212,7 +212,7 @@ class RunContext:
     def requested_model(self, named: str | None, role: str) -> str:
         """Return the model that answers a role, and record that the role uses the model.
 
-        `named`: the model that the speaker names, if any.
+        `named`: the model that the study sets for one speaker, or None.
         """
         # The first of these that is set counts: `--model`, the model that the speaker names, the
         # role's model, the study's model, the default.
@@ -242,7 +242,7 @@ class RunContext:
     def model_at(self, address: str, named: str | None, role: str) -> str:
         """Return the model for the call at an address.
 
-        `named`: the model that the speaker names, if any.
+        `named`: the model that the study sets for one speaker, or None.
         """
         # A fork may set another model for one address.
         if self.change is None or self.change.model is None or self.change.address != address:
@@ -254,18 +254,18 @@ class RunContext:
     def resolve_model(self, role: str, named: str | None = None) -> str:
         """Return the model that answers a role.
 
-        `named`: the model that the speaker names, if any.
+        `named`: the model that the study sets for one speaker, or None.
         """
         # Unlike `requested_model`, this records nothing.
         configured = self.providers.speaker_model(named) or self.config.model_for(role)
         return self.providers.override or configured or self.providers.default
 
     def uses_embedded_respondent(self, role: str) -> bool:
-        """Return whether the embedded respondent answers a role."""
+        """Return whether the embedded rule-based respondent answers a role in place of a model."""
         return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
-        """The sorted roles that the embedded respondent has answered so far."""
+        """The sorted roles that the embedded rule-based respondent has answered so far."""
         if self.providers.has_custom_provider:
             return ()
         return tuple(
@@ -377,9 +377,9 @@ class RunContext:
         return self.halt_cause or failures[min(failures)]
 
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Report that a `map` starts, and return the name of its stage.
+        """Report that a `Scope.map` call starts, and return the name of its stage.
 
-        Returns an empty string if the `map` is not reported.
+        Returns an empty string if the call is not reported.
         """
         # A `map` in the session or one level below is reported. Deeper ones would give too many
         # reports.

@@ -166,8 +166,8 @@ class Scope:
         - `history`: the transcript that the speaker is shown before the prompt.
         - `answer_type`: what kind of answer is expected. The default is free text.
         - `reasks`: the maximum number of repetitions after unreadable answers.
-        - `about`: the topic, for the embedded respondent.
-        - `shows`: texts that a prompt without a template must contain.
+        - `about`: the topic, for simulated answers without a model.
+        - `shows`: texts in the prompt, to be recorded as parts with a known source.
         - `for_people`: the wording for a human, if the prompt has no template.
 
         Returns `Missing` with the reason if no answer could be read and there is no
@@ -548,7 +548,7 @@ class Scope:
     def root(self) -> Session[Any]:
         """The session that this scope belongs to, as a new object.
 
-        Its random generator starts again with every use.
+        The random generator of the session starts again with every use.
         """
         # Two uses of `scope.root.rng` give the same draws. Studies use `scope.rng`, or keep the
         # session in a variable.
@@ -614,18 +614,18 @@ class Session(Scope, Generic[ConfigT]):
     def resolve_model(self, role: str, named: str | None = None) -> str:
         """Return the model that answers this role.
 
-        `named`: the model that the speaker names, if any.
+        `named`: the model that the study sets for one speaker, or None.
         """
         return self._run.resolve_model(role, named)
 
     def is_synthetic(self, role: str) -> bool:
-        """Return whether the embedded respondent answers this role."""
+        """Return whether the embedded rule-based respondent answers this role."""
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
         """Return the current time in ISO 8601 and UTC, for files that humans read.
 
-        Results must not depend on it.
+        Results must not depend on the time.
         """
         return self._run.clock()
 
@@ -715,7 +715,7 @@ def _first_not_none(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Fork(Generic[I, R]):
-    """One call of `map`: its function and its position in the protocol."""
+    """One call of `Scope.map`: the function and the position of the call in the protocol."""
 
     path: tuple[str, ...]
     row_order: bytes

@@ -4,7 +4,7 @@
 - `yaml_tree`: reads YAML and keeps the location of every value.
 - `config_problems`: turns pydantic's errors into plain words.
 - `author_errors`: locates errors in a study author's code.
-- `claims`: compares the conditions of a run by the claims of a study.
+- `claims`: compares the conditions of a run as the study planned.
 - `hypotheses`: evaluates the hypotheses in `plan.json`.
 - `controls`: declares the control questions.
 

@@ -1,7 +1,4 @@
-"""Read the claims of a run from its tables, and evaluate them.
-
-A claim is a comparison of two arms in one measure.
-"""
+"""Evaluate the claims of a run, which are comparisons of two conditions in one measure."""
 
 # The study type declares claims, and each hypothesis of the study file is a claim as well.
 # `evaluate_claims` evaluates all claims of a run together, so that it can correct for their number.
@@ -52,7 +49,7 @@ ENDINGS = (COMPLETE, "failed", "skipped", "pending")
 def read_declared(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> Sequence[Claim]:
-    """Return the claims that a study type declares for the settings of a run."""
+    """Return the comparisons that a study type plans for the settings of a run."""
     try:
         return declare(config.model_validate(run.config))
     # The settings are of a version that the present one cannot read. The report then has no claims.
@@ -61,7 +58,7 @@ def read_declared(
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Return the hypotheses of a study file, then the claims of its study type."""
+    """Return the hypotheses of a study file, then the planned comparisons of its study type."""
     # If there are hypotheses, they are the primary family, and all declared claims become
     # exploratory. A declared claim about the same contrast as a hypothesis is left out.
     if not stated:
@@ -76,9 +73,9 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
 
 
 def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
-    """Return a hypothesis with readable names for its arms and measure.
+    """Return a hypothesis with readable names for conditions and measure.
 
-    `declared`: the claims of the study type, which contain the readable names.
+    `declared`: the planned comparisons of the study type, which contain the readable names.
     """
     # An arm or measure without such a name keeps its name in the tables.
     same = [claim for claim in declared if is_same_measure(claim, stated)]
@@ -97,20 +94,20 @@ def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
 
 
 def is_same_measure(claim: Claim, stated: Claim) -> bool:
-    """Return whether a declared claim and a stated hypothesis are about the same measure."""
+    """Return whether a comparison of the study type and a hypothesis are about the same measure."""
     # A hypothesis may name its column without the table.
     measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
     return not claim.where and claim.at_least is None and measure == stated.measure
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether two claims compare the same arms in the same measure and the same rows."""
+    """Return whether two claims compare the same conditions in the same measure and rows."""
     # `claim` comes from the study type, `stated` from a hypothesis in the study file.
     return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """Return the results of claims in order."""
+    """Return the results of comparisons in order."""
     # Each result is corrected for the number of claims in its family.
     return judge_families(claims, ClaimReader(run).read_sides)
 
@@ -119,7 +116,7 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """Return the finding that lists all claims of a report, with one row for each claim.
+    """Return the finding that lists all planned comparisons of a report, one in each row.
 
     Returns None if there is nothing to list.
     """
@@ -188,12 +185,12 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a claim with the data of both arms, or the reason why data are missing."""
+    """Return a comparison with the data of both conditions, or the reason for missing data."""
     return ClaimReader(run).read_sides(claim)
 
 
 class ClaimReader:
-    """Reads the data of claims of one run."""
+    """Reads the data for the comparisons of one run."""
 
     # Columns that several claims need are read only once.
 
@@ -202,7 +199,7 @@ class ClaimReader:
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a claim with the data of both arms, or the reason why data are missing."""
+        """Return a comparison with the data of both conditions, or the reason for missing data."""
         # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
@@ -254,7 +251,7 @@ class ClaimReader:
 
 
 def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-    """Return a claim with its rows in a table, or the reason why there are none."""
+    """Return a comparison with the table rows it needs, or the reason why there are none."""
     # There is one row for each subject and arm. Its columns are those of the subject, `arm`,
     # `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the
     # table.
@@ -338,16 +335,16 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
 
 
 def side_of(rows: pl.DataFrame) -> Side:
-    """Return the values of one arm, for a claim that compares different participants."""
+    """Return the values of one condition, for a comparison of different participants."""
     return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return the values of both arms for the subjects that have a value in both.
+    """Return the values of two conditions, for the subjects that have a value in both.
 
-    Subjects are in the order of the first arm.
+    Subjects are in the order of `first`.
     """
     keys = [*subject, "unit"]
     first_values, second_values = (rows.select(*keys, "value") for rows in (first, second))
@@ -368,10 +365,10 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """Complete a hypothesis: set its kind, its unit and, if it has none, its estimand.
+    """Complete a hypothesis: set its kind, its unit and, if the hypothesis has none, its estimand.
 
     - `tables`: the declared tables, each with the kinds of its columns.
-    - `others`: the claims of the study type.
+    - `others`: the planned comparisons of the study type.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
     table, kind = find_declared(claim.measure, tables)

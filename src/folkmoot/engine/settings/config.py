@@ -67,7 +67,7 @@ class StudyConfig(BaseModel):
     """Settings shared by all study types. Unknown keys are rejected, and values never change.
 
     A study type subclasses this class and adds its own keys. The tables of keys in `docs/`, new
-    study files, the JSON Schema and the problem messages are made from its fields.
+    study files, the JSON Schema and the problem messages are made from the fields of the class.
     """
 
     # Without `protected_namespaces=()`, pydantic would warn of keys that begin with `model_`.

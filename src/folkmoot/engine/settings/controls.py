@@ -1,4 +1,4 @@
-"""Declare the key `controls` of a study file: questions beside the protocol."""
+"""Declare the key `controls` of a study file: control questions in addition to the study's own."""
 
 # Negative controls are closed questions on facts that no treatment can change. If the answers
 # differ between conditions, the treatment has changed which person the model plays ("The Illusion
@@ -156,7 +156,7 @@ Size = bool | Annotated[int, Field(ge=0)]
 
 
 class ControlSettings(BaseModel):
-    """Control questions beside the protocol, which test why a simulation answers as it does."""
+    """Control questions that test why a simulation answers as it does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

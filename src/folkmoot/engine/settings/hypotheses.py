@@ -83,7 +83,7 @@ class Hypothesis(BaseModel):
         return contrast
 
     def as_claim(self, family: Family = "primary") -> Claim:
-        """Return the hypothesis as a claim."""
+        """Return the hypothesis as a comparison of two conditions."""
         # Kind and unit of the claim are placeholders until the table of the measure is known.
         return Claim(
             self.measure,
@@ -173,7 +173,7 @@ def build_hypotheses_finding(
 ) -> Finding:
     """Return the finding that gives each hypothesis its estimate and verdict.
 
-    - `declared`: the claims of the study type.
+    - `declared`: the planned comparisons of the study type.
     - `doubt`: a reason to doubt that the hypotheses precede the data, or an empty string.
     """
     # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
@@ -281,7 +281,7 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the results of declared claims, evaluated together with the hypotheses of a run."""
+    """Return the results of a study type's comparisons, tested together with the hypotheses."""
     # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
     claims = join_claims(stated_claims(run), declared)
     results = dict(zip(claims, evaluate_claims(run, claims), strict=True))

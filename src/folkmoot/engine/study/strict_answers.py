@@ -159,7 +159,7 @@ def describe_exclusions(
     """Return the finding on the parts of a run that a failed check excludes.
 
     - `findings`: computed without the excluded parts.
-    - `included`: computed with them.
+    - `included`: computed with the excluded parts.
     """
     with_all = {finding.key: finding for finding in included}
     rows = [

@@ -1,4 +1,4 @@
-"""Define study types, find them by name, and compute their claims and findings."""
+"""Define study types, find them by name, and compute their findings."""
 
 # A study package defines `STUDY = Study(...)` and registers it under the entry-point group
 # `folkmoot.studies`. A single Python file that defines STUDY works as well (`study:
@@ -283,13 +283,13 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the claims of a study before a run: its hypotheses, then its type's claims."""
+    """Return the comparisons that a study plans: its hypotheses, then those of its study type."""
     stated = [hypothesis.as_claim() for hypothesis in config.hypotheses]
     return _join_declared_claims(study, stated, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """Return the claims of a run: hypotheses in its `plan.json`, then claims of its study type."""
+    """Return the comparisons of a run: hypotheses in `plan.json`, then those of its study type."""
     return _join_declared_claims(
         study, stated_claims(run), read_declared(run, study.config, study.claims)
     )
@@ -324,7 +324,7 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of a run without the parts that are left out of its analysis."""
+    """Return a view of a run without the parts, such as sessions, that the analysis leaves out."""
     # The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which a
     # human failed a check, if the check excludes the part.
     if isinstance(run, PartsView):
@@ -337,7 +337,7 @@ def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the complete parts of an unfinished run."""
+    """Return a view of the complete parts, such as sessions, of an unfinished run."""
     # The manifest is not read, because an earlier process may have written it.
     parts = _parts_of(study, run)
     if parts is None:

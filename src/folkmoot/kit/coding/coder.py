@@ -152,7 +152,7 @@ class CodingStudyConfig(StudyConfig):
 
 
 def same_model(first: str, second: str, endpoints: Endpoints) -> bool:
-    """Return whether two model names mean the same model."""
+    """Return whether two names refer to the same model."""
     try:
         return resolve_model(first, endpoints).name == resolve_model(second, endpoints).name
     except InputError:

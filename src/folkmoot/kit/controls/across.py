@@ -26,9 +26,10 @@ def effect_and_drift_over_cells(
 ) -> Finding | None:
     """Return the finding that compares a treatment's effect and side effect between runs.
 
-    - `cells`: a label for the settings of each run, and its findings. The first is the reference.
+    - `cells`: for each run, a label for its settings, and its findings. The first run is the
+      reference.
 
-    Returns None if fewer than two different settings have control answers.
+    Returns None if fewer than two different settings have answers to control questions.
     """
     found: dict[str, dict[str, list[_Pair]]] = {}
     for specification, findings in cells:

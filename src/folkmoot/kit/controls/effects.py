@@ -53,7 +53,10 @@ _MOST_CONDITIONS = 6
 
 
 class Contrast(NamedTuple):
-    """Two groups of control answers to compare, each with its condition and moment."""
+    """Two groups of answers to compare.
+
+    Each group is a pair of condition and time, such as ("control", "final").
+    """
 
     first: tuple[str, str]
     second: tuple[str, str]
@@ -68,7 +71,7 @@ class Contrast(NamedTuple):
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
-    """Yield the pairs of groups to compare in a table of control answers."""
+    """Yield the pairs of groups to compare in a table of answers to control questions."""
     # All pairs of conditions at the final decision, and the first and final decision of each
     # condition.
     groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
@@ -88,7 +91,7 @@ def unit_name(rows: pl.DataFrame) -> str:
 
 
 class Version(NamedTuple):
-    """The answers of one group to one decision, asked with one version of its prompt."""
+    """One group's answers to one decision, asked with one version of the prompt."""
 
     answers: Answers
     # The number of decisions that could not be asked, because the participant had already replied
@@ -99,7 +102,10 @@ class Version(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The effect of a treatment with one version of the prompts."""
+    """The effect of a treatment with one version of the prompts.
+
+    `refused`: how many decisions could not be asked in this version.
+    """
 
     estimate: Estimate
     # The number of decisions, of both groups together, that could not be asked in this version.
@@ -109,11 +115,9 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return the two questions to compare for each pair of groups.
+    """Return two decisions to compare, by name, for each pair of groups.
 
-    - `options`: the options of each question, by its address.
-
-    Both questions have the same options.
+    `options`: the options of each question, by its address.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -256,7 +260,7 @@ def effects_finding(
 
 
 def from_session_run_again() -> pl.Expr:
-    """Return the filter for control answers from sessions that were run again."""
+    """Return the filter for answers from sessions that were run again."""
     # Such an address begins with the scope of the control, and others with that of a decision.
     return pl.col("address").str.starts_with(decision_scope(""))
 
@@ -377,7 +381,7 @@ def expected_answers(rows: pl.DataFrame) -> list[str | float]:
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
-    """Return the answers in a table of control answers, as numbers or texts."""
+    """Return the answers in a table of answers to control questions, as numbers or texts."""
     return [
         _as_number(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()

@@ -90,7 +90,7 @@ def findings_in(
     margins: Mapping[str, float],
     attributes: pl.DataFrame | None = None,
 ) -> list[Finding]:
-    """Return the findings of a table of control answers.
+    """Return the findings of a table of answers to control questions.
 
     - `options`: the options of each decision, by its address.
     - `margins`: for each question, the largest difference that counts as no difference.

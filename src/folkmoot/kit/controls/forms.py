@@ -91,7 +91,7 @@ class ChoiceInForm(AnswerType[str]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of a choice, so that the embedded respondent treats the form as a choice."""
+        """The kind of a choice, which the embedded rule-based respondent expects for options."""
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:

@@ -1,4 +1,4 @@
-"""Answer control questions with the embedded respondent."""
+"""Answer control questions with the embedded rule-based respondent."""
 # It knows no facts beyond the persona, so it derives one stable answer for each persona. Two
 # settings simulate the faults that controls must find. With `drift`, reading other speakers changes
 # the participant's answers, as if another persona answered. With `persona_forgetting`, talking
@@ -110,9 +110,9 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
 
 
 def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
-    """Return the respondent part of a study, extended by answers to control questions.
+    """Return the simulated answers of a study, extended by answers to control questions.
 
-    `config`: the configuration of the controlled run.
+    `config`: the configuration of the finished run about which the controls ask.
     """
 
     # A decision that is asked again must be answered by the study's own respondent part.

@@ -38,7 +38,7 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class InSession(Enum):
-    """The version of a decision that is taken from its session, which is run again."""
+    """Marks a decision whose answer comes from a session that is run again."""
 
     IN_SESSION = auto()
 

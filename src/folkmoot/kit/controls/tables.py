@@ -1,4 +1,4 @@
-"""The table of control answers, and the names of the controls."""
+"""The table of answers to control questions, and the names of the controls."""
 
 from __future__ import annotations
 
