@@ -75,7 +75,7 @@ class ForkItem(NamedTuple, Generic[I]):
 
 
 class ForkLike(Protocol[I, R_co]):
-    """What an executor needs from a `Scope.map` call: its scope path, and a method to start items."""
+    """What an executor needs from a `Scope.map` call: scope path, and a method to start items."""
 
     @property
     def path(self) -> tuple[str, ...]: ...
