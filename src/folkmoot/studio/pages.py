@@ -477,7 +477,7 @@ class Studio:
         return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """Return the buttons of a run, such as Pause, when the page asks for them.
+        """Return the buttons of a run, such as Pause, for a page that updates itself.
 
         The response is empty if the page already shows these buttons.
         """

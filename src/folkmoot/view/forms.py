@@ -97,7 +97,7 @@ class SchemaReading:
 
 
 def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
-    """Return these values, such as `declined`, with the labels of their buttons."""
+    """Return values such as `declined`, each with the label of its button."""
     return tuple((WAY_LABELS[str(value)], value) for value in values)
 
 
@@ -124,9 +124,9 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the value by which the human gave no answer, such as `declined`.
+    """Return the value of the button with which the human declined to answer, such as `declined`.
 
-    Returns None if the form holds no such value. Raises ValueError if it also holds an answer.
+    Returns None if no such button was chosen. Raises ValueError if the form also holds an answer.
     """
     if not (chosen_ways := _ways_taken(form, sent)):
         return None

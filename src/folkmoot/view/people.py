@@ -81,7 +81,7 @@ def people_of(run: RunFolder) -> People:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """Return the modification time and size of a file, or zeros without a file."""
+    """Return the modification time and size of a file, or zeros if there is no file."""
     # The stamp is a cache key.
     try:
         stat = path.stat()

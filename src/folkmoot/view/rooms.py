@@ -124,7 +124,7 @@ def spoken_at(run: RunFolder, room: Room) -> set[str]:
 
 
 def spoken_by(run: RunFolder, speaker: str) -> set[str]:
-    """Return the addresses of the replies that a speaker spoke to others."""
+    """Return the addresses of the replies that contain utterances of a speaker."""
     return _utterance_addresses(run, pl.col("speaker_id") == speaker)
 
 

@@ -69,7 +69,7 @@ class Stage:
 
     @property
     def left(self) -> str:
-        """The remaining time as text. Empty if the time is unknown."""
+        """The remaining time as text, or "" if the time is unknown."""
         return "" if self.seconds_left is None else format_duration(self.seconds_left)
 
 

@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
     @property
     def source(self) -> Source | None:
-        """The innermost source of the piece. None if it has no source."""
+        """The innermost source of the piece, or None if the piece has no source."""
         return self.spans[-1].source if self.spans else None
 
     @property
@@ -75,7 +75,7 @@ class Piece(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply from which the piece comes. Empty if there is none."""
+        """The address of the reply from which the piece comes, or "" for other pieces."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )

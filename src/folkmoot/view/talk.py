@@ -87,9 +87,9 @@ def base_of(address: str) -> str:
 
 
 def place_of(address: str, leave_out: Iterable[str] = ()) -> str:
-    """Return the scopes in an address as readable text, such as "First vote · p_0001".
+    """Return the parts of an address as readable text, such as "First vote · p_0001".
 
-    - `leave_out`: scopes that the text does not name.
+    - `leave_out`: parts that the text does not name.
     """
     dropped = {escape_address_part(part) for part in leave_out}
     parts = [unescape_address_part(part) for part in address.split("/")[:-1] if part not in dropped]
@@ -127,7 +127,10 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
 
 
 def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
-    """Return what is recorded about the reply at each address. Empty if nothing is recorded yet."""
+    """Return what is recorded about the reply at each address.
+
+    The result lacks addresses for which nothing is recorded yet.
+    """
     if not run.has_table("answers") or not addresses:
         return {}
     table = run.scan_table("answers")
@@ -266,7 +269,10 @@ def _unfinished_reason(entry: JournalEntry) -> str:
 
 
 def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a reply that is a JSON object. Empty for any other reply."""
+    """Return the fields of a reply that is a JSON object.
+
+    The result is empty for any other reply.
+    """
     text = reply.strip()
     if not text.startswith("{"):
         return ()

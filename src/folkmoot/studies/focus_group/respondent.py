@@ -271,9 +271,9 @@ def fair_price(opinion: Opinion) -> str:
 
 
 def own_concern(mind: SimulatedRespondent) -> str:
-    """Return the concern that the respondent named last, such as "price".
+    """Return the concern in the respondent's last utterance, such as "price".
 
-    Returns "" if it named none, or if others have given a view since then.
+    Returns "" if the last utterance has no concern, or if others have given a view since then.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -295,7 +295,7 @@ def current_question(mind: SimulatedRespondent) -> str:
 
 
 def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
-    """Return a sentence about how the persona buys."""
+    """Return a sentence about how the persona chooses products of this kind."""
     # An introduction comes first if the respondent has not spoken yet.
     kinds = ["experience"]
     if mind.who.calling and not own_words(mind):
@@ -344,7 +344,11 @@ def reply_to_view(
 def give_reasons(
     mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
 ) -> list[str]:
-    """Return sentences that praise the product, or criticise it if the opinion is negative."""
+    """Return sentences that praise the product, or criticise it if the opinion is negative.
+
+    - `count`: the least number of sentences.
+    - `concern`: the concern of the first sentence, or "" for any.
+    """
     # At least `count`, and more if the opinion is neutral or weak. If `concern` is given, the first
     # sentence is about it.
     product, position = opinion.product, opinion.bounded_position
@@ -393,11 +397,14 @@ def embed_sentence(sentence: str) -> str:
 def give_reason(
     mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
 ) -> str:
-    """Return one argument for or against the product."""
-    # `side` is `pro` or `con`.
+    """Return one argument for or against the product, about a strong concern of the persona.
+
+    - `side`: `pro` or `con`.
+    - `skip`: the number of strongest concerns to leave out.
+    - `kind`: the set of sentences in `respondent.yaml`.
+    """
     # The reason is about the strongest concern for this side, after the first `skip` ones.
-    # Sometimes it quotes a claim of the material instead. `kind` names a set of sentences in
-    # `respondent.yaml`.
+    # Sometimes it quotes a claim of the material instead.
     product = opinion.product
     sign = 1 if side == "pro" else -1
     if kind == "reasons" and product.claims and mind.draws.draw_chance(0.2):
@@ -416,7 +423,10 @@ def give_reason(
 def fill_phrase(
     mind: SimulatedRespondent, frames: Sequence[str], product: Product, **more: str
 ) -> str:
-    """Return one of the sentence patterns in `frames` with its fields filled."""
+    """Return one of the sentence patterns in `frames` with its placeholders filled in.
+
+    `more`: values of further placeholders.
+    """
     # Patterns that already occur in the discussion are avoided if possible.
     variables = dict(
         thing=product.product_noun,

@@ -71,7 +71,7 @@ class LLMClient:
     ) -> str:
         """Return the text of one reply.
 
-        Raises RefusedError if the answer is missing.
+        Raises RefusedError if the model gives no reply.
         """
         speaker = Speaker("assistant", "Assistant", system=system_prompt, model=self._model)
         reply = await self._scope.ask(
@@ -95,7 +95,7 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 
 
 class MockLLMClient(LLMClient):
-    """A client that needs no API key and no network, because Python code computes its replies.
+    """A client that needs no API key and no network, because fixed rules compute its replies.
 
     - `config`: needed only outside a `DiscussionSimulator`, to find the concept and the price.
 
@@ -114,7 +114,7 @@ class MockLLMClient(LLMClient):
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> str:
-        """Return the respondent's reply."""
+        """Return the reply that the fixed rules compute."""
         pending = _PENDING_REQUEST.get()
         if pending is None:
             texts = (system_prompt, user_prompt)
@@ -131,7 +131,7 @@ class MockLLMClient(LLMClient):
 
 
 def make_respondent(config: DiscussionConfig | None) -> Respondent:
-    """Return the embedded respondent of a focus group."""
+    """Return the built-in respondent of a focus group, which answers by rules without a model."""
     study = StudyPart(PART, config)
     if config is None:
         return Respondent(ProviderSettings(study=study))
@@ -216,7 +216,7 @@ class DiscussionSimulator:
     """One discussion of one group on one concept.
 
     - `personas`: the participants. If it is empty, participants are recruited.
-    - `llm_client`: the client that answers. If it is None, the embedded respondent answers.
+    - `llm_client`: the client that answers. If it is None, built-in rules answer without a model.
     """
 
     config: DiscussionConfig

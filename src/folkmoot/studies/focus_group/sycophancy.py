@@ -1,7 +1,7 @@
 """The sycophancy check: do participants please each other?
 
-It measures agreement by speaking order, closeness to the others, and open disagreement. It has a
-verdict only with a control condition.
+It measures agreement by speaking order, closeness to the others, and open disagreement. A study
+without a control condition gets these measures but no verdict.
 """
 # Participants state their position twice before the discussion. The difference of the two answers
 # is noise, and noise alone moves extreme answers towards the mean. So the convergence in the

@@ -38,7 +38,10 @@ LEANING = "the same position in words, as prompts show it"
 
 
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
-    """One concept as prompts show it. A concept without a value takes the value of the study."""
+    """One concept as prompts show it.
+
+    If the concept sets no value, the row has the value of the study.
+    """
 
     stimulus: str = column("short name of the concept")
     product_concept: str | None = column("the concept to discuss")
@@ -237,7 +240,7 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None:
-    """Record a row for each recruit of a group."""
+    """Record one row for each participant of a group."""
     for profile in people:
         scope.record(
             PersonaRow(

@@ -262,8 +262,10 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members to score the late options, and return the updated decision."""
-    # An option is late if it was named after the members scored the others.
+    """Ask all members to score late options, and return the updated decision.
+
+    An option is late if it was named only after the members scored the others.
+    """
     topic = case.topic(decision.topic)
     tally = case.with_all_statements.tally_topic(topic)
     named_options = dict.fromkeys(

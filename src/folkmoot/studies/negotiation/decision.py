@@ -700,9 +700,9 @@ class SlotDecision:
 
     @property
     def statement_agrees(self) -> bool | None:
-        """True if the mediator states the decision that the fixed rule made.
+        """True if the mediator states the same decision that the fixed rule made.
 
-        It is None if the mediator stated none or the rule made none.
+        It is None if there is no stated decision or no rule decided.
         """
         # It is also None if members voted after the statement, because the mediator could not know
         # the decision.

@@ -26,9 +26,9 @@ NAMES = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of the text that has this source, such as `DIALOGUE`.
+    """Return the kind of a text in a prompt, such as `DIALOGUE`.
 
-    Returns "" for a text of any other kind.
+    Returns "" for a text that the exposure analysis ignores.
     """
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE

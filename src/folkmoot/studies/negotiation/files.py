@@ -507,7 +507,7 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
     """Return the line of TripCraft's input that describes the travellers.
 
-    `location`: the preferred location. If it is "", the chosen attractions take its place.
+    `location`: the preferred location, or "" to name the chosen attractions instead.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(

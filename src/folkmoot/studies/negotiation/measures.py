@@ -374,7 +374,7 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions after some decisions are left out."""
+    """The comparison of conditions without the decisions for which a question was asked twice."""
 
     # A decision is left out if a question about it was asked twice.
 

@@ -309,7 +309,7 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Return the decision with the members' confirmations."""
+    """Ask the members to confirm a decision where the study needs it, and return the decision."""
     # Only conditions with a mediator have them. Members who have confirmed the decision already are
     # not asked a second time.
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"

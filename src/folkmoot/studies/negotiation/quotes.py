@@ -165,7 +165,7 @@ def quote_options(
 ) -> list[str]:
     """Return options of a topic as texts that record their source.
 
-    `came_up`: the condition under which an option was added, for options that no member stated.
+    `came_up`: for each option that no member stated, the condition under which it was added.
     """
     entered_in = came_up or {}
     return [
@@ -194,7 +194,7 @@ def record_late_options(
 ) -> SlotDecision:
     """Record the options that no stated preference named.
 
-    The result is the decision with these options in `came_up`.
+    The result is the decision, with the recorded options in `came_up`.
     """
     stated = decision.stated.portions if decision.stated else ()
     named_options = [

@@ -1,4 +1,4 @@
-"""How the embedded respondent plays travellers and the mediator in negotiations."""
+"""The built-in respondent for negotiations: rules that answer without a model."""
 
 # The respondent recognises statements, options, names and shares by the sources that these texts
 # carry. It does not read instructions. The study's own rules (`rules.tally`) find the options in a
@@ -39,7 +39,7 @@ Reply = dict[str, object]
 
 
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
-    """Return how the embedded respondent answers in this study.
+    """Return the rules by which the built-in respondent answers without a model.
 
     `follows`: the chance, from 0 to 1, that a minority gets its first choice.
     """

@@ -423,7 +423,7 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session without decisions that needed a repeated question."""
+    """The measures of a session, without the decisions for which a question was asked twice."""
 
     # A decision for which a question was asked again is left out under all conditions of the group.
     # A group without such decisions has no row.

@@ -156,7 +156,7 @@ class Meeting:
         }
 
     def round_numbers(self, round: int) -> dict[str, int]:
-        """Return which round it is and how many rounds there are, for prompts."""
+        """Return the number `round` and the number of rounds by name, for prompts."""
         rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 
@@ -367,7 +367,7 @@ class Discussion:
 
 
 def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int | str]]:
-    """Return one resident's statements in some rounds, for prompts."""
+    """Return one resident's statements in the given rounds, for prompts."""
     statements = {round_.number: round_.recorded[resident].statement for round_ in rounds}
     return [
         {"round": quote_round(number), "text": on_one_line(utterance)}

@@ -1,4 +1,4 @@
-"""The files of a run in the format of the source study."""
+"""The files of a run in the file format of the source study."""
 
 # Each discussion has seven JSON files. Further files compare the levels and sum up the calls. All
 # of them are computed from the tables, so they can be written again. Logs are written during a

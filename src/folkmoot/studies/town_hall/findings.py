@@ -270,6 +270,8 @@ def step_finding(
 ) -> Finding | None:
     """Build the finding on how the inclusion gap changes between levels.
 
+    The inclusion gap is the value for vulnerable residents minus the value for all others.
+
     Returns None if no levels were compared.
     """
     changes = [
@@ -422,7 +424,7 @@ def all_measures_finding(levels: Levels, comparison: Json) -> Finding:
 
 
 def concerns_finding(run: RunFolder) -> list[Finding]:
-    """Build the findings on what became of residents' concerns.
+    """Build the findings on how the closing text treats residents' concerns.
 
     The result is empty if no concern was coded.
     """

@@ -213,7 +213,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
     `by`: `is_vulnerable`, or `agent_id` to measure each resident separately.
 
-    A value is None if an answer for it could not be read.
+    A value is None if an answer that it needs could not be read.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
@@ -319,7 +319,7 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Return what became of ballot items and concerns, for each group of residents.
+    """Return the passed ballot items and the mentioned concerns, for each group of residents.
 
     A rate without items is None.
     """
@@ -532,7 +532,7 @@ def _iterate_estimates(figures: Json) -> Iterator[Json]:
 
 
 class CodedConcern(NamedTuple):
-    """One resident's concern with the codes that the coder gave it."""
+    """One resident's concern, with the codes that the coder assigned."""
 
     id: str
     level: str

@@ -86,10 +86,10 @@ def find_ages(age_group: str) -> AgeBounds | None:
 
 
 class Profile(BaseModel):
-    """The front matter of a vulnerable resident's profile.
+    """The front matter of the file that describes a vulnerable resident.
 
-    The fields are those of the source. `label` is a short name for tables. If `name` is empty, a
-    name is drawn.
+    The fields are those of the source study. `label` is a short name for tables. A name is drawn if
+    `name` is empty.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -139,7 +139,7 @@ class Profile(BaseModel):
 
 
 class Resident(Profile):
-    """One resident of a set. `story` is the text of a profile or a drawn life story."""
+    """One resident of a set. `story` is a life story, from a profile file or drawn."""
 
     id: str = ""
     label: str = ""
@@ -173,7 +173,10 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """One set: its residents, and the orders of statements and options in prompts."""
+    """One set: its residents, and the orders of statements and options in prompts.
+
+    `stand_ins` replace the vulnerable residents at levels without vulnerable residents.
+    """
 
     # Residents and orders are the same at all levels.
     number: int
@@ -240,9 +243,12 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 def with_stories(
     people: Sequence[Resident], story_setting: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
-    """Return the residents with changed life stories."""
-    # If `story_setting` is `none`, all stories are removed. If it is `all`, each resident without a
-    # story gets one about everyday life. New stories have the mean length of the existing ones.
+    """Return the residents with the life stories that `story_setting` asks for.
+
+    `story_setting`: `none` to remove all stories, `all` to give one to each resident without one.
+    """
+    # New stories are about everyday life and have the mean length of the existing ones, so that
+    # the length does not distinguish the residents.
     if story_setting == "none":
         return tuple(resident.model_copy(update={"story": ""}) for resident in people)
     lengths = [len(resident.story.split()) for resident in people if resident.story] or [
@@ -382,7 +388,7 @@ def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
 
 
 def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
-    """Return whether a resident can pay the contribution.
+    """Return whether a resident can pay a contribution to the costs.
 
     `by_lot`: the result if income and pressure do not decide.
     """
@@ -394,9 +400,9 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Return why three attributes of a resident contradict each other.
+    """Return why income, financial pressure and ability to pay contradict each other.
 
-    Returns "" if they do not.
+    Returns "" if there is no contradiction.
     """
     if income == "high" and pressure == "struggling":
         return "a high income and struggling contradict each other"
@@ -460,9 +466,7 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Return the vulnerable residents that files and folders describe.
-
-    They have no ids yet.
+    """Return the vulnerable residents that files and folders describe. Their ids are empty.
 
     Raises InputError with all problems in all files.
     """

@@ -40,7 +40,7 @@ from folkmoot.studies.town_hall.stages import (
 
 
 async def run_protocol(session: Session[TownHallConfig]) -> None:
-    """Hold all discussions of a run, and let the coder read what became of residents' concerns."""
+    """Hold all discussions of a run, and code how each closing text treats residents' concerns."""
     meetings = await draw_residents_and_seats(session)
 
     async def hold_and_select_texts(scope: Scope, meeting: Meeting) -> list[TextToCode]:

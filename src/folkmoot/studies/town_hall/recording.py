@@ -699,7 +699,7 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
 async def code_concerns(
     session: Session[TownHallConfig], texts: Sequence[coding.TextToCode]
 ) -> None:
-    """Let the coder state what became of each resident's concern."""
+    """Let the coder judge how the closing text treats each resident's concern."""
     # If coding is switched off, the texts are only recorded.
     if texts:
         await coding.code_texts(session, CODEBOOK, texts)

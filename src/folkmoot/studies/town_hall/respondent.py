@@ -1,4 +1,4 @@
-"""The answers of the embedded respondent at a town hall."""
+"""The built-in respondent for a town hall: rules that answer without a model."""
 
 # Residents speak about matters: nouns of the topic, such as "the crossing". One effect is built in:
 # a resident who is named gets more responses and ends more satisfied. Naming by the moderator has
@@ -208,7 +208,7 @@ def _draw_lot(mind: SimulatedRespondent, utterance_id: str) -> float:
 
 
 def read_hall(mind: SimulatedRespondent) -> HeardStatements:
-    """Return the public statements, the questions in them and the names of residents."""
+    """Return the public statements, questions and names of residents that the prompt shows."""
     statements = [(passage.source.speaker, passage.text) for passage in public_statements(mind)]
     questions: dict[str, str] = {}
     for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order):
@@ -256,9 +256,9 @@ def passed_in(mind: SimulatedRespondent) -> list[str]:
 
 
 def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
-    """Return the earlier stance that the prompt shows to a resident.
+    """Return the earlier stance of a resident, as the prompt shows it.
 
-    Returns "" if it shows none.
+    Returns "" if the prompt shows no earlier stance.
     """
     texts = (
         passage.text.casefold()
@@ -272,7 +272,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 
 
 class Statement(TypedDict):
-    """A public statement of the embedded respondent."""
+    """A public statement that the built-in rules produce without a model."""
 
     references: list[dict[str, str]]
     new_points: list[str]
@@ -281,7 +281,7 @@ class Statement(TypedDict):
 
 
 class PlayedResident:
-    """One resident, played by the embedded respondent for one request."""
+    """One resident, for whom rules answer one request without a model."""
 
     def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
@@ -293,7 +293,7 @@ class PlayedResident:
     def view_of_plan(self, title: str = "stance") -> float:
         """Return the resident's support for the plan, from −1 to 1.
 
-        `title`: the name of the question. The support depends on it.
+        `title`: the name of the question. Each question has its own support.
         """
         # Support is higher if other speakers named the resident.
         naming_effect, leaning = (

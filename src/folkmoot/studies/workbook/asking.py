@@ -49,7 +49,7 @@ INSTRUCTOR = Speaker("Instruction", "Instruction", "instruction")
 
 @dataclass(frozen=True)
 class AskedTask:
-    """The result of asking one participant one task."""
+    """The result of putting one task to one participant."""
 
     seat: SessionParticipant
     response: Response
@@ -426,7 +426,10 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Store an answer and add it to the histories of its speaker and of special roles."""
+    """Store a participant's answer and add it to the histories.
+
+    The histories are those of the participant and of the special roles.
+    """
     # Other participants hear it only when the protocol says so.
     state.note(asked.response)
     state.messages += 1

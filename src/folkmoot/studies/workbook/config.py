@@ -1,4 +1,4 @@
-"""The model of a workbook study: settings, sheets, study file, and the claims on its results."""
+"""The model of a workbook study: settings, sheets, study file, and comparisons that it declares."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Places = Annotated[
 
 
 class Settings(_Part):
-    """The settings of a workbook: the canonical ones and those of other layouts.
+    """The settings of a workbook, including settings that only some spreadsheet layouts have.
 
     The descriptions of the fields are also the cell notes of the blank workbook.
     """
@@ -163,7 +163,7 @@ class Settings(_Part):
 
 
 class LabelledPart(_Part):
-    """A text of the workbook with a label: the base of treatments and roles.
+    """Base class of treatments and roles: a text of the workbook with a label.
 
     `placeholder_attributes` holds the attributes that placeholders can use.
     """
@@ -191,7 +191,7 @@ class Treatment(LabelledPart):
 
 
 class Role(LabelledPart):
-    """A role: that of participants, or one of the special roles Facilitator and Summarizer."""
+    """A role of participants, or one of the special roles Facilitator and Summarizer."""
 
     label: str = Field(
         description="Facilitator is required: it asks the questions. Summarizer is optional. All "
@@ -208,7 +208,7 @@ class Task(_Part):
     """One row of the sheet of tasks.
 
     `llm_text` is one template for all roles, or a mapping of role → template in speaking order.
-    `people_text` is the same for humans, without a role for which both read the same.
+    `people_text` is the same for humans. Humans get `llm_text` if their role has no `people_text`.
     `response_options` is the unparsed text of the cell. It is parsed after its placeholders are
     filled in.
     """
@@ -357,8 +357,8 @@ class Computed(_Part):
 class Workbook(_Part):
     """A whole workbook as read from a spreadsheet.
 
-    `notes` are advisories for the researcher. They are sealed with the design, so an earlier run
-    cannot be resumed if the wording of an advisory has changed.
+    `notes` are advisories for the researcher. They are part of the pre-registered plan, so an
+    earlier run cannot be resumed if the wording of an advisory has changed.
     """
 
     layout: str = Field(description="Layout of the spreadsheet.")
@@ -514,7 +514,7 @@ def measures_of(
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
-    """Return the claims on differences between treatments and between experiments."""
+    """Return the comparisons of treatments and of experiments that a workbook declares."""
     # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
     # values, only these can be primary. Contrasts between experiments are exploratory.
     book = config.workbook

@@ -565,7 +565,7 @@ def _combine_without_one(name: str, values: Sequence[Any]) -> list[Any]:
 def in_order(computed: Sequence[Computed]) -> list[Computed]:
     """Return computed values in order, each after the values that it uses.
 
-    Raises ExpressionProblem if they depend on each other in a cycle.
+    Raises ExpressionProblem if computed values depend on each other in a cycle.
     """
     by_name = {item.name: item for item in computed}
     dependencies = {
@@ -583,6 +583,8 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
     """Return the index of the task after which each computed value is known.
+
+    `places`: the index of the task that asks for each variable.
 
     The index is -1 for values that are known from the start.
     """

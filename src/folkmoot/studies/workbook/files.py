@@ -1,6 +1,6 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-They are written again as sessions finish.
+Both files are written again whenever sessions have finished.
 """
 
 from __future__ import annotations

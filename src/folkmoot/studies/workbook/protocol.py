@@ -1,6 +1,6 @@
 """The protocol of a workbook.
 
-It draws treatments, sessions, roles and the order of tasks before the first call. Then it plays
+It draws treatments, sessions, roles and the order of tasks before the first call. Then it runs
 each session and writes the files of its experiment.
 """
 
@@ -44,7 +44,7 @@ from folkmoot.studies.workbook.tables import record_design, record_session
 
 @dataclass(frozen=True)
 class PlannedSession:
-    """A session that is not played yet."""
+    """A session that has not started yet."""
 
     experiment: Experiment
     plan: SessionPlan
@@ -56,7 +56,7 @@ class PlannedSession:
 
 
 async def run_protocol(session: Session[WorkbookConfig]) -> None:
-    """Play all experiments of a workbook."""
+    """Run all experiments of a workbook."""
     config = session.config
     experiments = build_experiments(config.workbook)
     # All experiments share one assignment, so that they differ only in their constants.
@@ -169,7 +169,7 @@ def _sealed_session(planned: PlannedSession) -> dict[str, object]:
 async def play_session(
     scope: Scope, planned: PlannedSession, config: WorkbookConfig
 ) -> SessionState:
-    """Play one session from start to end and return its final state."""
+    """Run one session from start to end and return its final state."""
     experiment = planned.experiment
     settings = experiment.workbook.settings
     computed = in_order(experiment.workbook.computed)

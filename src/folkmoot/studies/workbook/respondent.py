@@ -1,6 +1,6 @@
-"""The embedded respondent for workbooks, which ask the study author's own questions.
+"""The built-in respondent for workbooks: rules that answer the study author's questions.
 
-In games and donations, it gives an amount that changes with arguments and the gifts of others.
+If participants give money, the amount depends on arguments and on the gifts of others.
 """
 
 from __future__ import annotations

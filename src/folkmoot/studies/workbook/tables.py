@@ -174,7 +174,7 @@ TABLES = (
 def unusable_reason(run: RunFolder) -> str:
     """Return the reason why a run has no usable data.
 
-    Returns "" if it has usable data.
+    Returns "" for a usable run.
     """
     # A run with validation needs at least one valid response. A run without validation is always
     # usable.

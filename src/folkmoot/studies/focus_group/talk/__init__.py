@@ -5,5 +5,5 @@
 - `in_private`: asks each participant in private.
 - `reading`: codes the answers.
 - `character`: finds replies that are out of character.
-- `views`: finds the product and the views in a prompt, for the embedded respondent.
+- `views`: finds the product and the views in a prompt, for answers by rules without a model.
 """

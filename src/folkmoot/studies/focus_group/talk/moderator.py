@@ -66,8 +66,7 @@ class Remark(BaseModel):
 class NextQuestion(BaseModel):
     """The moderator's next question, with notes.
 
-    Everything except the question may be empty, because a model that leaves out its notes has still
-    asked.
+    Only `question` is required, because the discussion can continue without the notes.
     """
 
     model_config = pin_schema(
@@ -144,7 +143,7 @@ class Moderator:
 
     @property
     def texts(self) -> DiscussionTexts:
-        """The builder of all texts that prompts of this discussion quote."""
+        """The object that builds texts for the prompts of this discussion."""
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     def speaker(self, scope: Scope) -> Speaker:
@@ -327,7 +326,10 @@ class Moderator:
     def speaking_shares(
         self, so_far: Sequence[DiscussionMessage], questions_left: int = 0
     ) -> SpeakingShares:
-        """Return how often and how much each participant has spoken."""
+        """Return how often and how much each participant has spoken.
+
+        `questions_left`: the number of questions still to come, which the result contains.
+        """
         answer_counts = dict.fromkeys(self.names, 0)
         word_counts = dict.fromkeys(self.names, 0)
         for message in so_far:
@@ -412,7 +414,7 @@ class SpeakingShares:
     mute: frozenset[str] = frozenset()
 
     def silent_participants(self) -> list[str]:
-        """Return the participants without an answer so far."""
+        """Return the participants who have given no answer so far."""
         # Participants who left their last questions unanswered (`mute`) are left out.
         return [
             persona_id

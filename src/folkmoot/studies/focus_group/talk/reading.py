@@ -34,7 +34,10 @@ MODEL = "model"
 
 
 class OpinionReading(BaseModel):
-    """The coder's reading of one answer. `sentiment` is asked for only if the model rates it."""
+    """The coder's reading of one answer.
+
+    Only a model that also rates the tone fills in `sentiment`.
+    """
 
     model_config = pin_schema(
         "OpinionReading",

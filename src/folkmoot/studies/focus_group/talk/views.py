@@ -1,4 +1,4 @@
-"""Find the product and the views of others in a prompt, for the embedded respondent.
+"""Find the product and the views of others in a prompt, for answers by rules without a model.
 
 A view is a word for or against the product in a first-person sentence.
 """
@@ -55,7 +55,7 @@ FIRST_PERSON = re.compile(r"\b(?:I|I['’](?:m|d|ve|ll)|[Mm]e|[Mm]y|[Mm]yself)\b
 
 @lru_cache(maxsize=16384)
 def sentence_views(sentence: str) -> tuple[View, ...]:
-    """Return each word of a sentence that speaks for or against the product."""
+    """Return the words for or against the product in a sentence."""
     # A negation reverses the side of a word that follows it. In a first-person sentence, quoted
     # text does not count, because the speaker repeats the words of others.
     views = []
@@ -89,7 +89,7 @@ def collapse_spaces(text: str) -> str:
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
-    """Return the parts of the request that quote one of these table columns, in order."""
+    """Return the parts of the request that quote a table column in `columns`, in order."""
     # A column belongs to a table, or is a key of the study file.
     return [
         passage
@@ -99,9 +99,9 @@ def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
 
 
 def text_of(mind: SimulatedRespondent, column: str) -> str:
-    """Return the last part of the request that quotes this table column.
+    """Return the last part of the request that quotes the table column `column`.
 
-    Returns "" if there is none.
+    Returns "" if there is no such part.
     """
     # `column` is a column of a table or a key of the study file.
     passages = shown_passages(mind, column)
@@ -124,18 +124,12 @@ class Product(NamedTuple):
 
     @property
     def concept_text(self) -> str:
-        """The concept for use in a sentence.
-
-        Returns "this" if the prompt has none.
-        """
+        """The concept for use in a sentence, or "this" if the prompt has no concept."""
         return self.described.strip().rstrip(".") or "this"
 
     @property
     def product_noun(self) -> str:
-        """The product's noun with an article, such as "the oven".
-
-        Returns "it" if none is found.
-        """
+        """The product's noun with an article, such as "the oven", or "it" if no noun is found."""
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,

@@ -89,7 +89,7 @@ class Decided(Protocol):
 
 
 class PlainSynthesis(_Reply):
-    """The mediator's proposal under C3, without a strategy."""
+    """The mediator's proposal under condition C3, in which no strategy is assigned."""
 
     model_config = pin_schema("PlainSynthesis")
 
@@ -102,7 +102,7 @@ class PlainSynthesis(_Reply):
 
 
 class GuidedSynthesis(_Reply):
-    """The mediator's proposal under C4 and C5, with the locked strategy."""
+    """The mediator's proposal under the conditions C4 and C5, in which a strategy is assigned."""
 
     model_config = pin_schema("GuidedSynthesis")
 
@@ -116,7 +116,7 @@ class GuidedSynthesis(_Reply):
 
 
 class FeedbackReply(_Reply):
-    """The mediator's reply of one feedback round (C5).
+    """The mediator's reply of one feedback round, under condition C5.
 
     `resolved` is None if the mediator cannot say whether the member accepts the decision.
     """
@@ -148,7 +148,7 @@ class FeedbackReply(_Reply):
 
 
 class BallotForm(_Reply):
-    """The answer type of a ballot with the fields of the source study."""
+    """The answer type of a ballot, with the same fields as the ballot of the source study."""
 
     model_config = pin_schema("BallotForm")
 

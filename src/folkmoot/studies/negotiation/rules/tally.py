@@ -352,7 +352,7 @@ Voters = Sequence[Member]
 class Tally:
     """The scores of every member for every option.
 
-    A method with the argument `voters` counts all voters if it is None.
+    Methods have the argument `voters` to count only some voters. If `voters` is None, all count.
     """
 
     # Options are in alphabetical order, voters in the order of their ids.
@@ -528,7 +528,7 @@ class OptionDetails(TypedDict):
 
 
 class VoteSummary(TypedDict):
-    """The record of a vote, with the field names of the source study."""
+    """The record of a vote. The fields have the same names as in the source study."""
 
     method: str
     strategy_id: str

@@ -63,7 +63,7 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return phrases such as "the parents", with the ids of the members they mean."""
+    """Return the ids of the members for each phrase such as "the parents"."""
     # There is one phrase for all members, and one for each role with several (but not all) members.
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
@@ -80,7 +80,7 @@ def _plural_form(noun: str) -> str:
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
     """Return the ids of the members that an entry such as "everyone" names.
 
-    The result is empty if it names none.
+    The result is empty if the entry names no member.
     """
     folded = fold_name(entry.strip(" .,;:!"))
     if folded in _EVERYONE:
@@ -154,12 +154,12 @@ def format_days(day_numbers: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the phrases that mean several members, as one text for a prompt."""
+    """Return the phrases that name several members, as one text for a prompt."""
     return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return the question that names the entries that match no allowed value.
+    """Return a question about the entries of a reply that match no allowed value.
 
     `unmatched`: the entries by the kind of value that was expected.
     """

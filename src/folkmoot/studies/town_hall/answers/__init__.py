@@ -6,7 +6,7 @@
 - `records`: the base class of all answers.
 - `options`: the options of fields that allow only listed values.
 - `calls`: the record of each answer.
-- `heard_statements`: the statements that the embedded respondent reads.
+- `heard_statements`: the statements in a prompt, for answers by rules without a model.
 - `repairs`: corrections of replies before they are validated.
 """
 

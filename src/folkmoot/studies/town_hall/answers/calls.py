@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The name by which the embedded respondent recognises the question."""
+        """The name by which the rules that answer without a model recognise the question."""
         return QUESTION_MATTERS[self.name]
 
 

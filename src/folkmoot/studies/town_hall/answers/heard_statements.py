@@ -1,4 +1,4 @@
-"""The statements that a resident has heard, for the embedded respondent."""
+"""The statements that a resident has heard, for answers by rules without a model."""
 
 # The embedded respondent responds more often to residents who are named.
 
@@ -68,7 +68,10 @@ class HeardStatements:
                     self._mentions.append((speaker, named_ids))
 
     def with_statements(self, statements: Sequence[tuple[str, str]]) -> HeardStatements:
-        """Return a copy with these statements added at the end."""
+        """Return a copy with `statements` added at the end.
+
+        `statements`: pairs of a speaker id and a text.
+        """
         return HeardStatements(
             (*self.statements, *statements), self.names, self.leader_texts, self.questions
         )

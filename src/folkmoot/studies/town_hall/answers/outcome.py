@@ -108,7 +108,7 @@ class ReflectedConcern(Record):
 class Closing(Minimal):
     """The answer type of the planner's closing text.
 
-    The planner does not state who is vulnerable. The measures look this up by the residents' ids.
+    The planner does not state who is vulnerable. The measures look that up by the residents' ids.
     """
 
     model_config = pin_schema(
@@ -285,7 +285,7 @@ class Ballot(BaseModel):
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
-        """Return the ballot under the keys of the source study."""
+        """Return the ballot as JSON data, with the field names of the source study."""
         flags = {"_parse_error": self.parse_error, "_declined": self.declined}
         votes_and_reasons = {"votes": self.votes, "reasons": self.reasons}
         missing = {"_missing": self.missing} if self.missing else {}
@@ -353,7 +353,10 @@ def yes_or_no(raw: object) -> str | None:
 
 
 class Satisfaction(Record):
-    """One satisfaction rating of a resident, from 1 to 10. It is None if the answer is missing."""
+    """A resident's satisfaction rating from 1 to 10, with a reason.
+
+    `satisfaction` is None if the rating is missing.
+    """
 
     model_config = pin_schema("Satisfaction")
 

@@ -71,8 +71,8 @@ def _is_plain_text(model_field: FieldInfo) -> bool:
 class Record(BaseModel):
     """Base class of all answers. Instances are frozen. Unknown fields are ignored.
 
-    `missing` maps each field without an answer to the reason: a way out, `template_sentence`,
-    `missing_value` or `unknown_value`.
+    `missing` maps each field without an answer to the reason, such as `declined`, `cannot_say`,
+    `template_sentence`, `missing_value` or `unknown_value`.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
@@ -148,7 +148,7 @@ class Record(BaseModel):
         return "" if annotation is str else () if get_origin(annotation) is tuple else None
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields under the keys of the source study.
+        """Return the fields as JSON data, with the field names of the source study.
 
         A field without an answer is null.
         """
@@ -194,9 +194,9 @@ def _without_flags(data: Any) -> Any:
 
 
 class Minimal(Record):
-    """An answer that has a minimal structure.
+    """Base class of answers that an empty answer can replace.
 
-    The minimal structure replaces an answer that was declined or could not be read.
+    The empty answer is used if the speaker declined or the reply could not be read.
     """
 
     parse_error: SkipJsonSchema[bool] = Field(False, alias="_parse_error")

@@ -1,4 +1,4 @@
-"""Read ids, options and numbers in the forms in which models write them."""
+"""Read ids, options and numbers in any of the spellings that models use."""
 
 # A value with a clear meaning is repaired. Any other value is dropped. `Repairer` notes both cases
 # for the quality counts.
@@ -132,7 +132,7 @@ def _word_stems(text: str) -> set[str]:
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
-    """Return the option that a value means.
+    """Return the option that matches a value.
 
     Returns None if no option matches.
     """
@@ -277,9 +277,9 @@ class Repairer:
         return list(dict.fromkeys(resident_id for resident_id in targets if resident_id))
 
     def choice(self, raw: object, options: Sequence[str], field: str) -> str | None:
-        """Return the option that a value means.
+        """Return the option that matches a value, and note a change of spelling.
 
-        Returns None if no option matches.
+        Returns None and notes the problem if no option matches.
         """
         option = match_option(raw, options)
         if option is None:
@@ -289,7 +289,7 @@ class Repairer:
         return option
 
     def choice_or_reask(self, raw: object, options: Sequence[str], field: str) -> object:
-        """Return the option that a value means.
+        """Return the option that matches a value.
 
         If no option matches, the result fails validation, so the question is asked again.
         """

@@ -376,7 +376,7 @@ class StanceEvolution(Record):
 class Reflection(Minimal):
     """The private reflection of a resident between two rounds (REFLECT).
 
-    Only the next THINK prompt to the same resident shows it.
+    Only one later prompt shows the reflection: the same resident's next THINK prompt.
     """
 
     model_config = pin_schema(

@@ -117,7 +117,7 @@ def names_for(name: str) -> tuple[str, ...]:
 
 
 def detect_layout(sheet_names: Collection[str]) -> tuple[Layout, Mapping[str, str]]:
-    """Return the layout that fits these sheets best, and the name of each sheet in the file."""
+    """Return the layout that fits the sheets best, and the name of each sheet in the file."""
 
     def count_matching_sheets(layout: Layout) -> int:
         return sum(name in sheet_names for name in layout.sheets.values())

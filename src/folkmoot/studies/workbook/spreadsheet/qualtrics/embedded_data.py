@@ -1,4 +1,4 @@
-"""Embedded data of a survey: values that come with a participant, or that the flow sets."""
+"""Embedded data of a survey: values that the export or the survey flow sets without a question."""
 # A field that comes with participants becomes a column of the profiles. Prompts cannot use columns,
 # so a field in a text or a condition also becomes a computed value. A field that the flow sets
 # needs no column, because it follows from the treatment or from earlier answers.

@@ -79,7 +79,7 @@ _SERVICES = {
 
 
 class Names:
-    """The names of one workbook. No two of them are equal."""
+    """The names of one workbook, all different."""
 
     # Names that differ only in case count as equal.
 

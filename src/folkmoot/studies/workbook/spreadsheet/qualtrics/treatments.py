@@ -81,7 +81,7 @@ class Treatments:
         self.labels = [self._label_of_arms(arms) for arms in self._combinations]
 
     def condition_of(self, key: ArmKey) -> Condition:
-        """Return the condition that is true if a randomizer has drawn this element.
+        """Return the condition that is true if a randomizer has drawn the element `key`.
 
         If no randomizer decides about the element, the condition is True.
         """
@@ -208,7 +208,7 @@ class Treatments:
     # --- conditions ----------------------------------------------------------------------------
 
     def write_numbers(self, numbers: frozenset[int]) -> str:
-        """Return an expression that is true only in these treatments."""
+        """Return an expression that is true only in the treatments with the given numbers."""
         chosen: list[ArmKey] = []
         within = [key for key in self._varying if self._sets[key] <= numbers]
         covered: frozenset[int] = frozenset()
