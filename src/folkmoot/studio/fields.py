@@ -137,7 +137,7 @@ class FormSection:
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
-    """Return the form of a study file with these values."""
+    """Return the form of a study file, filled with `values`."""
     # Essential fields come first.
     schema = annotated_schema(study.config)
     definitions = schema.get("$defs", {})

@@ -39,7 +39,7 @@ class SheetForm:
         return make_sheet_form(self.sheets, self.values)
 
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
-        """Return the form with empty rows and columns added, so that it contains these cells."""
+        """Return a copy of the form with empty rows and columns added, so that `cells` fit in."""
         # A cell is (sheet, row number, column letters). A workbook does not store empty rows, so an
         # added row exists only on the page until one of its cells is filled.
         values = {name: [dict(row) for row in rows] for name, rows in self.values.items()}
@@ -77,7 +77,7 @@ def _values_of(sheet: SheetCells) -> list[dict[str, str]]:
 
 
 def make_sheet_form(sheets: Sequence[SheetCells], values: Rows) -> tuple[FormSection, ...]:
-    """Return the form of a workbook with these values."""
+    """Return the form of a workbook, filled with `values`."""
     # There is a section for each sheet.
     sections = []
     for sheet in sheets:

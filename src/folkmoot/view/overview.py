@@ -33,7 +33,7 @@ def open_overview_cache(run: Path) -> Path:
 
 
 def title_of(config: Mapping[str, object]) -> str:
-    """Return the title of a study, or its question if it has no title."""
+    """Return the title of a study. Without a title, return the study's question."""
     return str(config.get("pilot_name") or config.get("title") or question_of(config))
 
 

@@ -487,7 +487,7 @@ def repeated_tables(run: RunFolder, people: People) -> dict[str, tuple[str, ...]
 def records_of(
     run: RunFolder, people: People, parts: Sequence[str]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the name of each study table, with the participant's rows in it.
+    """Yield each study table's name and the participant's rows in that table.
 
     - `parts`: the values that identify the participant.
     """

@@ -249,7 +249,7 @@ def tag_of(*state: object) -> str:
 
 
 def is_shown(request: Request, tag: str) -> bool:
-    """Return True if the page that sends the request already shows this state."""
+    """Return True if the page that sends the request already shows the state with this tag."""
     return request.headers.get("if-none-match") == tag
 
 
@@ -261,7 +261,7 @@ def answer_unchanged(tag: str) -> Response:
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
     """Return the part of a page, or an empty response if the page already shows it.
 
-    - `is_last`: if True, the page updates itself no more.
+    - `is_last`: True to tell the page to stop updating itself.
     """
     # The page then gets the event `over`, to which its other parts can react.
     headers = {"ETag": part.tag}

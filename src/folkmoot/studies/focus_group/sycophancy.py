@@ -51,7 +51,7 @@ PULL_PER_PLACE = PULL / 5
 
 
 class PositionedAnswer(NamedTuple):
-    """An answer with its position in the speaking order."""
+    """One answer in the discussion, with the speaker's place in the speaking order."""
 
     # An id that begins with the group ("group/…").
     question: str
@@ -274,7 +274,7 @@ def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return, for each answer, how many points its speaker moved towards the others.
+    """Return, for each answer, how many points the speaker moved towards the others.
 
     A result is None if a position is unknown.
     """

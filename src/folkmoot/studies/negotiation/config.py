@@ -46,7 +46,7 @@ class _Part(BaseModel):
 class Trip(_Part):
     """The trip that the groups plan, for the export in TripCraft's input format.
 
-    `file` is a CSV in that format. A group gets the row with its `group_id`. If there is none, the
+    `file` is a CSV in that format. A group gets the row with its `group_id`. If no row has it, the
     groups take the rows in turn. The other keys give the values of columns that the file lacks.
     Reference information is exported unchanged.
     """

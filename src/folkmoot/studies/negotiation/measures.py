@@ -170,7 +170,7 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction, or a replacement if it is unknown.
+        """Return a member's satisfaction, or a replacement for an unknown satisfaction.
 
         `values`: maps a reason such as `left_open` to the replacement.
 

@@ -24,7 +24,7 @@ WIDTH = 72
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield the lines for all decisions of a run, or for one dialogue.
 
-    `key`: the group, condition and slot of the dialogue. If it is empty, all decisions are listed.
+    `key`: the group, condition and slot of the dialogue, or empty for all decisions.
 
     Raises InputError if the run has no such group, condition or slot.
     """

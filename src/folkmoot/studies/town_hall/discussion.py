@@ -1,4 +1,4 @@
-"""The data of one discussion, its speakers, and how they are asked."""
+"""The data and the speakers of one discussion, and functions that ask the speakers."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Meeting:
     def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         """Return the statements of a round in order, without empty ones.
 
-        `excluding`: the statements of this resident are left out.
+        `excluding`: the id of a resident to leave out, or "".
         """
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
@@ -195,9 +195,9 @@ class Meeting:
         )
 
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
-        """Return the public utterances of some rounds.
+        """Return the public utterances of the given rounds.
 
-        `excluding`: the statements of this resident are left out.
+        `excluding`: the id of a resident to leave out, or "".
         """
         return [
             {
@@ -218,7 +218,7 @@ class Meeting:
     ) -> list[AddressedQuestion]:
         """Return the questions that address a speaker in `asked`.
 
-        `but`: the questions of this speaker are left out.
+        `but`: the id of a speaker to leave out, or "".
         """
         residents = self.named_residents
         return [

@@ -442,7 +442,7 @@ def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) 
 
     `incomes` and `pressures`: the share of each value, from 0 to 1.
 
-    Returns "" if they can be combined.
+    Returns "" if a combination without contradictions exists.
     """
     low, high = incomes.get("low", 0.0), incomes.get("high", 0.0)
     comfortable, struggling = pressures.get("comfortable", 0.0), pressures.get("struggling", 0.0)

@@ -1,4 +1,4 @@
-"""Check whether the sheets of an experiment fit together and whether it can be run.
+"""Check whether the sheets of an experiment fit together and allow a run.
 
 The checks run when the workbook is read, and again after `--set` has changed settings.
 """

@@ -1,4 +1,4 @@
-"""The model of a workbook study: settings, sheets, study file, and comparisons that it declares."""
+"""The model of a workbook study: settings, sheets, study file, and declared comparisons."""
 
 from __future__ import annotations
 

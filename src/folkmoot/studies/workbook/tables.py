@@ -276,7 +276,7 @@ def _text_columns(experiment: Experiment, part: LabelledPart) -> dict[str, Any]:
 
 
 def record_session(scope: Scope, state: SessionState) -> None:
-    """Record the rows of a session after it was played."""
+    """Record the rows of a finished session."""
     where = _location_columns(state.experiment, state.plan)
     scope.record(
         SessionPlayed(

@@ -398,7 +398,7 @@ def hard_constraint(tally: Tally, case: Case) -> Outcome:
 
 
 def include_both(tally: Tally, case: Case) -> Outcome:
-    """Divide the group into two sides, and give each its favourite on separate days."""
+    """Divide the group into two sides, and give each side its favourite on separate days."""
     # The sides are the two roles of the group. In a group with a single role, the members who want
     # the top option form one side, and all others the second. If both sides have the same
     # favourite, the second side gets its second-best option. Options that a member rejects and no

@@ -243,7 +243,7 @@ def json_answer(
 
     - `options`: the allowed values of each field, such as `decision.option`.
     - `order`: the order of the fields, `source` or `reason_first`.
-    - `fallback`: replaces an unreadable reply. If it is None, the answer is missing instead.
+    - `fallback`: replaces an unreadable reply. Without a fallback, the answer is missing.
     """
     # The field `top_choice` also accepts answers such as "none of these".
     allowed = {

@@ -122,7 +122,7 @@ def fold_option(text: str) -> tuple[str, ...]:
 def match_option(entry: str, options: Iterable[str]) -> str | None:
     """Return the listed option that an entry names.
 
-    Returns None if it names none.
+    Returns None if the entry names no listed option.
     """
     # Differences of case, accents and plural endings are ignored.
     folded = fold_option(entry)
@@ -421,7 +421,7 @@ class Tally:
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Return the first choice of each voter who does not get it, by voter id."""
+        """Return the first choices that the selected option does not satisfy, by voter id."""
         # That is, the first choice differs from `selected`.
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected

@@ -257,7 +257,7 @@ class Repairer:
     def target(self, raw: object, field: str) -> str:
         """Return the id of the resident that a value names.
 
-        Returns "" if it names no resident, several residents or the speaker.
+        Returns "" if the value names no resident, several residents or the speaker.
         """
         match = self.asked.find_resident(raw)
         if not match:

@@ -48,7 +48,7 @@ class Column:
 
 @dataclass
 class EmbeddedData:
-    """Named values that a survey stores without asking for them."""
+    """Named values that a survey stores without asking a question."""
 
     # Returns a unique name.
     new_name: Callable[[str], str]
