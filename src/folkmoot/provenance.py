@@ -71,7 +71,7 @@ class Source(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply that contains the text. Empty if no reply does."""
+        """The address of the reply that contains the text. Empty if no reply contains it."""
         reply = self.id.rpartition("/")[2].partition("#")[0]
         if self.kind not in ("utterance", "answer", "reply") or not reply.startswith("ask"):
             return ""
@@ -358,7 +358,7 @@ def _mark_altered(span: Span, text: str, changed: str) -> Span:
 
 
 class Replacement(NamedTuple):
-    """A text that replaces the characters from `start` up to `end` of another text."""
+    """A text that replaces the characters of another text from `start` to just before `end`."""
 
     start: int
     end: int
@@ -395,8 +395,13 @@ def replace_parts(text: SourcedText, parts: Sequence[Replacement]) -> SourcedTex
 
 
 def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = False) -> int:
-    """Return the position of `offset` after `parts` of the text were replaced."""
-    # An offset inside a part moves to the beginning of the part. With `after`, it moves to the end.
+    """Return the new position of `offset` after `parts` of the text were replaced.
+
+    An offset inside a replaced part moves to the start of the part.
+
+    - `after`: True to move it to the end of the part.
+    """
+    # Parts after the offset do not move it.
     new_offset = offset
     for part in parts:
         if part.end <= offset and (part.start < offset or not after):

@@ -280,9 +280,10 @@ def run(
     - `"new"`: start a run in a new folder, such as `pilot_001_2`. All answers are paid for again.
     - `"error"`: raise RunExistsError.
 
-    No choice overwrites or deletes an answer. Raises DriftError if the study has changed since the
-    run began. Raises RunPausedError if a budget or quota is used up. The same call then continues
-    the run.
+    None of these values overwrites or deletes an answer.
+
+    Raises DriftError if the study has changed since the run began. Raises RunPausedError if a
+    budget or quota is used up. The same call then continues the run.
     """
     # `"resume"` is the default, because it lets a whole notebook be run again: a finished run
     # returns the same tables and costs nothing.

@@ -36,7 +36,7 @@ def digest(*parts: str | int | bytes, size: int = 16) -> bytes:
 def generator(seed: Seed, path: Sequence[str]) -> np.random.Generator:
     """Return a random generator for one place in a study.
 
-    - `path`: the names that lead to this place, such as those of a stage and a participant.
+    - `path`: the names of this place, such as the name of a stage and the id of a participant.
     """
     # The same seed and path give the same numbers on every machine.
     # PCG64 by name, because numpy may change its default generator.

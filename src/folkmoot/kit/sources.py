@@ -28,7 +28,7 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class WrongSource(NamedTuple):
-    """A text that a request shows differently from its recorded source."""
+    """A text in a request that differs from its recorded original."""
 
     address: str
     kind: str
@@ -39,9 +39,9 @@ class WrongSource(NamedTuple):
 
 
 def find_wrong_sources(run: RunFolder, tables: Sequence[type[Row]]) -> list[WrongSource]:
-    """Return every text that a request shows differently from its recorded source.
+    """Return every text in a request that differs from its recorded original.
 
-    `tables`: the row classes of the study, with the keys of their rows.
+    `tables`: the row classes of the study, which name the key columns.
     """
     # If the study altered a text, only the existence of the row is checked.
     # `count_unattributed_characters` counts texts without a source.
@@ -76,7 +76,7 @@ def count_unattributed_characters(run: RunFolder) -> dict[str, int]:
 
 
 def report_unattributed(run: RunFolder) -> Finding | None:
-    """Return the finding on texts without a known source, or None if there are none."""
+    """Return the finding on texts without a known source, or None if all sources are known."""
     counted = count_unattributed_characters(run)
     if not counted:
         return None

@@ -270,7 +270,7 @@ def correlation_with_oneself(
 
     - `first`, `last`: the two answers, shape (n,).
     - `questions`: the question, shape (n,).
-    - `units`: the participant, or the group that talked, shape (n,).
+    - `units`: the independent unit, a participant or a conversation group, shape (n,).
     - `askings`: how often each participant answered a question.
 
     NaN if answers to a question do not vary. The interval is NaN with fewer than five units.

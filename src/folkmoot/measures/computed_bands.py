@@ -28,7 +28,7 @@ SIDES = ("against", "undecided", "for")
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """Human answers before and after, with one entry for each person and item.
+    """The answers of people before and after a treatment, one entry for each person and item.
 
     All sequences have the same order and length.
     """

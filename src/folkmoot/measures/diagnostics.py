@@ -385,9 +385,9 @@ def check_sycophancy(
 def check_pull_of_group(
     figure: Estimate, limit: float, measured: Literal["interviews", "order"]
 ) -> Check:
-    """Check whether the pull of a group on its members is at most `limit`.
+    """Check whether participants approach the opinions of their group by at most `limit`.
 
-    - `figure`: how much more participants approach the other members than in a control group.
+    - `figure`: the approach in the group minus the approach in a control.
     - `measured`: the kind of control, single interviews or another speaking order.
     """
     # The margin has no lower bound, because participants who move away from the others do not give

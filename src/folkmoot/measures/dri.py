@@ -21,7 +21,7 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """Two correlations for each of m pairs of participants: reasons and preferences."""
+    """For each of m pairs of participants, one correlation of reasons and one of preferences."""
 
     # The pairs are (i, j) with i < j.
 
@@ -35,21 +35,21 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """The distance between the two correlations of each pair, shape (m,)."""
+        """How far the two correlations of each pair of participants differ, shape (m,)."""
         # |r_reasons − r_preferences| / √2
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
 
     @property
     def signal_weights(self) -> FloatArray:
-        """The weight of each pair in the index, from 0 to 1, shape (m,)."""
+        """The weight of each pair of participants in the index, from 0 to 1, shape (m,)."""
         # The larger |r|, divided by 0.2.
         strongest = np.maximum(np.abs(self.reasons), np.abs(self.preferences))
         return np.minimum(strongest / _WEAK, 1.0)
 
 
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
-    """Return the correlations of all pairs of participants.
+    """Return the correlations of reasons and of preferences for all pairs of participants.
 
     - `considerations`: ratings or ranks of reasons, shape (n, c).
     - `preferences`: ratings or ranks of policies, shape (n, p).

@@ -235,7 +235,7 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
 
 
 def check_cut_replies(answers: Collection[Row]) -> Check:
-    """Check that no reply was cut off, even with twice the token limit."""
+    """Check that no reply was still cut off after a retry with twice the token limit."""
     # A single cut reply fails the check, because its text would be used as if it were complete. The
     # verdict is "not known" if the server said of no reply why it ended.
     title, margin = "Cut replies", Margin(high=0.0)

@@ -62,7 +62,7 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
 
 def label_illustration(units: str, says: str) -> str:
-    """Return the statement `says`, marked as an illustration instead of evidence.
+    """Return the statement `says`, labelled as an illustration because of too few units.
 
     `units`: the number of independent units in words, such as "3 groups".
     """

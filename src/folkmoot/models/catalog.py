@@ -244,12 +244,12 @@ def resolve_model(
 
 
 def is_synthetic(name: str) -> bool:
-    """Return True if the name means the embedded respondent."""
+    """Return True if the name selects the rule-based embedded respondent."""
     return name == SYNTHETIC_MODEL or name.startswith(f"{SYNTHETIC_MODEL}/")
 
 
 def on_this_machine(name: str) -> bool:
-    """Return True if the name means a model that Folkmoot runs on this machine."""
+    """Return True if the name selects a model that Folkmoot runs on this machine."""
     return name == LOCAL_MODEL or name.startswith(f"{LOCAL_MODEL}:")
 
 

@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 
 class RespondentHints(NamedTuple):
-    """Facts about a question that help the embedded respondent."""
+    """Facts about a question that help the rule-based embedded respondent."""
 
     # All hints follow from the speaker, the answer type and the study author's `about`. Hints are
     # not sent to servers, not journaled and not fingerprinted.
@@ -268,7 +268,7 @@ class Completion(NamedTuple):
 
 
 class StudyPart(NamedTuple):
-    """A study type's extension of the embedded respondent, with the study's settings."""
+    """A study type's rules for the embedded respondent, and the settings of the study."""
 
     # A `folkmoot.respondent.RespondentPart`.
     part: object

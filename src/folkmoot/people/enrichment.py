@@ -148,7 +148,7 @@ async def enrich_persona(
 
 
 def key_of(base: str) -> str:
-    """Return the short key of a raw persona line."""
+    """Return a short hash that identifies a raw persona line."""
     # The key is used in addresses and in the table `base_personas`.
     return digest(base, size=8).hex()
 

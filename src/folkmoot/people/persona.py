@@ -94,5 +94,5 @@ def indefinite_article(following: str) -> str:
 
 
 def persona_key(base: str) -> str:
-    """Return the line in lower case, with single spaces and no final full stop."""
+    """Return `base` in lower case, with single spaces and no final full stop."""
     return " ".join(base.casefold().split()).rstrip(".")

@@ -33,7 +33,7 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
     - `export_format`: one of `FORMATS`.
     - `with_ids`: also write `people.csv` with the recruitment id of each seat.
 
-    Raises InputError for an unknown format, or if `with_ids` finds no ids.
+    Raises InputError for an unknown format, or if `with_ids` is True and the run has no such ids.
     Raises RunExistsError if `out` is not empty.
     Raises StorageError if a table is missing.
     """

@@ -5,7 +5,7 @@
 - `participants-votes.csv`: one row per participant, one column per comment. 1 means agree, -1
   disagree, 0 pass. An empty cell means that the participant did not see the comment.
 - `summary.csv`: figures of the conversation, without a header.
-- `participants.csv`: the participant numbers of Polis with our ids and first choices.
+- `participants.csv`: the participant numbers of Polis, with the ids and first choices of the run.
 """
 # Only votes that were cast are written. A comment that no participant wrote gets an unused author
 # number, because readers of the format refuse negative numbers. Polis knows no `participants.csv`.

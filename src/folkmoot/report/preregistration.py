@@ -115,7 +115,7 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of the named families, one family after the other."""
+    """Return the claims of these families, such as "primary", one family after the other."""
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 
@@ -471,7 +471,7 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 def registered_claims(run: RunFolder) -> list[Claim] | None:
     """Return the claims that a run sealed before its first call.
 
-    Returns None if it sealed none.
+    Returns None if the run sealed no claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:

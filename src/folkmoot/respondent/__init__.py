@@ -18,7 +18,7 @@ and for names of options.
 
 **Without code of the study,** the respondent answers by the form of the answer: one of the options,
 a number within the bounds, JSON according to its schema, or a text with reasons for the current
-option. Each field follows from a stable opinion. A `RespondentPart` says what the answers *mean*:
+option. Each field follows from a stable opinion. A `RespondentPart` adds the study's own answers:
 
     from folkmoot.respondent import RespondentPart, SimulatedRespondent, of_kind
 
@@ -151,7 +151,7 @@ __all__ = [
 
 
 def provider(settings: ProviderSettings) -> Provider:
-    """Return the embedded respondent with these settings.
+    """Return the provider that answers by rules, without a model.
 
     Raises InputError for an unknown setting.
     """

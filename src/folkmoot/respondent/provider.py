@@ -1,4 +1,7 @@
-"""The provider of the embedded respondent. A reply depends only on seed, address and request."""
+"""The provider of the rule-based embedded respondent.
+
+A reply depends only on seed, address and request.
+"""
 
 from __future__ import annotations
 

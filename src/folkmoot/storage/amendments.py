@@ -27,7 +27,7 @@ AMENDMENTS_FILE = "amendments.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One change of a finished run: its kind, author, time and data."""
+    """One change to a finished run: kind, author, time and data."""
 
     # The time is ISO 8601, UTC.
 

@@ -151,8 +151,8 @@ class Finding:
 
         Finding("votes", "Votes", "The park won.", ResultTable(("option", "votes"), (("Park", 6),)))
 
-    Raises ValueError for an interval without `unit`. With fewer than five units, intervals and
-    p-values are removed.
+    Raises ValueError if a finding with an interval has no `unit`. With fewer than five units,
+    intervals and p-values are removed.
     """
 
     # Such a finding is an illustration, and its sentence then says so.
@@ -193,12 +193,12 @@ class Finding:
 
     @property
     def illustrates(self) -> bool:
-        """True if the finding has too few independent units to be evidence."""
+        """True if the finding has fewer than five independent units."""
         return bool(self.unit) and 0 < self.units < FEWEST_UNITS
 
     @property
     def counted(self) -> str:
-        """The number of units with their noun, such as "3 groups"."""
+        """The number of units with the noun for a unit, such as "3 groups"."""
         # Also "1 draw of the summaries".
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"

@@ -213,7 +213,7 @@ def parts_of(
 ) -> Parts:
     """Return the parts of a run, and which of them are complete.
 
-    - `planned`: (part, key of one of its rows, condition or "") for each planned part.
+    - `planned`: (part, key of the row, condition or "") for each planned row.
     - `recorded`: the keys of the rows that exist.
     """
     # A part is complete if all its rows exist.

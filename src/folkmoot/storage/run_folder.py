@@ -170,7 +170,7 @@ class RunFolder:
 
     @property
     def is_synthetic(self) -> bool:
-        """True if the embedded respondent gave at least some of the answers."""
+        """True if the rule-based embedded respondent gave at least some of the answers."""
         return bool(self.manifest.get("synthetic", False))
 
     @property

@@ -53,7 +53,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """Numbers the rows of a scope in the order of the protocol."""
+    """Creates the keys that sort rows into the order of the study's protocol."""
 
     # Child scopes are numbered too. A row's key holds the numbers of all scopes around it and its
     # own number. Rows sorted by their keys are in the order of the protocol, even if they were
@@ -188,7 +188,7 @@ class RowFile:
 class TableBuffer:
     """The rows of one table during a run.
 
-    - `file`: receives the rows that do not stay in memory. Without it, all rows stay in memory.
+    - `file`: receives the rows that do not stay in memory. Without a file, all rows stay in memory.
     - `declared`: the kind of each column.
     """
 

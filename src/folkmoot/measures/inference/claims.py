@@ -126,18 +126,18 @@ class Claim:
 
     @property
     def without_wording(self) -> Claim:
-        """The claim without words and unit, equal for two statements of one comparison."""
+        """A copy without words and unit. Two claims on the same comparison have equal copies."""
         # The unit follows from the table, so it is known only after a run.
         return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
 
     @property
     def named_parts(self) -> int:
-        """The number of parts (measure, conditions) that have a name for readers."""
+        """How many of the measure and the two conditions have a name for readers, from 0 to 3."""
         return sum(map(bool, (self.outcome, *self.names)))
 
     @property
     def in_points(self) -> bool:
-        """True if differences in this measure are given in percentage points."""
+        """True if differences in the measure are given in percentage points."""
         return self.kind == "share" or self.is_mean_of_shares
 
     @property
@@ -399,6 +399,7 @@ class Result:
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
     """Return the verdict of an estimate: supported, contradicted or undecided.
 
+    - `direction`: the direction that the claim states.
     - `margin`: the smallest difference that matters.
     - `e`: the estimate with its interval.
     - `alpha`: the level of the test.
@@ -593,7 +594,7 @@ def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
     """Return the results with Holm-adjusted p-values and new verdicts.
 
-    - `results`: unadjusted results, each judged as the only claim.
+    - `results`: results with unadjusted p-values.
     """
     # For primary claims, `judge_families` later replaces these p-values, so that they agree with
     # the joint intervals.

@@ -124,7 +124,7 @@ def estimate_difference(
 
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
-    """Return the values of both conditions. `estimate_difference` returns their difference."""
+    """Return the mean of each condition. `estimate_difference` returns their difference."""
     # The value is the mean of a condition. If both conditions have the same units and no matched
     # subjects, it is the mean of the units' means.
     by_units = set(first.units) == set(second.units) and not first.subjects

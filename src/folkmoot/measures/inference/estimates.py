@@ -117,7 +117,7 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
         points_span(-0.06, 0.02)  # "−6 to +2"
 
-    - `margin`: rounding must not make an end of the interval equal to this difference.
+    - `margin`: both ends get more digits if an end would round to ± this value.
     """
     # If rounding would make an end equal to the margin or to zero, both ends get more digits, as in
     # "+0.3 to +20.0".

@@ -68,12 +68,20 @@ def n_two_shares(share1: float, share2: float) -> float:
 
 
 def smallest_h(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's h that two groups of n units each detect with power `POWER`."""
+    """Return the smallest Cohen's h that a comparison of two groups detects with power `POWER`.
+
+    - `n`: the number of units in each group.
+    """
     return _smallest_detectable(lambda h: _power_of_h(h, n, alpha))
 
 
 def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest share above `base` that n units per group can detect, or NaN."""
+    """Return the smallest share above `base` that a comparison of two groups can detect.
+
+    - `n`: the number of units in each group.
+
+    NaN if no share is large enough.
+    """
     angle = math.asin(math.sqrt(base)) + smallest_h(n, alpha) / 2
     return math.sin(angle) ** 2 if angle <= math.pi / 2 else math.nan
 
@@ -92,7 +100,9 @@ def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d(n: float, alpha: float = ALPHA) -> float:
-    """Return the smallest Cohen's d that two groups of n units each detect with power `POWER`.
+    """Return the smallest Cohen's d that a comparison of two groups detects with power `POWER`.
+
+    - `n`: the number of units in each group.
 
     NaN with fewer than two units in each group.
     """

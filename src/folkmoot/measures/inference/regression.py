@@ -90,7 +90,8 @@ def logistic(
 
     - `outcome`: yes or no, shape (n,). Rows with None are dropped and counted.
     - `columns`: n texts or numbers for each variable.
-    - `reference`: the level with which the other texts are compared. Default: the most frequent.
+    - `reference`: for a variable with texts, the level with which other levels are compared.
+      Default: the most frequent level.
 
     Levels and columns without information are left out. `Logit.left_out` names them.
 

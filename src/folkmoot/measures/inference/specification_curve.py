@@ -42,9 +42,10 @@ ON_THE_SIDE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The tested estimates of one claim, one for each way to ask or analyse."""
+    """The estimates of one claim in several specifications, with joint tests.
 
-    # A specification is one way to ask the question or to analyse the data.
+    A specification is one way to ask the question or to analyse the data.
+    """
 
     claim: Claim
     # The difference in each specification, without repeats of identical data.
@@ -69,7 +70,7 @@ class Curve:
 
     @property
     def on_the_side(self) -> float:
-        """The share of estimates on the claimed side."""
+        """The share of estimates in the direction that the claim states."""
         sides = [
             _supports_claim(self.claim, value, self.median) for value in self.estimates.values()
         ]

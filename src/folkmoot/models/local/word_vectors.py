@@ -41,7 +41,7 @@ TOKEN_FILE = (
 
 
 def find_package_file(name: str) -> Path:
-    """Return the path of a file in the installed package.
+    """Return the path of a file in the installed package wordllama.
 
     Raises InputError if the file is missing.
     """

@@ -79,8 +79,9 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the one that an error message rejects.
+    """Return the capabilities without the one that the server rejected.
 
+    - `error_text`: the error message of the server.
     - `modes`: the structured output modes of the wire format, best first.
 
     Returns None if the message names no capability.
@@ -217,9 +218,11 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema in the strict form of the vendors, and whether this was possible."""
-    # In strict form, every object is closed and every property is required. A mapping with free
-    # keys cannot be closed.
+    """Return the schema with all properties required and no further ones allowed.
+
+    The second value is False if an object with free keys prevents this.
+    """
+    # The strict output modes of the vendors accept only such schemas.
     is_strict = True
 
     def close_node(node: Any) -> Any:

@@ -119,7 +119,7 @@ class HttpClient:
     async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
         """Post a JSON body and return the response.
 
-        Raises TransientError for a time-out, or if the server answered earlier and is unreachable.
+        Raises TransientError for a time-out, or for an unreachable server that answered earlier.
         Raises FatalModelError if no server ever answered at the base URL. Raises RefusedError for a
         response that is too large.
         """

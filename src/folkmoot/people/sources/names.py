@@ -52,9 +52,12 @@ def draw_names(
     rng: np.random.Generator,
     taken: Collection[str] = (),
 ) -> list[str]:
-    """Return a different full name for each pair of sex and age, in order."""
-    # Given names in `taken` are not used. A given name repeats only after all names of people of
-    # the same sex and age were used. In very large groups, names get middle initials.
+    """Return a different full name for each pair of sex and age, in order.
+
+    - `taken`: given names that are not used.
+    """
+    # A given name repeats only after all names of people of the same sex and age were used. In
+    # very large groups, names get middle initials.
     book = name_book()
     used_given: set[str] = set(taken)
     used_full: set[str] = set()

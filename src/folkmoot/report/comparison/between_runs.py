@@ -52,7 +52,7 @@ FEW = "of too few people for a test"
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """Another run minus the first run, in one measure and one condition."""
+    """The difference between another run and the first run, in one measure and condition."""
 
     measure: str
     arm: str
@@ -68,7 +68,7 @@ def compare_measures(
 ) -> list[MeasureComparison]:
     """Compare each further run with the first run, in each measure and each condition.
 
-    - `claims`: the claims on each measure. Only the conditions that they name are compared.
+    - `claims`: the claims on each measure. Only the conditions in these claims are compared.
     - `margin`: the largest difference of shares that counts as equivalent.
     """
     # A measure without claims is compared in all conditions. The p-values are adjusted for the
@@ -233,7 +233,10 @@ def _describe_results(results: Sequence[Result], margin: float) -> str:
 
 
 def tell_result(result: Result, margin: float) -> Sentence:
-    """Return a result as a sentence, which also says whether the difference is equivalent."""
+    """Return a result as a sentence.
+
+    - `margin`: the largest difference of shares that the sentence calls equivalent.
+    """
     if result.why and math.isfinite(result.estimate.value):
         reason = result.estimate.why or FEW
         claim = result.claim
@@ -281,7 +284,7 @@ def compare_effects(
 ) -> Finding | None:
     """Return the finding on each claim's effect in each run, and on differences between runs.
 
-    Returns None if no claim has its conditions in every run.
+    Returns None if no claim has data in every run.
     """
     base, *others = runs
     tests: list[tuple[Claim, str, Result]] = []

@@ -375,7 +375,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
-    """Return the claims to compare. They come from the first run that states any."""
+    """Return the claims to compare, from the first run that states claims."""
     # Without claims in any run, each condition is compared with the first condition of
     # `split_by_condition`, in the share of participants who change their choice.
     stated = next((sample.claims for sample in runs if sample.claims), ())

@@ -161,7 +161,10 @@ def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str,
 def sides_between(
     first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]
 ) -> tuple[Side, Side]:
-    """Return the data of two samples, to estimate the difference between them."""
+    """Return the data of two samples, for an estimate of the difference between the samples.
+
+    - `names`: the names of the two samples.
+    """
     # The units get the name of their sample, so that equal ids in both samples are different units.
     first_side, second_side = (
         _independent_side(rows, name) for rows, name in zip((first, second), names, strict=True)
@@ -177,7 +180,10 @@ def _independent_side(rows: pl.DataFrame, name: str) -> Side:
 def paired_differences(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> pl.DataFrame:
-    """Return first minus second for each subject, or null if either value is unknown."""
+    """Return first minus second for each subject, or null if either value is unknown.
+
+    - `subject`: the columns that identify a subject.
+    """
     keys = [*subject, "unit"]
     joined = first.select(*keys, "value").join(
         second.select(*keys, "value"),

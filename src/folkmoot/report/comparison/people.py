@@ -481,7 +481,7 @@ class Match:
 
     @property
     def claim(self) -> Claim:
-        """A claim on this measure, used to format differences."""
+        """A claim on the measure, used to format differences."""
         return Claim("", NO_ARMS, "share" if self.share else "mean")
 
     def format_level(self, mean: float) -> str:

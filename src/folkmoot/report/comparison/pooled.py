@@ -83,7 +83,7 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
 def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Finding]:
     """Return the findings from all finished runs of a grid together.
 
-    `cells`: the findings of these runs, if the caller has computed them.
+    `cells`: the findings of each finished run, if the caller has computed them.
     Raises InputError if no run has finished or has usable results.
     """
     cells = findings_of_cells(grid) if cells is None else cells

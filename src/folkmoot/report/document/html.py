@@ -111,7 +111,7 @@ def format_prose(text: str) -> Markup:
 
 
 def arrange_cards(board: CardBoard) -> dict[str, object]:
-    """Return a board as rows of cards. None means a missing card."""
+    """Return the columns and the rows of a board. A missing card is None."""
     # Rows and columns are in the order in which `board.items` first names them.
     columns = list(dict.fromkeys(item[1] for item in board.items))
     rows = list(dict.fromkeys(item[0] for item in board.items))

@@ -75,7 +75,7 @@ Row = Mapping[str, TableCell]
 
 
 class Evidence(NamedTuple):
-    """One verdict of a finding, with its value in words."""
+    """A verdict that a finding states, and the judged value in words."""
 
     label: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""The mind of the embedded respondent: what it reads and how it decides, for one reply.
+"""How the rule-based embedded respondent reads a request and decides on one reply.
 
 - `mind`: the person who answers. Start here.
 - `passages`: the texts in a request with a known source, such as a statement or a persona.

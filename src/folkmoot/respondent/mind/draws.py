@@ -21,17 +21,17 @@ _PER_BLOCK = 8
 
 
 def uniform_draw(seed: int, *parts: str | int) -> float:
-    """Return the uniform draw in (0, 1) for this seed and these parts."""
+    """Return a uniform random number in (0, 1) that depends only on `seed` and `parts`."""
     return uniform_values(seed, VERSION, *parts)
 
 
 def normal_draw(seed: int, *parts: str | int) -> float:
-    """Return the standard normal draw for this seed and these parts."""
+    """Return a standard normal random number that depends only on `seed` and `parts`."""
     return _NORMAL.inv_cdf(uniform_draw(seed, *parts))
 
 
 def gumbel_draw(seed: int, *parts: str | int) -> float:
-    """Return the standard Gumbel draw for this seed and these parts."""
+    """Return a standard Gumbel random number that depends only on `seed` and `parts`."""
     return -math.log(-math.log(uniform_draw(seed, *parts)))
 
 

@@ -1,4 +1,4 @@
-"""The settings of the embedded respondent: built-in effects and simulated faults.
+"""The settings of the rule-based embedded respondent: built-in effects and simulated faults.
 
 `planted_effects` lists all settings in force, so that a run with the respondent can print them.
 """
@@ -34,7 +34,10 @@ Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class RespondentSettings(BaseModel):
-    """The settings under the key `respondent:` of a study file. Pathologies are off by default."""
+    """The settings under the key `respondent:` of a study file.
+
+    Simulated faults (pathologies) are off by default.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

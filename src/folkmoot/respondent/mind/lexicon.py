@@ -101,9 +101,14 @@ def general_lexicon() -> Lexicon:
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a person who belongs to `camp`, from 0 to 1."""
-    # `counts` holds the number of argument words of each camp. The result is 1 if their proportions
-    # are those that a person of this camp uses. It is 0 if there are no arguments.
+    """Return how well arguments fit a person of one camp, from 0 to 1.
+
+    - `counts`: the number of argument words of each camp.
+
+    A camp is one way to justify a choice, such as caution.
+    """
+    # The result is 1 if the argument words have the proportions that a person of this camp uses. It
+    # is 0 if there are no arguments.
     total = sum(counts)
     if not total:
         return 0.0

@@ -73,7 +73,7 @@ class SimulatedRespondent:
 
     - `person`: False for a role without opinions, such as moderator, summarizer or coder.
 
-    Study types compute answers with its methods, such as `mind.choose_option()`.
+    Study types compute answers with methods such as `mind.choose_option()`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The arguments in this request for options that the person does not prefer."""
+        """How much this request argues for options that the person does not prefer."""
         # The person prefers the first option that was chosen, or before any choice the one that the
         # person likes best.
         # Use the first own choice, not the current option: a person who has changed the choice was
@@ -352,7 +352,7 @@ class SimulatedRespondent:
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
         """Return how many distinct words of a text argue for each option.
 
-        Each option has one number per camp of the lexicon.
+        Each option has one number for each camp, which is a way to justify choices.
         """
         return argument_counts(text, self.options, self.at.lexicon)
 
@@ -424,9 +424,11 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
-    """Return how much argument words raise the utility of an option."""
-    # `counts` holds the number of distinct argument words of each camp. Words of the person's own
-    # camp persuade more.
+    """Return how much argument words raise the utility of an option.
+
+    - `counts`: the number of distinct argument words of each camp.
+    """
+    # Words of the person's own camp persuade more.
     # .75·s·κ_read·n/(n + 8)·match(a, r). s: the person's susceptibility. κ_read: the setting
     # `kappa_read`. n: the number of distinct argument words. match: `camp_match`, where a are the
     # shares of the camps in `counts`, and r is the person's camp.

@@ -1,4 +1,4 @@
-"""How a study type tells the embedded respondent what the study's answers mean."""
+"""`RespondentPart`: how a study type computes the answers of the embedded respondent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_options(_config: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RespondentPart(Generic[C]):
-    """What the answers of a study type mean, for the embedded respondent.
+    """How the rule-based embedded respondent answers the questions of one study type.
 
     - `option_names`: takes the configuration and returns the names that opinions are about.
     - `answers`: functions that answer, by JSON schema title or by role and kind.

@@ -96,7 +96,7 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the last prompt without its passages."""
+    """Return the last prompt without the texts of known source."""
     # This is read as the question, but only if the study author set none with `ask(about=…)`. If no
     # content word is left, the result is the texts of unknown source in the prompt.
     # In a re-ask the question is the message before the reply that is quoted back.

@@ -36,7 +36,7 @@ ENOUGH_WORDS = 2
 
 @dataclass(frozen=True)
 class PromptReading:
-    """Everything that the embedded respondent reads in one request.
+    """Everything that the rule-based embedded respondent reads in one request.
 
     The docstring of `folkmoot.respondent` describes most fields.
     """
@@ -82,7 +82,7 @@ class PromptReading:
 
 
 def read_prompt(request: ModelRequest) -> PromptReading:
-    """Return the parts of a request that the embedded respondent reads."""
+    """Return the parts of a request that the rule-based embedded respondent reads."""
     hints = request.hints
     passages = passages_of(request)
     has_system_message = bool(request.messages) and request.messages[0].role == "system"
@@ -251,7 +251,8 @@ def argument_phrases(
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
     """Return how many distinct words of a text argue for each option.
 
-    Each option has one number per camp. Words that support no named option are under the key "".
+    Each option has one number for each camp, which is a way to justify choices. Words that support
+    no named option are under the key "".
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
@@ -317,7 +318,10 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return how many distinct words argue for any of `options`, one number per camp."""
+    """Return how many distinct words argue for any of `options`.
+
+    There is one number for each camp, which is a way to justify choices.
+    """
     sentences = (
         sentence
         for passage in passages

@@ -1,4 +1,4 @@
-"""Sentences of the embedded respondent, made from the templates in `speech.yaml`."""
+"""Sentences of the rule-based embedded respondent, made from the templates in `speech.yaml`."""
 # The slots of a template are filled with names and argument phrases.
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SentenceGenerator:
         self._at = -1.0
 
     def draw_camp(self) -> int:
-        """Draw the camp of the next argument phrase."""
+        """Draw the camp (way to justify a choice) of the next argument phrase."""
         # Each speaker uses the camps in fixed proportions.
         # Steps of the golden ratio spread the draws evenly.
         self._at = (self._at + _GOLDEN) % 1.0 if self._at >= 0 else self.draws.unit()

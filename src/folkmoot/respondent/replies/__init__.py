@@ -1,4 +1,4 @@
-"""The replies of the embedded respondent, by the kind of the answer.
+"""The replies of the rule-based embedded respondent, by the kind of the answer.
 
 - `answering`: options, numbers and text. Start here.
 - `filling`: JSON according to a schema.

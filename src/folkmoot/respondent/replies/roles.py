@@ -189,8 +189,8 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option that most opposes the one in the question."""
-    # Its arguments are least like those for the option in question.
+    """Return the option that is most opposed to the option in the question."""
+    # The arguments for the most opposed option are least like those for the option in question.
     # The option in question is the one that `about` names. If `about` names none or several, it is
     # the first option with arguments in the passages.
     options, lexicon = mind.options, mind.at.lexicon

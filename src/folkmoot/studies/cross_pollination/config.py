@@ -81,7 +81,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """The three switches of a condition: what its participants get between their two votes."""
+    """The three switches of a condition: what participants get between the two votes."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")

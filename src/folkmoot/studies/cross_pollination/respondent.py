@@ -1,4 +1,4 @@
-"""How the embedded respondent answers the rankings and confidence questions of this study.
+"""How the rule-based embedded respondent answers questions on ranking and confidence.
 
 Code shared by all studies answers the other questions.
 """

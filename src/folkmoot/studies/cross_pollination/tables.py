@@ -90,10 +90,10 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 
 
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
-    """One cluster description on the page of summaries that readers are shown.
+    """One description of a cluster, as participants see it on the page of summaries.
 
-    The rows follow the order of options in the study file. With `option_order: random` each
-    reader's page has its own order (`options_shown` in `participants`).
+    The rows follow the order of options in the study file. With `option_order: random`, the page of
+    each participant has another order (`options_shown` in `participants`).
     """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")

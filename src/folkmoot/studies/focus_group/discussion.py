@@ -150,8 +150,8 @@ class PurchaseIntent(BaseModel):
     """The private purchase intent of a participant: one of `INTENTS`, or no answer.
 
     `missing` is the reason of a missing answer. `price` is the price in the prompt, or None if only
-    the material names a price. `ladder` is True for a price of the ladder and False for the
-    product's own price.
+    the material names a price. `ladder` is True for a further price of the study file and
+    False for the product's own price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -177,7 +177,7 @@ INTENTS = (
 class ModeratorNotes(BaseModel):
     """The notes of the moderator after planning one question.
 
-    `question` is the number of this question.
+    `question` is the number of the planned question.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,7 @@
 """Write the files of a focus group: transcripts, statistics and one summary.
 
-The files of a single discussion are in the run folder. Those of several are below `groups/`.
+The files of a single discussion are in the run folder. Several discussions have
+one folder each below `groups/`.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim on a measure of this concept, or None."""
+        """Return the result of the claim on this measure and concept, or None without a result."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result

@@ -101,7 +101,7 @@ def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
 
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
-    """Return the recruits of each group."""
+    """Return the recruits of each group, with humans as anonymous profiles."""
     # The random draws of a group do not depend on the other groups.
     groups = recruit_all_groups(
         session.config, session.study_folder, lambda path: session.child(*path).rng
@@ -134,8 +134,10 @@ def recruit_all_groups(
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
-    """Return the recruits of each group."""
-    # `rng_of` returns the random generator for names such as ("recruits", "group_001").
+    """Return the recruits of each group, before humans replace any of them.
+
+    - `rng_of`: returns the random generator for names such as ("recruits", "group_001").
+    """
     rows = read_profiles(config, folder)
     panel = read_panel(folder / Path(config.panel).expanduser()) if config.panel else None
     persona_generator = PersonaGenerator(appeal=config.appeal, panel=panel)
@@ -302,7 +304,7 @@ class Participant:
 
     @property
     def texts(self) -> DiscussionTexts:
-        """The texts of this discussion with their sources."""
+        """The texts of this discussion, each with its source."""
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     @property
@@ -537,8 +539,11 @@ def conversation_style_advice(profile: Profile) -> str:
 
 
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
-    """Return a reply without a leading "Name:" and surrounding quotation marks."""
-    # The reply ends where the model begins to write for another participant in `others` ("Ben: …").
+    """Return a reply without a leading "Name:" and surrounding quotation marks.
+
+    - `others`: names of other participants. The reply ends before a line for one of them.
+    """
+    # Models sometimes continue with lines for other participants ("Ben: …").
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
     text = text_before_other_speaker(text, others)

@@ -57,12 +57,14 @@ def has_moved(before: float | None, after: float | None) -> bool:
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return how many points a participant came closer to the others.
+    """Return how many points a participant came closer to the others' first positions.
+
+    - `start`: the first position of every participant, by id.
+    - `before`, `after`: the two positions of the participant.
 
     Negative if the distance grew. Returns None if a position is unknown.
     """
-    # The distance to the mean of the others' first positions.
-    # `before` and `after` are the participant's positions, and `start` holds all first positions.
+    # The distance is that to the mean of the others' first positions.
     # First positions are the reference, so noise in later positions does not bias the result.
     other_positions = [
         position for other_id, position in start.items() if other_id != participant_id

@@ -32,9 +32,11 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 async def run_protocol(session: Session[DiscussionConfig], invited: Sequence[Profile] = ()) -> None:
-    """Run all groups at the same time, with one discussion per concept in each group."""
-    # No discussion contains words of another one. If `invited` is given, every group consists of
-    # these participants.
+    """Run all groups at the same time, with one discussion per concept in each group.
+
+    - `invited`: if given, every group consists of these participants.
+    """
+    # No discussion contains words of another one.
     config = session.config
     recruits = dict.fromkeys(config.groups, invited) if invited else recruit_groups(session)
     groups = {group: with_own_opinions(people, config) for group, people in recruits.items()}

@@ -1,4 +1,4 @@
-"""How the embedded respondent answers in focus groups.
+"""How the rule-based embedded respondent answers in focus groups.
 
 An opinion depends on the persona's taste, the product's claims and the price. In a discussion it
 moves towards the views of others.

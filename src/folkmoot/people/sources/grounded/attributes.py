@@ -43,8 +43,11 @@ _TALK_NOISE = 0.5
 
 
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
-    """Return five trait scores for a participant of this age and sex."""
-    # Scores in `fixed` are kept. The other scores are drawn as if none were fixed.
+    """Return five trait scores for a participant of this age and sex.
+
+    - `fixed`: known scores, which are not drawn.
+    """
+    # The other scores are drawn as if none were fixed.
     terms = figures()["ocean"]
     residual = residual_factor() @ rng.standard_normal(len(TRAITS))
     scores: dict[str, int] = {}
@@ -56,7 +59,10 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """Return the expected score of a trait for this age and sex, in standard deviations."""
+    """Return the expected score of a trait for this age and sex, in standard deviations.
+
+    - `terms`: the published figures on all traits.
+    """
     # There are no figures for nonbinary people ("X"), so they get the mean of women and men.
     if sex == "X":
         return (
@@ -143,7 +149,11 @@ def draw_consumer(
     data: Figures,
     fixed: Fixed,
 ) -> ConsumerProfile:
-    """Return the buying behaviour of a participant."""
+    """Return the buying behaviour of a participant.
+
+    - `scores`: the standardised scores of the participant by name.
+    - `fixed`: known values, which are not drawn.
+    """
     drawn = {
         name: _draw_score(weighted_sum(weights, scores), weights, rng)
         for name, weights in data["consumer"]["weights"].items()
@@ -261,8 +271,11 @@ def draw_opinion(
     fixed: Fixed,
     appeal: float = 0.0,
 ) -> Opinion:
-    """Return the first opinion of a participant about a concept."""
-    # A valence or sentence in `fixed` is kept.
+    """Return the first opinion of a participant about a concept.
+
+    - `fixed`: a known valence or sentence, which is not drawn.
+    - `appeal`: is added to the drawn valence.
+    """
     terms = data["opinion"]
     inputs = {
         "openness": scores["openness"],
@@ -280,9 +293,12 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """Return a sentence that expresses a first opinion between −1 and 1."""
-    # `parts` holds how much each attribute contributes to the valence. `pick` (0 to 1) selects one
-    # of the sentences.
+    """Return a sentence that expresses a first opinion between −1 and 1.
+
+    - `parts`: how much each attribute contributes to the opinion.
+    - `pick`: a number from 0 to 1 that selects one of the possible sentences.
+    """
+    # The sentence is on the attribute that contributes most in the direction of the opinion.
     sign = -1.0 if valence < 0 else 1.0
     strongest = max(parts, key=lambda name: sign * parts[name])
     theme_of = {"openness": "newness", "price_sensitivity": "price", "engagement": "category"}

@@ -257,8 +257,11 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """Return a random occupation of people with this sex, age and education."""
-    # `at` is a random number (0 to 1) that selects the occupation by its share.
+    """Return a random occupation of people with this sex, age and education.
+
+    - `at`: a random number from 0 to 1 that selects the occupation.
+    """
+    # Each occupation has a part of the range from 0 to 1 that is as large as its share.
     ages = [int(band.split("-")[1]) for band in age_bands()]
     band = min(int(np.searchsorted(ages, age)), len(ages) - 1)
     table = raked_occupations().table[:, SEXES.index(sex), :, DEGREES.index(education)].sum(axis=-1)

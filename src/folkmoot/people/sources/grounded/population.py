@@ -82,9 +82,12 @@ class Population:
     frame: pl.DataFrame
 
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
-        """Return one random person with the fixed attributes."""
+        """Return one random person with the fixed attributes.
+
+        - `at`: a random number from 0 to 1 that selects the person.
+        """
         # An attribute is ignored if no person has it together with the attributes before it (in the
-        # order of `_KNOWN`). `at` is a random number (0 to 1) that selects the person.
+        # order of `_KNOWN`).
         chosen = self._matching_rows(fixed)
         weights = (
             self._column_values("weight")

@@ -128,8 +128,8 @@ LISTED: dict[str, tuple[str, ...]] = {
 class Given(BaseModel):
     """The known values of a real person. Attributes that are None are drawn.
 
-    Other columns of the table are ignored. Values are parsed as surveys write them
-    (`survey_answers`). An `income` in dollars becomes `income_usd`, and an age band becomes
+    Other columns of the table are ignored. Values may be written as in surveys
+    (see `survey_answers`). An `income` in dollars becomes `income_usd`, and an age band becomes
     `age_band`. A refusal such as "prefer not to say" becomes a missing value.
     """
 
@@ -300,8 +300,8 @@ class Profile(_Frozen):
 
     `household`, `location`: phrases. The location is empty if it is unknown. `income_usd`: the
     income of the household in dollars per year. `race`: one of `RACES` or a value of the
-    researcher's table. `background`: free text of a real profile. `described`: True if that text
-    describes the whole person, so that drawn circumstances might contradict it.
+    researcher's table. `background`: free text of a real profile. `described`: True if
+    `background` describes the whole person, so that drawn circumstances might contradict it.
     """
 
     id: str

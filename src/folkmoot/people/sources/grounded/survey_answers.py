@@ -58,6 +58,8 @@ def read_sex(value: object) -> object:
 def read_listed(key: str, value: object) -> object:
     """Translate a survey answer into a value of a profile.
 
+    - `key`: the attribute of the profile.
+
     An unknown answer is returned unchanged.
     """
     known = _value_meanings().get(key, {})

@@ -128,9 +128,9 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes on the limits of results with summaries.
+    """Return notes on the limits of results in conditions with summaries.
 
-    Returns an empty tuple if there are none.
+    Returns an empty tuple if no condition has summaries.
     """
     if not votes.conditions_with("summaries"):
         return ()

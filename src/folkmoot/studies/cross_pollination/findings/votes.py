@@ -236,9 +236,9 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if each condition differs from the one before in only one thing.
+        """True if each condition differs from the previous condition in one switch only.
 
-        This thing is the summaries, the interview or the dialogue.
+        The switches are the summaries, the interview and the dialogue.
         """
         # It is False with `exposure: source`: final votes after a dialogue then have no summaries.
         return self.config.get("exposure") != "source"
@@ -420,9 +420,11 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `participants`, with null in place of each excluded vote."""
-    # `excluded` holds the rows of `answers` to exclude. `position_changed` is null if it needs one
-    # of these votes.
+    """Return the table `participants`, with null in place of each excluded vote.
+
+    - `excluded`: the rows of `answers` to exclude.
+    """
+    # `position_changed` is null if it needs an excluded vote.
     votes = excluded.filter(role="participant", kind="choice")
     exclusions = {
         column: pl.col("participant_id").is_in(
