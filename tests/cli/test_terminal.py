@@ -40,7 +40,12 @@ def test_cells_by_kind() -> None:
     assert format_cell(0.159, "position_changed_rate") == "15.9 %"
     assert format_cell(0.159, "changed_rate_low") == "15.9 %"
     assert format_cell(0.159, "kappa") == "0.159"
-    negative = [(-12345, "count"), (-0.159, "kappa"), (-0.159, "explained_share"), (-0.2, "gap_points")]
+    negative = [
+        (-12345, "count"),
+        (-0.159, "kappa"),
+        (-0.159, "explained_share"),
+        (-0.2, "gap_points"),
+    ]
     assert [format_cell(*cell) for cell in negative] == ["−12,345", "−0.159", "−15.9 %", "−20.0"]
     said = Finding("k", "t", "s", ResultTable(("a",), (("b\x1b[31mc",),)))
     assert "b[31mc" in printed(finding_view(said))

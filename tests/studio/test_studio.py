@@ -14,9 +14,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.studio.pages import trial_size
 from tests.studio.conftest import StudioProcess
 from tests.waiting import wait_until
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
 
@@ -66,6 +69,8 @@ def run_to_report(page: Page, name: str) -> None:
     page.get_by_label("Budget").fill("1.50")
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_url("**/run/**", timeout=120_000)
+    # The page that showed the run from its start has its results at its end.
+    expect(page.locator("#files")).to_contain_text("codebook.json", timeout=120_000)
     page.get_by_role("link", name="Read the report").click(timeout=120_000)
     expect(page).to_have_title(f"{name}: the report – Folkmoot", timeout=120_000)
 
@@ -139,6 +144,11 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
     go_to("link", "Read the transcripts")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_be_visible()
+    go_to("link", "Overview")
+    page.keyboard.press("Enter")
+    go_to("link", "Change the study")
+    page.keyboard.press("Enter")
+    expect(page.locator("#fields")).to_be_visible()
 
     go_to("link", "Folkmoot")
     page.keyboard.press("Enter")
@@ -157,6 +167,22 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
     go_to("link", "Read the report")
     page.keyboard.press("Enter")
     expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
+
+
+@pytest.mark.parametrize(
+    ("example", "size"),
+    [
+        ("cross_pollination.yaml", (3, "participant")),
+        ("focus_group.yaml", (1, "group")),
+        ("negotiation.yaml", (1, "group")),
+        ("town_hall.yaml", (1, "set")),
+        ("public_goods.xlsx", (1, "session")),
+    ],
+)
+def test_a_trial_is_of_three_participants_or_of_one_conversation(
+    example: str, size: tuple[int, str]
+) -> None:
+    assert trial_size(load_study_file(EXAMPLES / example)) == size
 
 
 def test_nobody_without_the_token_and_no_other_site_is_admitted(studio: StudioProcess) -> None:

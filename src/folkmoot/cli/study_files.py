@@ -327,7 +327,7 @@ def _list_kinds() -> None:
     studies, problems = load_installed_studies()
     table = Table.grid(padding=(0, 3))
     for study in studies:
-        table.add_row(escape(study.name), _terminal_text(study.title))
+        table.add_row(escape(study.name), _terminal_text(study.question or study.title))
     output_console().print(table)
     output_console().print("\nStart with one: folkmoot new KIND [FOLDER]")
     output_console().print("All examples of the documentation: folkmoot new examples [FOLDER]")

@@ -27,12 +27,12 @@ from starlette.staticfiles import StaticFiles
 
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import import_notes_name, load_installed_studies
-from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
-from folkmoot.storage.run_folder import PLAN
+from folkmoot.storage.run_folder import PLAN, RunFolder
 from folkmoot.studio.fields import label_trails, walk_fields
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
@@ -67,8 +67,9 @@ FACTS = {
     "Batches": "Batches",
     "So far": "Spent so far",
 }
-# Number of participants of a trial.
+# Size of a trial: this number of participants, or of sessions with one participant.
 TRIED = 3
+PARTICIPANT = "participant"
 # Folder of the researcher's prompts if the study file names none.
 PROMPTS = "prompts"
 # Lines on what an import changed that the page of a study shows. The file has all of them.
@@ -186,7 +187,7 @@ class Studio:
         return self._page("study.html.j2", variables)
 
     def _describe(self, name: str, path: Path, form: AnyForm) -> dict[str, Any]:
-        problems = _check(path)
+        study_file, problems = _load(path)
         placed, rest = form.place(problems)
         notes = path.parent / import_notes_name(path.name)
         imported = notes.read_text("utf-8", "replace").splitlines() if notes.is_file() else []
@@ -202,7 +203,8 @@ class Studio:
             "imported": imported[:MAX_IMPORT_NOTES],
             "fields": [field for part in form.sections for field in walk_fields(part.fields)],
             "trails": label_trails([field for part in form.sections for field in part.fields]),
-            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET, "tried": TRIED,
+            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET,
+            "trial": describe_trial(*trial_size(study_file)),
         }  # fmt: skip
 
     async def save(self, request: Request, form: FormData) -> Response:
@@ -443,12 +445,14 @@ class Studio:
         )
 
     async def try_study(self, request: Request, form: FormData) -> Response:
-        """Start a run with three participants and redirect to its page."""
+        """Start a run of a small part of the study and redirect to its page."""
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
             budget = TRY_BUDGET
-        settings = {"--limit": str(TRIED), "--budget": budget, "--model": _text_of(form, "model")}
+        study_file, _ = await run_in_threadpool(_load, path)
+        limit, _ = trial_size(study_file)
+        settings = {"--limit": str(limit), "--budget": budget, "--model": _text_of(form, "model")}
         return await run_in_threadpool(self._start, name, path, settings, "try_")
 
     def _start(self, name: str, path: Path, settings: Mapping[str, str], prefix: str) -> Response:
@@ -487,8 +491,10 @@ class Studio:
         name = request.path_params["name"]
         run = self.shelf.run(name)
         messages = self.processes.messages_of(run.path)
+        study_name = self.projects.name_of(_study_path(run))
         variables = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
-                 "form_token": self.form_token, "told": messages}  # fmt: skip
+                 "form_token": self.form_token, "told": messages,
+                 "study": _study_address(study_name) if study_name else ""}  # fmt: skip
         return _render_part("_controls.html.j2", variables)
 
     async def pause(self, request: Request, _form: FormData) -> Response:
@@ -505,8 +511,7 @@ class Studio:
         run = await run_in_threadpool(self.shelf.run, name)
         if budget and not _is_amount(budget):
             raise HTTPException(422, "The budget is an amount in US dollars.")
-        study_file = (run.path / str(run.plan.get("study_file", ""))).resolve()
-        await run_in_threadpool(self.processes.resume, run.path, study_file, budget)
+        await run_in_threadpool(self.processes.resume, run.path, _study_path(run), budget)
         return RedirectResponse(_run_address(name), 303)
 
     # --- keys ----------------------------------------------------------------------------------
@@ -583,15 +588,40 @@ def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
     return LivePart(Markup(html), tag_of(html))
 
 
-def _check(path: Path) -> list[Problem]:
-    # These are the problems that can be found without a dry run.
+def trial_size(study_file: StudyFile | None) -> tuple[int, str]:
+    """Return how many units a trial has, and the word for a unit.
+
+    A unit is a participant, or a group of participants who talk with each other.
+    """
+    if study_file is None:
+        return 1, ""
+    size = study_file.study.size(study_file.config, study_file.study_folder)
+    if size is None or size.unit_name == PARTICIPANT:
+        return TRIED, PARTICIPANT
+    # One group shows a whole conversation, and three would cost three times as much.
+    return 1, size.unit_name
+
+
+def describe_trial(limit: int, unit_name: str) -> str:
+    """Return what a trial runs, in words."""
+    if not unit_name:
+        return "A run with the smallest part of the study."
+    if unit_name == PARTICIPANT:
+        return f"A run with {limit} participants, or with one in each condition."
+    return f"A run with one {unit_name}."
+
+
+def _load(path: Path) -> tuple[StudyFile | None, list[Problem]]:
+    # The problems are those that can be found without a dry run.
+    consent = Consent(command_hint=f"folkmoot check {path} --trust")
     try:
-        load_study_file(
-            path, models=True, consent=Consent(command_hint=f"folkmoot check {path} --trust")
-        )
+        return load_study_file(path, models=True, consent=consent), []
     except InputError as error:
-        return error.problems
-    return []
+        return None, error.problems
+
+
+def _check(path: Path) -> list[Problem]:
+    return _load(path)[1]
 
 
 def _version(path: Path) -> str:
@@ -616,6 +646,10 @@ def _is_amount(text: str) -> bool:
 
 def _tab_variables(name: str, path: Path, tab: str) -> dict[str, Any]:
     return {"name": name, "base": _study_base(name), "tab": tab, "is_text": not is_workbook(path)}
+
+
+def _study_path(run: RunFolder) -> Path:
+    return (run.path / str(run.plan.get("study_file", ""))).resolve()
 
 
 def _study_base(name: str) -> str:

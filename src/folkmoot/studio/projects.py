@@ -53,6 +53,10 @@ class Projects:
                 return self.root / study_name
         raise HTTPException(404, f"There is no study {name} here. It may have been moved.")
 
+    def name_of(self, path: Path) -> str:
+        """Return the name of a study by its file, or an empty text if it is none of the studies."""
+        return next((name for name in self._find() if self.root / name == path), "")
+
     def _find(self) -> Iterator[str]:
         suffixes = {
             file_suffix

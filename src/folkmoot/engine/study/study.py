@@ -119,6 +119,8 @@ class Study(Generic[ConfigT]):
     config: type[ConfigT]
     # The study itself, an async function of a `Session`.
     protocol: Callable[[Session[ConfigT]], Awaitable[None]]
+    # What it answers, in one sentence, for a researcher who chooses a study type.
+    question: str = ""
     # The folder of the prompts that a scope renders.
     prompts: Path | None = None
     # Receives the raw keys and values of a study file without the key `study`, and returns whether

@@ -51,6 +51,8 @@ STUDY = Study(
     name="cross_pollination",
     dry_run_config=dry_run_config,
     title="Adversarial cross-pollination",
+    question="Does arguing with the opposing view improve a decision, "
+    "compared with only reading or only voting?",
     config=CrossPollinationConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",

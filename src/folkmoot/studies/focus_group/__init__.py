@@ -39,6 +39,7 @@ def _matches_study(raw: Mapping[str, object]) -> bool:
 STUDY = Study(
     name="focus_group",
     title="Focus group",
+    question="What does a moderated group say about a product, and how do its opinions shift?",
     config=DiscussionConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",

@@ -51,6 +51,7 @@ def _matches_study(raw: Mapping[str, object]) -> bool:
 STUDY = Study(
     name="negotiation",
     title="Group negotiation",
+    question="Whose preferences survive when a group has to agree?",
     config=NegotiationConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",

@@ -60,6 +60,7 @@ def made_afterwards(
 STUDY: Study[TownHallConfig] = Study(
     name="town_hall",
     title="Town hall: who is heard, at each level of technical implementation",
+    question="Who is heard when twenty residents discuss a redevelopment?",
     config=TownHallConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",

@@ -41,6 +41,7 @@ from folkmoot.studies.workbook.tables import TABLES, unusable_reason
 STUDY = Study(
     name="workbook",
     title="An experiment defined in a spreadsheet",
+    question="Your own experiment, written as a spreadsheet: roles, rounds, variables, questions",
     config=WorkbookConfig,
     protocol=run_protocol,
     prompts=Path(__file__).parent / "prompts",
