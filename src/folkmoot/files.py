@@ -104,7 +104,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 def packaged_yaml(module_file: str, name: str) -> Any:
     """Return the data of a YAML file that lies beside a module.
 
-    packaged_yaml(__file__, "names_us.yaml")
+    Example: `packaged_yaml(__file__, "names_us.yaml")`
     """
     return yaml.safe_load(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 

@@ -353,7 +353,7 @@ def power_command(
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
-    """Print how often simulated runs of this study support its primary hypotheses."""
+    """Print how often simulated runs of a study support the primary hypotheses."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
     trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))

@@ -49,7 +49,10 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
-    """Return an object that asks the user to allow the actions of a study file."""
+    """Return an object that asks the user before a study file executes code or sends data.
+
+    `is_granted`: whether the user has consented already.
+    """
     # If `is_granted` is True, as with the option `--trust`, the user is not asked.
     return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
 

@@ -377,7 +377,7 @@ def mark_source(context: Context, value: object) -> str:
 
 
 def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
-    """Return a rendered text as a `Prompt` that knows the source of each value.
+    """Return a rendered text as a `Prompt` that records the source of each value.
 
     - `marked`: the text, with special characters around the values of variables.
     - `interpolated`: the values of the variables in the order of the text.
@@ -431,7 +431,7 @@ def cut_spans(spans: Iterable[Span], skipped: int, length: int) -> Iterator[Span
 
 
 def keep_source(change: Callable[..., str]) -> Callable[..., object]:
-    """Return a template filter that applies `change` to a text and keeps its source."""
+    """Return a template filter that applies `change` to a text and keeps the source of the text."""
     # The source says, for example, which reply the text comes from.
 
     # jinja2 passes its own argument (context or environment) to such filters first.

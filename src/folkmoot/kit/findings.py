@@ -315,9 +315,9 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 
 
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
-    """Return "p = .043", or "adjusted p = .012" for a p-value adjusted by Holm's method.
+    """Return a p-value as text, such as "p = .043", or an empty text if no test was made.
 
-    Returns an empty text if no test was made.
+    `holm`: a p-value adjusted by Holm's method, to write "adjusted p = .012" instead.
     """
     # If only the unadjusted p is below 5 %, the text gives both p-values, because the interval
     # agrees with the unadjusted p.

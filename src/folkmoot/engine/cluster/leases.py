@@ -94,7 +94,7 @@ def build_report(
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
     """Give a worker the limits in `lease`.
 
-    `loan`: the calls that the worker may send. It receives the number in `lease`.
+    `loan`: receives the number of calls that the worker may send.
     """
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
@@ -158,7 +158,7 @@ class Leases:
         self._accounts[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
-        """Remove a lost worker, so that others can use its part of the limits."""
+        """Remove a lost worker, so that other workers can use the worker's part of the limits."""
         account = self._accounts.pop(worker)
         for model, slots in account.slots.items():
             self._give_back(model, slots)

@@ -72,7 +72,7 @@ ChunkContent = tuple[
 
 
 class WorkerSetup(NamedTuple):
-    """What a worker needs to know about the run at its start."""
+    """What a worker needs to know about the run when the worker starts."""
 
     # The pickled study type, or its name, or its file with the consent to run it.
     study: bytes | str | tuple[str, Consent]

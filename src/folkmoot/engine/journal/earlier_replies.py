@@ -1,4 +1,4 @@
-"""Forks: a run that repeats an earlier run except for one changed reply."""
+"""Forks: runs that repeat an earlier run except for one changed reply."""
 
 # The new run has its own journal. If it makes the same request at the same address as the earlier
 # run, the earlier entry is copied at no cost. So exactly the calls that depend on the changed reply

@@ -127,7 +127,7 @@ class Journal(JournalReader):
             self._run_in_writer(delete_repair_mark)
 
     def notify_change(self) -> None:
-        """Call the function `before_change`, which is called only once."""
+        """Call `self.before_change` the first time, and do nothing later."""
         callback, self.before_change = self.before_change, None
         if callback is not None:
             callback()

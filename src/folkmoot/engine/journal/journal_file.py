@@ -321,7 +321,7 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def read_chain(db: sqlite3.Connection) -> Chain:
-    """Return the stored number of written and replaced entries, with the hash over them."""
+    """Return the stored number of written and replaced entries, with the hash over the entries."""
     # Both are as the last commit stored them.
     count, _, value = read_meta_value(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))

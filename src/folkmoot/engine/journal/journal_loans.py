@@ -1,4 +1,4 @@
-"""The table `loans` of a journal: calls that may be billed without an entry."""
+"""The table `loans` of a journal: calls that may be billed although they have no entry."""
 
 # One row belongs to the running process. This row changes with every commit and is deleted at a
 # normal end of the process. Rows that killed processes and workers left are calls that were
@@ -135,7 +135,10 @@ class OwnLoan:
         write_meta_value(db, "loans", hash_loans(db))
 
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
-        """Record a lost worker's possibly billed calls in a separate row."""
+        """Record a lost worker's possibly billed calls in a separate row.
+
+        `out`: the number of these calls and their maximum cost.
+        """
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))
         # The worker borrowed from the loan of this process, which now shrinks by the same amount.

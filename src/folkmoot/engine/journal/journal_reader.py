@@ -108,7 +108,7 @@ class JournalReader:
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return the number and the maximum cost of calls that may be billed without an entry."""
+        """Return the number and the maximum cost of calls that may be billed but have no entry."""
         # If a price is unknown, the cost is a lower bound.
         loans = self.read_outstanding_loans()
         return Amount(

@@ -165,7 +165,7 @@ class Budget:
     def left(self) -> tuple[float | None, int | None]:
         """Return the unspent budget in USD and in calls.
 
-        A value is None if it has no limit.
+        None means that there is no limit.
         """
         return (
             None if self.usd is None else self.usd - self.spent_usd,

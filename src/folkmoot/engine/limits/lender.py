@@ -309,7 +309,8 @@ class LoanManager:
     def record_settlement(self, usd: float, borrower: int = OWN_PROCESS) -> None:
         """Record that a call of a process now has a journal entry.
 
-        `usd`: the maximum cost that was recorded for the call.
+        - `usd`: the maximum cost that was recorded for the call.
+        - `borrower`: the number of the process.
         """
         account = self._accounts[borrower]
         account.settled_calls += 1
@@ -318,7 +319,9 @@ class LoanManager:
         self._budget.out_usd -= usd
 
     async def lend_to_worker(self, borrower: int, wish: LoanWish) -> Amount:
-        """Record on disk which calls a worker may send, and return their total.
+        """Record on disk how many calls a worker may send, and return the worker's total.
+
+        `borrower`: the number of the worker.
 
         Raises StorageError if the record cannot be written.
         """
@@ -339,7 +342,10 @@ class LoanManager:
         return lent
 
     def record_lost_worker(self, borrower: int) -> Amount:
-        """Record that a worker is lost, and return its possibly billed calls."""
+        """Record that a worker is lost, and return the worker's possibly billed calls.
+
+        `borrower`: the number of the worker.
+        """
         account = self._accounts.pop(borrower, Account())
         out = Amount(
             max(0, account.outstanding_amount.calls), max(0.0, account.outstanding_amount.usd)
@@ -360,7 +366,8 @@ class LoanManager:
     def take_back(self, borrower: int, begun: Amount) -> None:
         """Record that a process sends no calls beyond those in `begun`.
 
-        `begun`: the number and maximum cost of the calls that it has already begun.
+        - `borrower`: the number of the process.
+        - `begun`: the number and maximum cost of the calls that the process has already sent.
         """
         account = self._accounts.get(borrower)
         if account is not None and account.lent != begun:

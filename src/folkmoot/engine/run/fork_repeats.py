@@ -93,7 +93,7 @@ def has_forks(grid: RunGrid) -> bool:
 
 
 def pairs_of(grid: RunGrid) -> Iterator[tuple[GridCell, GridCell]]:
-    """Yield the two forks of each repeat: with the changed and the original reply."""
+    """Yield two forks for each repeat: one with the changed and one with the original reply."""
     by_repeat: dict[int, dict[str, GridCell]] = {}
     for cell in grid.cells:
         by_repeat.setdefault(cell.repeat, {})[cell.settings[AXIS]] = cell

@@ -69,7 +69,7 @@ def plan_repair(run: RunFolder) -> RepairPlan:
 
 
 def repair_journal(run: RunFolder, plan: RepairPlan, requested_by: str) -> Path:
-    """Remove the damaged entries from a journal, and return the path of a copy of the old one."""
+    """Remove the damaged entries from a journal, and return the path of a copy of the old file."""
     # The caller must hold the lock of the run folder. The run counts as paused until a resume has
     # asked for the missing answers.
     path = run.path / JOURNAL

@@ -56,7 +56,7 @@ def digest_visit(visit: str) -> str:
 class Occupant:
     """The person in a seat.
 
-    The secret in the person's cookie and the code for returning are stored as hashes.
+    The secret in the person's cookie and the code for returning to the seat are stored as hashes.
     """
 
     visit: str

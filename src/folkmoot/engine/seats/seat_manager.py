@@ -260,7 +260,7 @@ class SeatManager:
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Queue a request for its human and return the question."""
+        """Queue a request for the human who answers it, and return the question."""
         # If the seat gives no more answers, the future of the question is already done. It then
         # holds a missing answer with the reason.
         seat_state, view = self._view_at(address)
@@ -453,7 +453,7 @@ class SeatManager:
         self._changed += 1
 
     def note_code(self, seat_state: SeatState) -> None:
-        """Delete the code for returning to a seat after the person has written it down."""
+        """Delete the code for returning to a seat, because the person has written it down."""
         # Pages then hide the code.
         if seat_state.return_code:
             seat_state.return_code = ""

@@ -72,7 +72,7 @@ class Seat:
 
     @property
     def analysed_part(self) -> str:
-        """The part of the run that is left out of the analysis if this human is excluded."""
+        """The part of the run that the analysis leaves out if the human in the seat is excluded."""
         return self.part or self.group
 
     @property

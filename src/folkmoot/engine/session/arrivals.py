@@ -1,4 +1,4 @@
-"""Manage the seats of humans in a run, and wait until they have arrived."""
+"""Manage the seats of humans in a run, and wait until the humans have arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journaled work of a scope: questions and re-asks, embeddings, expensive computations."""
+"""Ask questions, embed texts and run computations in a scope, and journal the results."""
 
 # Only `session.py` uses this module. Every question adds a row to the table `answers`.
 
@@ -81,7 +81,7 @@ class AskResult(NamedTuple, Generic[T]):
 
 
 class AskedAt(NamedTuple):
-    """The address of a question in the journal, the position of its rows, and its speaker."""
+    """Where a question was asked: the address, the position of the rows, and the speaker's id."""
 
     address: str
     row_order: RowOrder

@@ -200,7 +200,7 @@ class RunContext:
         return self.config.seats is not None and self.config.seats.as_ == "self"
 
     def answerer_kind(self, model: str) -> str:
-        """Return what a model name stands for: "human", "synthetic" or "model"."""
+        """Return who answers under a model name: "human", "synthetic" or "model"."""
         if model == HUMAN_MODEL:
             return HUMAN_MODEL
         return (
@@ -350,7 +350,7 @@ class RunContext:
         self._claimed.add(hash(prefix))
 
     def check_awaited(self) -> None:
-        """Raise ProtocolError if the study forgot an `await`."""
+        """Raise ProtocolError if an `await` is missing in study code."""
         if self.unawaited_errors:
             raise self.unawaited_errors[0]
 
@@ -421,7 +421,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Replace the study's files by the new files that this resume has prepared."""
+        """Put the new files that this process prepared in place of the study's earlier files."""
         # From now on, files are written directly.
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
@@ -429,7 +429,7 @@ class RunContext:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete the new files that this resume has prepared."""
+        """Delete the new files that this process prepared."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 

@@ -65,7 +65,7 @@ async def ask_checks_before_study(run: RunContext) -> None:
 async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
     """Ask the check questions that are due before the next question to a human.
 
-    `stages`: the stages of this question, empty at the end of the protocol.
+    `stages`: the stages of the next question, empty at the end of the protocol.
     """
     # Questions that the human gets at the same time wait for the same check.
     checks, progress = _checks_of(run), run.seat_progress[seat]

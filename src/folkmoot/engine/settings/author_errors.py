@@ -86,7 +86,7 @@ def locate_calling_study_code() -> tuple[str, int] | None:
 
 @contextmanager
 def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Context manager that reports each `await` that study code forgot.
+    """Context manager that reports each `await` that is missing in study code.
 
     `on_unawaited` receives a ProtocolError with file and line.
     """

@@ -1,4 +1,4 @@
-"""Declare the key `controls` of a study file: control questions in addition to the study's own."""
+"""Declare the key `controls` of a study file, which adds control questions to a study."""
 
 # Negative controls are closed questions on facts that no treatment can change. If the answers
 # differ between conditions, the treatment has changed which person the model plays ("The Illusion
@@ -40,7 +40,7 @@ MARGIN_OF_SHARES, MARGIN_OF_MEANS = 0.15, 0.3
 
 
 class ControlQuestion(BaseModel):
-    """A closed control question: with `options`, or for a number within inclusive bounds."""
+    """A control question, which is answered by one of `options` or by a number within bounds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

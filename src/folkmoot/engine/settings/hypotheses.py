@@ -158,7 +158,7 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 
 
 def stated_claims(run: RunFolder) -> list[Claim]:
-    """Return the hypotheses of a run as claims."""
+    """Return the hypotheses of a run as comparisons of two conditions."""
     # They are primary if `plan.json` proves them older than the data, otherwise exploratory.
     hypotheses, doubt = read_sealed(run)
     return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]

@@ -39,9 +39,9 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A run that returns other tables in place of some of its own.
+    """A view of a run in which some tables are replaced.
 
-    `tables`: the other tables, without answers that participants did not give clearly.
+    `tables`: the replacements, without answers that participants did not give clearly.
     """
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
@@ -58,7 +58,7 @@ class StrictRun(RunFolder):
     def read_table(self, name: str) -> pl.DataFrame:
         """Return the table of this name without unclear answers.
 
-        If no such table was given, returns the run's own table.
+        If `tables` does not contain the name, returns the table as the run has it.
         """
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()

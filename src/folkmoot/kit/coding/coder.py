@@ -108,7 +108,7 @@ def _expand_switch(value: object) -> object:
 class CodingStudyConfig(StudyConfig):
     """The settings of a study with free text to code.
 
-    The coders' models are those of the roles `coder` and `second_coder` under `models:`. Without
+    The roles `coder` and `second_coder` under `models:` name the coders' models. Without
     `second_coder` there is no second coder.
     """
 
@@ -327,7 +327,7 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Return the text with the table `texts` recorded as the source of all its parts."""
+    """Return the text after recording that all of its parts come from the table `texts`."""
     # Parts that already have recorded sources keep them.
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:

@@ -110,7 +110,7 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
 
 def read_texts(run: RunFolder) -> Iterator[tuple[str, list[TextToCode], frozenset[str]]]:
-    """Yield each codebook name with its texts, and the text ids for a second coder."""
+    """Yield for each codebook: the name, the texts to code, and the text ids for a second coder."""
     table = run.read_table("texts")
     for name in table["codebook"].unique(maintain_order=True):
         rows = list(table.filter(codebook=name).iter_rows(named=True))

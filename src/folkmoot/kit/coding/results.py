@@ -111,7 +111,7 @@ class CodebookResults:
     def codes_of(self, text_id: str) -> dict[str, str] | None:
         """Return the quotes of one text by code.
 
-        Returns None if the coder gave no answer for it.
+        Returns None if the coder gave no answer for the text.
         """
         # A code that is about several things (such as two options) appears once.
         codes = self.codes_by_text.get(text_id)
@@ -133,7 +133,7 @@ class CodebookResults:
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
 
     def agreement_with(self, other: CoderResult, code: str | None = None) -> Estimate:
-        """Return Krippendorff's α of the first coder and another coder, on texts that both coded.
+        """Return Krippendorff's α of the primary coder and another coder, on texts that both coded.
 
         `code`: compare only whether this code applies.
         """

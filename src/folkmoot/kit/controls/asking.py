@@ -107,7 +107,7 @@ class ControlsConfig(StudyConfig):
 
     @property
     def requested_controls(self) -> ControlSettings:
-        """The key `controls`, or the default controls if it is missing."""
+        """The key `controls`, or the default controls if the key is missing."""
         return self.controls or ControlSettings()
 
 

@@ -149,7 +149,10 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
 def sample_decisions(
     decisions: Sequence[ControlledDecision], most: int, seed: int
 ) -> list[ControlledDecision]:
-    """Return the decisions of at most `most` participants for each condition and moment."""
+    """Return the decisions of at most `most` participants for each condition and moment.
+
+    A moment is the first or the final decision of a participant.
+    """
     # The seed gives the participants a random order, and each sample takes the first ones. So first
     # and final decisions have the same participants, and a smaller sample is part of a larger one.
     groups: dict[tuple[str, str], list[ControlledDecision]] = {}
@@ -247,9 +250,9 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 
 
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return where the texts in each request come from.
+    """Return the passages of known source in the messages of each request.
 
-    The result maps the request's address and the message's number to the passages.
+    The keys are the address of the request and the number of the message.
     """
     # The first request counts, not its re-asks.
     found: dict[str, dict[int, list[Span]]] = {}

@@ -153,7 +153,7 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return how far each pair of groups differs, with original and with changed prompts."""
+    """Return how much the groups of each pair differ, with original and with changed prompts."""
     # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
@@ -306,7 +306,10 @@ def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sente
 def list_shares(
     case: Literal["share", "share the same"], shares: Mapping[str, Estimate]
 ) -> Sentence:
-    """Return the sentence that lists each share with its interval."""
+    """Return the sentence that lists each share with its interval.
+
+    `case`: the wording of each share, "share" or "share the same".
+    """
     clauses = (
         word("control", case, name=name, share=format_share(estimate))
         for name, estimate in shares.items()

@@ -68,7 +68,7 @@ LEAST_RELIABLE = Margin(low=0.8)
 def control_findings(run: RunFolder) -> list[Finding]:
     """Return the findings of the controls of a run, or an empty list without controls.
 
-    Unfinished controls give a single finding that says so.
+    If the controls are unfinished, returns one finding that says so.
     """
     controls = open_controls(run)
     if controls is None:

@@ -110,7 +110,7 @@ def choice_in_form(
 ) -> ChoiceInForm | None:
     """Return the answer type for a choice in a form, or None if no field holds the choice.
 
-    `reply`: the filled-in form. `chosen`: the option that it holds.
+    `reply`: the filled-in form. `chosen`: the option that the filled-in form holds.
     """
     # The schema does not say which field holds the choice. Only the journaled reply shows it.
     for _, candidate in json_candidates(reply, "{")[:1]:

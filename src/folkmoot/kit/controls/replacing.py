@@ -116,8 +116,8 @@ class Treatments:
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls leave out decisions.
 
-    - `reasons`: control, moment and reason for each decision. A decision that is not left out
-      has the reason None.
+    - `reasons`: control, moment ("first" or "final") and reason for each decision. A decision that
+      is not left out has the reason None.
     - `where`: words that follow "decisions".
     """
     counts = Counter(reasons)

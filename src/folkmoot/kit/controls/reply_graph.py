@@ -114,7 +114,7 @@ class ReplyGraph:
         self._replies: dict[str, JournaledReply | None] = {}
 
     def replies_at(self, addresses: Iterable[str]) -> Iterator[JournaledReply]:
-        """Yield the replies at some addresses. Addresses that were not read are left out."""
+        """Yield the replies at these addresses, except replies that have not been read."""
         for address in addresses:
             if (reply := self._replies.get(address)) is not None:
                 yield reply
@@ -132,7 +132,7 @@ class ReplyGraph:
         return source.address
 
     def reply_spans(self, text: str) -> Iterator[Span]:
-        """Yield the passages of a text that quote a reply, or words computed from one."""
+        """Yield the passages of a text that quote replies or were computed from replies."""
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:

@@ -91,7 +91,7 @@ def answer_number(mind: SimulatedRespondent) -> object:
 
 
 def decision_scope(control: str) -> str:
-    """Return the name of the scope in which a control asks a decision."""
+    """Return the name of the scope in which a control asks for a decision."""
     # It differs from the ids of all control questions.
     return f"{_DECISION}{control}"
 

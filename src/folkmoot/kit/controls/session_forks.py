@@ -59,7 +59,7 @@ class SessionForks:
 
 
 class SessionParts(NamedTuple):
-    """The texts, lists and participants of one session, such as a group."""
+    """The participants, texts and lists of options of one session, such as a group."""
 
     scopes: tuple[str, ...]
     participants: frozenset[str]
@@ -68,7 +68,7 @@ class SessionParts(NamedTuple):
 
 
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
-    """Return the texts, lists and participants of each session of a run, by unit."""
+    """Return the participants, texts and lists of options of each session of a run, by unit."""
     columns = ("unit", "participant_id", "address")
     rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
     # A scope belongs to a session if all decisions in it are made in that session. Of scopes inside

@@ -24,7 +24,7 @@ WHOLE_PERSONA = "the whole persona"
 
 
 class PersonaVarianceRow(Row, table="persona_variance", key=("decision", "attribute")):
-    """The share of a decision's variance between personas, or explained by an attribute."""
+    """The share of a decision's variance that the persona, or one attribute, explains."""
 
     decision: str = column("the first decision of the participants, which was asked again")
     attribute: str = column(
