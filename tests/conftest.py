@@ -14,6 +14,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 from filelock import FileLock
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 # Files of the tests are their own: nobody is asked, and no yes is remembered on this machine.
 os.environ["FOLKMOOT_TRUST"] = "1"
@@ -50,6 +52,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if problem := problem_of_nightly(item.iter_markers()):
             raise pytest.UsageError(f"{item.nodeid}: {problem}")
+
+
+class FileScheduling(LoadGroupScheduling):
+    """Tests of a file run in one process, those of a group too, in the order of their collection.
+    What a file sets up for all its tests, such as a browser, is then set up once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return scope.partition("::")[0] if scope == nodeid else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:
+    """Daily tests are given out by file, in their order: the longest files are not the last ones.
+    The parts of `make nightly` have few files with long tests, which are given out one by one."""
+    if "not nightly" not in config.option.markexpr or config.option.dist != "loadgroup":
+        return None
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
 
 
 def pytest_sessionstart() -> None:
