@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
@@ -22,6 +21,7 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.site import Guard, create_app
 from tests.servers.pages import PageServer
+from tests.sweeps import sample_daily
 from tests.view.conftest import found_in, reader
 from tests.view.growing import Growing
 
@@ -40,6 +40,16 @@ PAGES = {
     "search_all": "/search?q=park",
     "missing": "/run/nothing/-/",
 }
+Presentation = tuple[int, Literal["light", "dark"]]
+DESK: Presentation = (1280, "light")
+PHONE: Presentation = (375, "dark")
+PRESENTATIONS: tuple[Presentation, ...] = (DESK, (1280, "dark"), (375, "light"), PHONE)
+# axe looks at each page in one presentation a day, at every second one on a phone in the dark.
+HEARD = sample_daily(
+    [(name, how) for name in PAGES for how in (DESK, PHONE)],
+    daily=[(name, (DESK, PHONE)[number % 2]) for number, name in enumerate(PAGES)],
+    part="pages",
+)
 
 
 @pytest.fixture
@@ -53,9 +63,9 @@ def open_page(browser: Browser) -> Iterator[Page]:
     assert errors == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("name", "heard"), HEARD)
 def test_a_page_fits_and_is_accessible_at_every_size_and_in_the_dark(
-    open_page: Page, served: PageServer, name: str
+    open_page: Page, served: PageServer, name: str, heard: Presentation
 ) -> None:
     found_in(served, "cross_pollination", "park")
     asked: list[str] = []
@@ -65,19 +75,18 @@ def test_a_page_fits_and_is_accessible_at_every_size_and_in_the_dark(
         open_page.wait_for_selector(".finding, .alarm", timeout=60_000)
     if name == "search_all":
         open_page.wait_for_selector("text=5 runs were searched")
-    look(open_page, name)
+    look(open_page, name, heard)
     assert [url for url in asked if not url.startswith(served.url)] == []
 
 
-def look(page: Page, name: str) -> None:
+def look(page: Page, name: str, heard: Presentation = PHONE) -> None:
     """At a page on a desk and on a phone, light and dark: nothing sticks out, and a screen reader
-    has nothing to say against it. Screenshots where the developer asks for them."""
-    schemes: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
-    for width, scheme in product((1280, 375), schemes):
+    has nothing to say against one of them. Screenshots where the developer asks for them."""
+    for width, scheme in PRESENTATIONS:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        if (width, scheme) in ((1280, "light"), (375, "dark")):
+        if (width, scheme) == heard:
             found = Axe().run(page)
             assert found.violations_count == 0, (width, scheme, found.generate_report())
         if SHOTS:
@@ -224,7 +233,7 @@ def test_a_link_with_its_token_opens_from_another_sites_page(
 STATES = {"paused": "paused, can be resumed", "partial": "stopped without a word", "live": "under"}
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", sample_daily(STATES, ["partial", "live"], "pages"))
 def test_a_run_that_has_not_come_to_its_end_reads_as_well(
     open_page: Page, outputs: Path, tmp_path: Path, state: str
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,7 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
 from folkmoot.view import seat
 from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
+from tests.sweeps import sample_daily
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import changed, shows
@@ -69,38 +71,53 @@ async def fill(page: Page, kind: str) -> None:
         await page.locator("#answer [name=a]").fill("70")
 
 
+# Milliseconds between the halves of a double click, and the question that comes meanwhile.
+BETWEEN = {"choice": 0, "number": 150, "text": 250, "own card": 400}
+
+
 @in_a_browser
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "following"),
+    sample_daily(
+        [*product(KINDS, BETWEEN)],
+        daily=[
+            ("choice", "choice"),
+            ("number", "text"),
+            ("text", "number"),
+            ("own card", "own card"),
+        ],
+        part="pages",
+    ),
+)
 async def test_a_double_click_answers_one_question(
-    tmp_path: Path, kind: str, async_browser: Browser
+    tmp_path: Path, kind: str, following: str, async_browser: Browser
 ) -> None:
     """Whatever comes next, the second click answers nothing that the person has not seen."""
     async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
         (chair,) = desk
         desk.record_consent(chair)
         page = await async_browser.new_page(viewport={"width": 800, "height": 900})
-        for following, milliseconds in zip(KINDS, (0, 150, 250, 400), strict=True):
-            first = put(desk, chair, kind)
-            await page.goto(links["p_1"])
-            await fill(page, kind)
-            second = put(desk, chair, following)
-            button = page.get_by_role("button", name="Send")
-            box = await button.bounding_box()
-            assert box is not None
-            x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-            await button.click()
-            await page.wait_for_timeout(milliseconds)  # between the halves of a double click
-            await page.mouse.click(x, y, click_count=2)
-            await changed(page, first.id)
-            assert first.reply.done() and await shows(page) == second.id
-            assert not second.reply.done()
-            assert await page.locator("form.answer :checked").count() == 0
-            desk.withdraw_question(second, stored=True)
+        first = put(desk, chair, kind)
+        await page.goto(links["p_1"])
+        await fill(page, kind)
+        second = put(desk, chair, following)
+        button = page.get_by_role("button", name="Send")
+        box = await button.bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        await button.click()
+        await page.wait_for_timeout(BETWEEN[following])
+        await page.mouse.click(x, y, click_count=2)
+        await changed(page, first.id)
+        assert first.reply.done() and await shows(page) == second.id
+        assert not second.reply.done()
+        assert await page.locator("form.answer :checked").count() == 0
 
 
 @in_a_browser
+@pytest.mark.parametrize("milliseconds", sample_daily([0, 150, 400], [150], "pages"))
 async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
-    tmp_path: Path, async_browser: Browser
+    tmp_path: Path, milliseconds: int, async_browser: Browser
 ) -> None:
     async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
         (chair,) = desk
@@ -108,19 +125,18 @@ async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
         page = await async_browser.new_page()
         overview = links["All seats, for you alone"]
         for link, name in ((links["p_1"], "Leave and withdraw"), (overview, "Close")):
-            for milliseconds in (0, 150, 400):
-                await page.goto(link)
-                leave = page.get_by_role("link", name=name)
-                await leave.click(trial=True)  # once the page no longer moves
-                box = await leave.bounding_box()
-                assert box is not None
-                await page.mouse.click(box["x"] + 5, box["y"] + 5)
-                await page.wait_for_timeout(milliseconds)
-                await page.mouse.click(box["x"] + 5, box["y"] + 5, click_count=2)
-                await page.get_by_role("checkbox").wait_for()
-                await page.locator("button.danger").dblclick()
-                await expect(page.get_by_role("alert")).to_have_text(NOT_TICKED)
-                assert chair.ended == ""
+            await page.goto(link)
+            leave = page.get_by_role("link", name=name)
+            await leave.click(trial=True)  # once the page no longer moves
+            box = await leave.bounding_box()
+            assert box is not None
+            await page.mouse.click(box["x"] + 5, box["y"] + 5)
+            await page.wait_for_timeout(milliseconds)
+            await page.mouse.click(box["x"] + 5, box["y"] + 5, click_count=2)
+            await page.get_by_role("checkbox").wait_for()
+            await page.locator("button.danger").dblclick()
+            await expect(page.get_by_role("alert")).to_have_text(NOT_TICKED)
+            assert chair.ended == ""
 
 
 @asynccontextmanager

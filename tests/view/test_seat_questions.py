@@ -46,10 +46,11 @@ seats:
 
 
 async def look(page: Page, name: str, *, rules: bool = True) -> None:
-    """No violation of an accessibility rule, on a telephone and on a desk, and a picture of it."""
+    """Nothing is too wide on a telephone and on a desk, axe finds nothing on the former, and there
+    is a picture of each."""
     for width in (1280, 375):
         await page.set_viewport_size({"width": width, "height": 800})
-        if rules:
+        if rules and width == 375:
             found = await Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
         wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
