@@ -177,7 +177,7 @@ def cell_id(table_column: str, *key: object) -> str:
 
 
 def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
-    """Return the text or number with its source."""
+    """Return the text or number, marked with this source."""
     # None, booleans and empty texts are returned without a source.
     source = Source(kind, source_id, speaker)
     quoted: Any = text
@@ -220,7 +220,7 @@ def enclose_text(text: str, source: Source) -> SourcedText:
 
 
 def source_of(value: object) -> Source | None:
-    """Return where a value comes from. Returns None if it has no source or several."""
+    """Return the source of a value, or None if the value has no source or several."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 
@@ -230,7 +230,7 @@ def spans_of(text: object) -> tuple[Span, ...]:
 
 
 def with_sources(value: object) -> SourcedText:
-    """Return a value as text with its sources."""
+    """Return a value as text that keeps the sources of the value."""
     # A value without a source becomes a text with an unknown source.
     if isinstance(value, SourcedText):
         return value
@@ -244,7 +244,7 @@ def with_sources(value: object) -> SourcedText:
 def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN) -> SourcedText:
     """Join parts into one text. Each part keeps its sources.
 
-    - `plain`: the source of parts that have none.
+    - `plain`: the source for parts without a source.
     """
     # If `plain` is None, a part without sources counts as an instruction.
     texts: list[str] = []
@@ -298,7 +298,7 @@ def alter_text(text: SourcedText, changed: str) -> SourcedText:
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:
-    """Return the result with the source of the first operand that has one."""
+    """Return the result with the source of the first operand that has a source."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
     sourced_operand = next((operand for operand in operands if source_of(operand)), None)

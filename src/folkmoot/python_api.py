@@ -106,7 +106,7 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The models, settings, versions and cost of the run. Empty if its process was killed."""
+        """The models, settings, versions and cost of the run. Empty if the process was killed."""
         return self.folder.manifest
 
     @property
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def unusable(self) -> str:
-        """The reason why the run has no usable results. Empty if it has some."""
+        """The reason why the run has no usable results. Empty if there are usable results."""
         return self.folder.unusable_reason
 
     def table(self, name: str) -> pl.DataFrame:
@@ -170,7 +170,7 @@ class Run:
         return Findings(power_of(self._study_file(), iccs))
 
     def verify(self, *, published: str = "") -> Verification:
-        """Rebuild the run from its journal and compare the result with its files.
+        """Rebuild the run from the journal and compare the result with the files of the run.
 
         - `published`: a digest of the run that was published elsewhere.
         """

@@ -1,4 +1,4 @@
-"""Random numbers that depend only on a seed and on where a study draws them."""
+"""Random numbers that depend only on a seed and on a place in the study."""
 # No random stream is shared. The generator of a place is created from a hash of (seed, path), with
 # the names that lead to the place. An additional stage or draw therefore does not change other
 # draws, and scheduling has no effect. `limit_to_one_thread` limits numeric libraries to one thread,

@@ -77,7 +77,7 @@ def part_of_stage(row: Row) -> Hashable:
 def count_faults(
     rows: Collection[Row], is_faulty: Callable[[Row], bool | None], unit_of: UnitOf = speaker_of
 ) -> Faults:
-    """Count all replies and faulty replies of each independent unit.
+    """Count the replies and the faulty replies of each independent unit.
 
     - `is_faulty`: returns None for a reply that does not count.
     - `unit_of`: returns the independent unit of a row.

@@ -65,8 +65,8 @@ def convergence_p(
     """Return the p-value of convergence: groups spread less after the conversation than at retest.
 
     - `retest`: for each group the answers to a retest before the conversation.
-    - `after`: for each group the answers of the same participants after it.
-    - `rng`: selects participants at random, so that their two answers are swapped.
+    - `after`: for each group the answers of the same participants after the conversation.
+    - `rng`: selects the participants at random for whom the two answers are swapped.
 
     The result is 1 if all participants give the same answer twice, and NaN if there are no groups.
     """

@@ -43,7 +43,7 @@ Kind = Literal[
 
 
 class Sentence(str):
-    """Text on a result, which only `word` and `join_sentences` make."""
+    """A text on a result. Only `word` and `join_sentences` make such texts."""
 
     __slots__ = ()
 

@@ -68,7 +68,7 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add the personas that are new to the pool, and return their number."""
+        """Add the personas that are new to the pool, and return the number of new personas."""
         # The file is read again under the lock, so two processes that add personas at the same time
         # both succeed.
         with self._locked_pool():

@@ -498,7 +498,7 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
-    """Return what a run registered before its first call: sentences, and a table of its claims."""
+    """Return sentences on what a run registered before the first call, and a table of claims."""
     claims = registered_claims(run)
     if claims is None:
         return ("No claims were sealed before the first call of this run.",), ResultTable((), ())

@@ -179,7 +179,7 @@ def run_dry_run(
 ) -> RunEstimate:
     """Return the cost estimate of a dry run.
 
-    Raises InputError if the dry run fails. A mistake in a user's study code is raised unchanged.
+    Raises InputError if the dry run fails. An exception of a user's study code is raised unchanged.
     """
     # The real run would fail in the same way, after calls that cost money.
     try:

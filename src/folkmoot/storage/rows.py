@@ -123,7 +123,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return how each computed column gets its words from a reply, by column."""
+        """Return for each computed column how the words follow from a reply."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -132,12 +132,15 @@ class Row:
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Return the kind of each column of these classes, by table and column."""
+    """Return the kind of each column of the row classes `tables`, by table and column."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Return the description of each column of these classes, by table and column."""
+    """Return the description of each column of the row classes `tables`.
+
+    The outer keys are tables and the inner keys columns.
+    """
     return {row.table: row.column_meanings() for row in tables}
 
 

@@ -160,7 +160,7 @@ class RunFolder:
 
     @property
     def covered(self) -> str:
-        """A phrase that says which part of an unfinished run its tables cover."""
+        """A phrase that says which part of an unfinished run the tables cover."""
         return "only what was done until then"
 
     @property

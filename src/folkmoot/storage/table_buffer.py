@@ -121,7 +121,7 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the number of rows and the columns of each table, by its name."""
+        """Return the number of rows and the columns of each table, by table name."""
         # In the form of `TableBuffer.describe_shape`, with the types of the columns.
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.

@@ -1,4 +1,4 @@
-"""Write rows of research data as Parquet and CSV tables, and build their codebook.
+"""Write rows of research data as Parquet and CSV tables, and build the codebook.
 
 Analysis code reads tables through `RunFolder`.
 """

@@ -169,7 +169,7 @@ class Claim:
 
     @property
     def says(self) -> str:
-        """The statement of the claim in words, without its result."""
+        """The statement of the claim in words, without the result."""
         first, second = self.arm_labels
         by = f" by more than {self.size(self.margin)}" if self.margin else ""
         words = {

@@ -1,4 +1,4 @@
-"""Means and differences of values that are not independent, such as those of one conversation.
+"""Means and differences of values that are not independent, such as answers in one conversation.
 
 There is no interval with fewer than five clusters.
 """

@@ -179,7 +179,7 @@ def format_dollars(cost: float | None) -> str:
 
 
 def format_count(n: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun.
+    """Return a count and a noun as text.
 
         format_count(2, "vote")  # "2 votes"
 

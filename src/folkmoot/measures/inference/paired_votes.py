@@ -221,7 +221,7 @@ class Excess:
 
     @property
     def value(self) -> float:
-        """The share minus its expected value."""
+        """The observed share minus the expected share."""
         return self.share.value - self.expected
 
 

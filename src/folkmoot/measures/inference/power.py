@@ -41,7 +41,7 @@ class DesignSize:
 
     @property
     def pair_count(self) -> int:
-        """The number of pairs of arms."""
+        """The number of pairs of conditions."""
         return self.arms * (self.arms - 1) // 2
 
 

@@ -1,4 +1,4 @@
-"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and those of other packages.
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources of other packages.
 
 A package registers a function `(n, rng) -> list[Persona]` in the entry-point group
 `folkmoot.personas`.

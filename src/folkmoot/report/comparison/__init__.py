@@ -5,7 +5,7 @@
 - `measured_claims`: reads what claims measure.
 - `between_runs`: compares measures and effects of two runs.
 - `people` and `bands`: compare a run with human answers.
-- `mixed` and `seat_checks`: humans and models within one run.
+- `mixed` and `seat_checks`: compare humans and models within one run.
 - `pooled`, `figures` and `matrix`: join the runs of a grid.
 - `forks`: compares a fork with its run.
 - `power` and `simulated_power`: plan the size of a run.

@@ -1,4 +1,4 @@
-"""Compare runs: their measures in each condition, and their effects.
+"""Compare several runs: the measures in each condition, and the effects.
 
 Runs that drew the same participants are compared within subjects.
 """

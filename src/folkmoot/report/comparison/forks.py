@@ -1,4 +1,7 @@
-"""Compare a fork with the run that it repeats, from the changed reply on."""
+"""Compare a fork with the run that it repeats, from the changed reply on.
+
+A fork is a run that repeats another run with one reply changed.
+"""
 # The table `provenance` records the source of each text in a prompt, so it shows which later
 # prompts contained the changed words.
 
@@ -186,7 +189,7 @@ def _prompts_with(run: RunFolder, sources: Sequence[str]) -> set[str]:
 
 
 def effect_of_reply(grid: RunGrid, figures: Sequence[Figure]) -> Finding | None:
-    """Return the finding on how much one changed reply moves each estimate.
+    """Return the finding on how much one changed reply affects each estimate.
 
     Returns None if no estimate is known both with and without the change.
     """

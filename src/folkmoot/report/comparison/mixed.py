@@ -1,4 +1,4 @@
-"""Compare humans and models in one run: how both answered the same questions."""
+"""Compare the answers of humans and of models to the same questions of one run."""
 # Addresses of the same question differ only in the speaker and the session. A question with a JSON
 # answer is divided into its fields. The independent unit is the seat, or the session if several
 # participants share a conversation.

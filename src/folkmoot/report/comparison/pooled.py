@@ -1,4 +1,4 @@
-"""Join the runs of a grid: which claims hold, pooled estimates, and sources of their variance."""
+"""Join the runs of a grid: which claims hold, pooled estimates, and sources of variance."""
 # `specification_curve` judges primary claims over all cells together. If the study file has
 # hypotheses, they are the primary claims. All other estimates with an interval are pooled over the
 # cells and described without a verdict. Their independent unit is the repeat, because cells of one

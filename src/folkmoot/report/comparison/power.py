@@ -111,7 +111,7 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the finding on the power of each primary claim, and how many units it needs.
+    """Return the finding on the power of each primary claim, and how many units the claim needs.
 
     - `expected`: the expected difference of each claim, or None.
     - `iccs`: the assumed intraclass correlations.

@@ -72,7 +72,7 @@ def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, o
 
 
 def both_versions(run: RunFolder, study: Study) -> ResultTable:
-    """Return a table of what was planned and what was done, where the two differ."""
+    """Return a table of the differences between the plan and the run."""
     # Three kinds of rows: parts changed with `--accept-changes`, settings in the run's
     # `study.yaml`, and claims that this version of the study type states differently.
     sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}

@@ -156,7 +156,7 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Return the content of a grid's report.
 
-    `cells`: the findings of each cell, by its name.
+    `cells`: the findings of each cell, by the name of the cell.
     Raises InputError if no cell has finished.
     """
     findings = pooled_findings(grid, cells)

@@ -71,7 +71,7 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One kind of decision in a condition, and the kinds of text in its prompts."""
+    """One kind of decision in a condition, and the kinds of text in the prompts for it."""
 
     # The design chart shows one box for each step.
 

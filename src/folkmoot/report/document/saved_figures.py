@@ -35,7 +35,7 @@ MARGIN, MARK_HEIGHT, MARK_LETTER = 8.0, 22.0, 6.4
 
 
 class SavedFigure(NamedTuple):
-    """A chart as a complete SVG file. `name` is the file name without its ending."""
+    """A chart as a complete SVG file. `name` is the file name without the extension."""
 
     name: str
     svg: str

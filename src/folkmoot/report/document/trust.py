@@ -36,7 +36,7 @@ PARSE_STEPS = {
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Facts of a run, and deviations from its plan."""
+    """Facts of a run, and deviations from the plan."""
 
     models: ResultTable
     run: ResultTable

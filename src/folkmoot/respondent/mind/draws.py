@@ -1,4 +1,4 @@
-"""Random draws by hashing. Each draw is independent of all other questions and calls."""
+"""Random draws by hashing. A draw does not depend on other questions and calls."""
 # Each draw is a hash of version, seed, address and purpose. Each combination of these gives an
 # independent stream of draws.
 

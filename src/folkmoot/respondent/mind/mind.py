@@ -331,7 +331,7 @@ class SimulatedRespondent:
         """Return how far the person agrees with a statement, from −1 to 1.
 
         - `text`: the statement.
-        - `options`: the options that it may support. The default is all options.
+        - `options`: the options that the statement may support. The default is all options.
 
         The result has no random noise.
         """

@@ -28,7 +28,7 @@ class RespondentPart(Generic[C]):
     - `lexicon`: the argument phrases of the study's topics, in place of the general phrases.
 
     A function takes a `SimulatedRespondent` and returns a text, a number or fields of an object.
-    General rules fill in missing fields. They also answer if the function returns None.
+    General rules fill in missing fields, and they answer if the function returns None.
 
     Example:
 

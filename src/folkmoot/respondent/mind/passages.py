@@ -57,7 +57,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 
 
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
-    """Return the persona texts of a speaker, sorted by their ids."""
+    """Return the persona texts of a speaker, sorted by the ids of the texts."""
     personas = {
         (passage.source.id, passage.text)
         for passage in passages

@@ -229,7 +229,7 @@ def type_of(schema: Schema) -> str:
 
 
 def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
-    """Return whether a text, number or boolean is valid according to its schema."""
+    """Return whether a text, number or boolean is valid according to the schema."""
     if schema.get("enum"):
         return value in schema["enum"]
     if kind == "boolean":

@@ -30,7 +30,7 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Apply a fault of weak models to a reply, and return it with its finish reason."""
+    """Apply a simulated fault to a reply. Return the new text and the finish reason."""
     # At most one fault of weak models changes the reply. All faults are off by default.
     knobs = mind.knobs
 

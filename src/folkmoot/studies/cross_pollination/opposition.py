@@ -164,7 +164,7 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the reasons that are least similar to the participant's own.
+    """Return the option with the reasons that are least similar to the participant's reasons.
 
     Returns None if the participant has no summary, or if no other option has reasons.
     """

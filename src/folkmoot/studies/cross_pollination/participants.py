@@ -153,7 +153,7 @@ class Participant:
 
     @property
     def stated_reasons(self) -> Reasons:
-        """Return this participant's choice and summarised reasons, without the long texts."""
+        """Return this participant's choice and the summary of the reasons."""
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
     @property
@@ -250,7 +250,7 @@ class State:
         ]
 
     def with_updates(self, changed: Iterable[Participant]) -> State:
-        """Return a copy in which the records `changed` replace those with the same ids."""
+        """Return a copy in which `changed` replaces the records with the same ids."""
         return replace(
             self, people={**self.people, **{participant.id: participant for participant in changed}}
         )

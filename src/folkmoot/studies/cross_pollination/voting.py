@@ -61,7 +61,7 @@ class VotePrompt:
     history: Transcript = EMPTY_TRANSCRIPT
 
     def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
-        """Return a copy with the vote in its history and an empty prompt."""
+        """Return a copy with the vote in the history and an empty prompt."""
         # Questions about the vote (confidence, ranking, restatement) are asked with this history.
         vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
         return VotePrompt(self.system, "", self.history + vote)

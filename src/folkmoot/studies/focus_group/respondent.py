@@ -58,7 +58,7 @@ MAX_NEUTRAL_POSITION = 0.15
 
 
 class Opinion(NamedTuple):
-    """An opinion of the product, on a scale without bounds."""
+    """An opinion about the product, on a scale without bounds."""
 
     # The opinion before the participant heard others.
     first: float

@@ -17,7 +17,7 @@ CONVERGED_CHANGE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class RakingMargin:
-    """Published shares, such as those by sex and age, to which a table is fitted."""
+    """Published shares, such as shares by sex and age, to which a table is fitted."""
 
     name: str
     axes: tuple[int, ...]

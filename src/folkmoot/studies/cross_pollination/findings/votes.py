@@ -277,7 +277,7 @@ class Votes:
     def find_condition(self, condition: str) -> ConditionVotes | None:
         """Return the votes of a condition.
 
-        Returns None if no participant in it voted twice.
+        Returns None if no participant of the condition voted twice.
         """
         return next(
             (
@@ -290,9 +290,9 @@ class Votes:
 
     @property
     def revote_condition(self) -> ConditionVotes | None:
-        """The condition with nothing between its two votes.
+        """The condition with nothing between the two votes.
 
-        Returns None if no participant in it voted twice.
+        Returns None if no participant of this condition voted twice.
         """
         return self.find_condition(SIMPLE_VOTING)
 
