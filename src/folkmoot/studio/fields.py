@@ -119,7 +119,7 @@ class StudyField:
 
     @property
     def is_essential_inside(self) -> bool:
-        """True if the field, or one inside it, is essential."""
+        """True if this field or a field inside it is essential."""
         has_essential_field = self.kind == "group" and any(
             field.is_essential_inside for field in self.inner
         )

@@ -124,7 +124,7 @@ class Processes:
             return CheckOutput({}, self._clean(messages))
 
     def start(self, run: Path, words: Sequence[str]) -> None:
-        """Start `folkmoot run` with these arguments and this run folder."""
+        """Start `folkmoot run` with the arguments `words` and the run folder `run`."""
         # The process continues if the studio ends.
         self._records.mkdir(parents=True, exist_ok=True)
         # The arguments are written before the start, so that a later studio can resume the run even
@@ -143,7 +143,7 @@ class Processes:
             )
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
-        """Resume a run with its original arguments and this budget."""
+        """Resume a run with its original arguments and the given budget."""
         # An empty budget keeps the original one.
         arguments = self.started_with(run) or [str(study_file)]
         arguments = [word for word in arguments if word != "--resume"]

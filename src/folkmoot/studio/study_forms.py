@@ -124,7 +124,7 @@ def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
 def read_study_form(path: Path) -> AnyForm:
     """Return the form of a study.
 
-    The form has no sections if it cannot be made from the file.
+    The form has no sections if the file cannot be read as a study file.
     """
     if is_workbook(path):
         suffix = path.suffix.lower()

@@ -112,7 +112,7 @@ def find_rooms(run: RunFolder, columns: Sequence[str]) -> list[Room]:
 
 
 def spoken_at(run: RunFolder, room: Room) -> set[str]:
-    """Return the addresses of the replies that were spoken in a conversation."""
+    """Return the addresses of the replies that contain utterances of a conversation."""
     columns = room_columns(run)
     return _utterance_addresses(
         run,
@@ -143,7 +143,7 @@ def in_room(
     key: Sequence[str],
     given_names: Mapping[str, str],
 ) -> list[Line]:
-    """Return the utterances of a conversation and the replies that only their speakers saw.
+    """Return the public utterances and the private replies of a conversation.
 
     - `given_names`: the names of participants by id.
     """

@@ -68,7 +68,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who may see a site: the host names, the token and the HTTP methods that it accepts."""
+    """The access control of a site: the accepted host names, token and HTTP methods."""
 
     # Accepted host names. They protect against DNS rebinding, an attack in which the name of
     # another site points to this machine. Numeric addresses are always accepted.

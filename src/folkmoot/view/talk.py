@@ -54,7 +54,7 @@ class ReplyView:
 
 
 class Asked(NamedTuple):
-    """Who was asked at an address, and how the reply was parsed."""
+    """The recorded answer at an address: who was asked, and how the reply was parsed."""
 
     # One row of the table `answers`.
 

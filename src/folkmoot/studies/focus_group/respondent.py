@@ -75,7 +75,7 @@ class Opinion(NamedTuple):
 
 
 def form_opinion(mind: SimulatedRespondent) -> Opinion:
-    """Return the opinion of the persona that is asked."""
+    """Return the opinion of the persona who answers the request."""
     # The first opinion depends on the persona's taste, the product's claims and the price. Words of
     # other participants for or against the product then pull the opinion towards their mean.
     # first = taste + Σ weight · tanh(net claims / 1.5) − price effect
@@ -306,8 +306,7 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence that agrees or disagrees with another participant, and the sentence's
-    topic.
+    """Return a sentence for or against another participant's view, and the topic of the sentence.
 
     Returns two empty strings if the respondent reacts to no participant.
     """
@@ -346,7 +345,7 @@ def give_reasons(
 ) -> list[str]:
     """Return sentences that praise the product, or criticise it if the opinion is negative.
 
-    - `count`: the least number of sentences.
+    - `count`: the minimum number of sentences.
     - `concern`: the concern of the first sentence, or "" for any.
     """
     # At least `count`, and more if the opinion is neutral or weak. If `concern` is given, the first

@@ -70,7 +70,7 @@ class PositionedAnswer(NamedTuple):
 
 
 class PositionRecord(NamedTuple):
-    """The private positions of one discussion, by participant id."""
+    """The private positions of the participants in one discussion, by participant id."""
 
     group: str
     before: Positions

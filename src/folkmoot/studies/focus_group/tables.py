@@ -51,7 +51,7 @@ class ConceptRow(Row, table="concepts", key=("stimulus",)):
 
 
 class PersonaRow(Row, table="personas", key=("group", "persona_id")):
-    """The persona of one recruit."""
+    """The persona of one participant."""
 
     group: str = column(GROUP)
     persona_id: str = column(PERSON)
@@ -82,7 +82,7 @@ class PersonaRow(Row, table="personas", key=("group", "persona_id")):
 
 
 class InDiscussion(Row):
-    """Base class of all rows about one discussion: group and concept."""
+    """Base class of the rows about one discussion, with columns for group and concept."""
 
     group: str = column(GROUP)
     stimulus: str = column("concept that was discussed")

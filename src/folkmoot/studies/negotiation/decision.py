@@ -216,7 +216,7 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence that lists each option given to members who rejected it.
+    """Return a sentence that lists the options that members get although they rejected them.
 
     `overridden`: for each option, the ids of the members who rejected it.
 
@@ -288,7 +288,7 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
     """Return the terms of lexicon.yaml in a text, divided into quoted terms and all others.
 
-    `quotable`: the members' texts and the options. Terms that occur there count as quoted.
+    `quotable`: the members' texts and the options. Terms in these texts count as quoted.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)

@@ -195,7 +195,7 @@ class Proposal:
         """Return where an utterance in the mediator's reply comes from.
 
         - `part`: the part of the reply that contains the utterance.
-        - `author`: the id of the speaker who wrote it.
+        - `author`: the id of the speaker who wrote the utterance.
         """
         return Origin(self.address, part, author, self.finish)
 
@@ -211,7 +211,7 @@ async def propose_decision(
     """Ask the mediator for a proposal.
 
     - `strategy`: the strategy to follow, or None for free reasoning.
-    - `outcome`: the decision to explain, or None if there is none yet.
+    - `outcome`: the decision to explain, or None before a decision.
     """
     group = case.group
     variables: dict[str, object] = {

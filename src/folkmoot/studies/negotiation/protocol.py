@@ -309,7 +309,7 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask the members to confirm a decision where the study needs it, and return the decision."""
+    """Ask the members to confirm a decision if the study requires it, and return the decision."""
     # Only conditions with a mediator have them. Members who have confirmed the decision already are
     # not asked a second time.
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
@@ -570,7 +570,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of one session that the coders read."""
+    """The texts of one session, for the coders."""
 
     # The stated preferences.
     wishes: tuple[coding.TextToCode, ...] = ()
@@ -581,7 +581,7 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """Return the texts of one session that the coders read."""
+    """Return the texts of one session, for the coders."""
     # If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:

@@ -138,7 +138,7 @@ class ShownDecisionRow(
     key=("group_id", "condition", "topic", "step"),
     from_replies=True,
 ):
-    """The sentence about a decision in the prompts of one step."""
+    """The sentence with which the prompts of one step state a decision."""
 
     step: str = column(
         "step of the prompts that contain the text: operator (the operator's decision, in the "
@@ -154,7 +154,7 @@ class ShownShareRow(
     key=("group_id", "condition", "topic", "step", "share"),
     from_replies=True,
 ):
-    """One part of a decision in the prompts of one step."""
+    """One part of a decision, as the prompts of one step show it."""
 
     step: str = column(
         "step of the prompts that contain the share: operator, round1, round2 … (feedback), or "
@@ -618,7 +618,7 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return a row with a session's measures after some decisions are left out.
+    """Return a row with a session's measures, without the decisions that are left out.
 
     `left_out`: the number of decisions left out.
     """

@@ -156,7 +156,7 @@ class Meeting:
         }
 
     def round_numbers(self, round: int) -> dict[str, int]:
-        """Return the number `round` and the number of rounds by name, for prompts."""
+        """Return two variables for prompts: the given round and the number of rounds."""
         rounds = quote_value(self.round_count, "value", "study.rounds")
         return {"round": quote_round(round), "rounds": rounds}
 

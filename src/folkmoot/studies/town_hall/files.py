@@ -403,7 +403,7 @@ def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
 
 
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
-    """Return the totals of calls by discussion and by model."""
+    """Return the calls of a run, added up for each discussion and for each model."""
     # Re-asks and missing answers come from the table `answers`. Times, tokens and cost come from
     # the journal and include retries.
     call_rows = [
@@ -495,7 +495,7 @@ class Entry:
 
 
 def log_lines(discussion: Discussion) -> tuple[str, str]:
-    """Return the log as JSON lines, and its errors as plain text."""
+    """Return the log as JSON lines, and the errors in the log as plain text."""
     # Entries below the configured log level are left out of the JSON lines.
     levels = LOG_LEVELS[LOG_LEVELS.index(discussion.meeting.config.log_level) :]
     entries = list(log_entries(discussion))

@@ -319,7 +319,7 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Return the passed ballot items and the mentioned concerns, for each group of residents.
+    """Return the passed ballot items and the concerns in the closing text, by group of residents.
 
     A rate without items is None.
     """

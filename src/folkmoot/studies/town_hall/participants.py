@@ -477,7 +477,7 @@ def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
 
 
 def read_profiles(places: Sequence[str], folder: Path) -> tuple[list[Resident], list[Problem]]:
-    """Return the readable profiles in order, and the problems of the others.
+    """Return the readable profiles in order, and the problems of the unreadable ones.
 
     `places`: files and folders.
     """

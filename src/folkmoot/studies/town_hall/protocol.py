@@ -56,7 +56,7 @@ async def run_protocol(session: Session[TownHallConfig]) -> None:
 
 
 def meetings_of(config: TownHallConfig, folder: Path) -> tuple[list[ResidentSet], list[Meeting]]:
-    """Return the sets of residents, and their meetings at every level."""
+    """Return the sets of residents, and the meetings of each set at every level."""
     # Sets and meetings depend only on the study file and its seed, so seats can be listed before a
     # run.
     profiles, seed = load_profiles(config.vulnerable, folder), config.random_seed

@@ -125,7 +125,7 @@ def count_rows(counts: Counts) -> Iterator[Count]:
 
 
 def total_quality(rows: Iterable[Count]) -> Counts:
-    """Return the sums of the counts of several discussions."""
+    """Return the counts of several discussions, added up."""
     total: Counts = {}
     for name, stage, kind, n in rows:
         if kind is None:

@@ -281,7 +281,7 @@ class Statement(TypedDict):
 
 
 class PlayedResident:
-    """One resident, for whom rules answer one request without a model."""
+    """One resident during one request, played by built-in rules without a model."""
 
     def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
@@ -326,7 +326,7 @@ class PlayedResident:
     def asked_by(self, other: str) -> str:
         """Return the last question that `other` asked this resident.
 
-        Returns "" if there is none.
+        Returns "" if there is no such question.
         """
         questions = _QUESTION.findall(
             f"{self.hall.last[other]} {self.hall.questions.get(other, '')}"
@@ -352,7 +352,7 @@ class PlayedResident:
     def matter_to_mention(self, other: str) -> str:
         """Return a noun that the resident `other` used, such as "the crossing".
 
-        Returns "" if there is none.
+        Returns "" if there is no such noun.
         """
         # A matter that this resident also cares about comes first.
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(

@@ -363,7 +363,7 @@ UNREAD_NOTE, REFUSED_NOTE = (
 def with_notes(
     round_: Round, residents: Sequence[str], notes_by_resident: Mapping[str, ReflectionNote]
 ) -> Round:
-    """Return a copy of a round with its reflections."""
+    """Return a copy of a round with the reflections in `notes_by_resident`."""
     reflections = {resident: notes_by_resident[resident].reflection for resident in residents}
     notes = {
         resident: utterance
@@ -534,7 +534,7 @@ class UpcomingRound:
     def prompt(self, scope: Scope, residents: list[str], completed: Turns, *, whole: bool) -> str:
         """Return the prompt that asks for the turns of some residents.
 
-        - `completed`: the turns that earlier replies of the round gave.
+        - `completed`: the turns in earlier replies of the round.
         - `whole`: True if the prompt also asks for reflections.
         """
         # Reflections are asked for only if the round has any.

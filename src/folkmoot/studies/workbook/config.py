@@ -411,7 +411,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the settings that follow from a workbook, and notes on its language model."""
+    """Return the settings that a workbook states, and notes on its language model."""
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,

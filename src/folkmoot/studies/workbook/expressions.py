@@ -1,7 +1,7 @@
 """The expression language of a workbook, for computed values and placeholders.
 
 Only listed kinds of syntax are allowed, and no code is executed. `value | round(1)` means
-`round(value, 1)`, and `sum(others(x))` leaves out the participant.
+`round(value, 1)`. `others(x)` leaves out the participant for whom the value is computed.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
 def empty_branches(text: str) -> list[str]:
     """Return the conditions under which a text is empty.
 
-    Each is spelled as in the workbook. The list is empty if the text always contains something.
+    Each condition is spelled as in the workbook. The list has no entry if the text is never empty.
     """
     is_empty, branches = _find_empty(_parse_template(normalise_options(text))[0])
     return branches if is_empty else []

@@ -184,7 +184,7 @@ class SessionState:
         self._answers[(response.task.var_name, response.speaker_id)] = response
 
     def finish_task(self, task: TaskInPlay) -> None:
-        """Calculate the computed values whose last input is the answer to this task."""
+        """Calculate the computed values that need no answer after this task."""
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:

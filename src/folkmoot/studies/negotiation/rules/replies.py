@@ -79,7 +79,7 @@ _NEW_OPTION = "an option that you miss on the table, in a few words; empty if th
 
 
 class Decided(Protocol):
-    """A reply of the mediator that states a decision."""
+    """A mediator's reply that states a decision."""
 
     @property
     def decision(self) -> list[Share]: ...

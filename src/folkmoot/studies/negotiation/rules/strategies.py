@@ -30,7 +30,7 @@ def slot_of(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One part of the trip to decide, with its question to members and its options."""
+    """One part of the trip on which the group decides, with a question to members and options."""
 
     id: str
     label: str

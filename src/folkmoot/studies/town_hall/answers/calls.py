@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The name by which the rules that answer without a model recognise the question."""
+        """The name of the question, for the built-in respondent that answers by rules."""
         return QUESTION_MATTERS[self.name]
 
 
@@ -119,7 +119,7 @@ class Answers(Generic[T]):
     declined: frozenset[str] = frozenset()
 
     def of_all(self, ids: Iterable[str], unread: T, declined: T) -> dict[str, T]:
-        """Return an answer for each resident, with replacements for missing ones.
+        """Return an answer for each resident, with a replacement for each missing answer.
 
         - `unread`: replaces an answer that could not be read.
         - `declined`: replaces a declined answer.

@@ -1,4 +1,4 @@
-"""The base classes of all answers. They handle missing fields."""
+"""The base classes of all answers, which handle missing fields."""
 
 from __future__ import annotations
 
@@ -209,12 +209,12 @@ class Minimal(Record):
 
     @classmethod
     def minimal_answer(cls) -> Self:
-        """Return an empty answer, to replace one that could not be read."""
+        """Return the empty answer that replaces an unreadable answer."""
         return cls._empty_answer(parse_error=True)
 
     @classmethod
     def refused_answer(cls) -> Self:
-        """Return an empty answer, to replace one that was declined."""
+        """Return the empty answer that replaces a declined answer."""
         return cls._empty_answer(declined=True)
 
     @classmethod

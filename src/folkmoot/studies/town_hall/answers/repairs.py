@@ -272,7 +272,7 @@ class Repairer:
         return match
 
     def parse_targets(self, raw: Sequence[object], field: str) -> list[str]:
-        """Return the ids of the residents that some values name, each id once."""
+        """Return the ids of the residents that the values in `raw` name, each id once."""
         targets = [self.target(entry, field) for entry in raw]
         return list(dict.fromkeys(resident_id for resident_id in targets if resident_id))
 

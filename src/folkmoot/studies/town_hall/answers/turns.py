@@ -431,7 +431,7 @@ MINIMAL_REFLECTION = Reflection.minimal_answer()
 class Turn(Record):
     """One resident's thoughts and statement in one round.
 
-    `thinking` is None if the level has no THINK.
+    `thinking` is None if the level has no THINK stage.
     """
 
     model_config = pin_schema("Turn")
@@ -474,7 +474,7 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance in the resident's thoughts. It is "" if there is none."""
+        """The stance in the resident's thoughts, or "" without a stance."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 

@@ -255,7 +255,7 @@ class Row:
 
 
 def header_row(sheet: Sheet, names: Collection[str], problems: Problems) -> int:
-    """Return the number of the row with the largest number of column names."""
+    """Return the row number of the header, which is the row with the most column names."""
     # Row 1 wins a tie. Rows above the header are not read, and a note says so.
     match_counts = {
         row: sum(text in names for text in sheet.texts(row).values())
@@ -407,7 +407,7 @@ def as_integer(cell: Cell | None) -> int | None:
 def as_number(cell: Cell | None) -> float | None:
     """Return the finite number in a cell.
 
-    Returns None if the cell holds a boolean or no such number.
+    Returns None for a boolean or any other cell without a finite number.
     """
     if cell is None or isinstance(cell.value, bool):
         return None

@@ -111,7 +111,7 @@ class QuestionForm:
     def item(self, *key: str) -> Item | None:
         """Return the task with this key.
 
-        Returns None if there is none.
+        Returns None if no task has this key.
         """
         return next((item for item in self.items if item.key == key), None)
 

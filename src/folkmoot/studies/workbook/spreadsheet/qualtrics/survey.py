@@ -69,7 +69,7 @@ class Question:
         """Return the choices of the question in the order shown.
 
         - `of`: the key of the choices in the exported question.
-        - `order`: the key of their order.
+        - `order`: the key of the order of the choices.
         """
         # With other keys, the entries are statements or scale points.
         return read_choices(self.keys, of, order)
@@ -288,7 +288,7 @@ def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
     """Return the choices of a question in the order shown.
 
     - `of`: the key of the choices in the exported question.
-    - `order`: the key of their order. Choices without an order come last.
+    - `order`: the key of the order of the choices. Choices without an order come last.
     """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]
