@@ -203,7 +203,7 @@ class AnswerType(ABC, Generic[T_co]):
     def fallback_value(self) -> T_co | None:
         """The value to use if no reply could be parsed.
 
-        If it is None, the answer is missing.
+        If the value is None, the answer is missing.
         """
         return None
 

@@ -355,7 +355,7 @@ def _find_variables(env: TemplateSandbox, source: str) -> frozenset[str]:
 
 @pass_context
 def mark_source(context: Context, value: object) -> str:
-    """Return the text that replaces `{{ value }}` in a template, with its source marked."""
+    """Return the text that replaces `{{ value }}` in a template, with marks around sourced text."""
     # If it is known where the text comes from, two special characters enclose it. `read_marks` uses
     # them to find where the text begins and ends.
 

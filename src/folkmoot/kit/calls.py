@@ -1,4 +1,4 @@
-"""Read usage and cost of calls from the journal, for study types that export them."""
+"""Read the usage and the cost of calls from the journal, for study types that export both."""
 
 from __future__ import annotations
 

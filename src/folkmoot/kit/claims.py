@@ -125,7 +125,7 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
 
 
 def list_estimates(estimates: Sequence[Sentence]) -> Sentence:
-    """Return the first `MAX_LISTED_ESTIMATES` estimates, and how many more the table has."""
+    """Return the first `MAX_LISTED_ESTIMATES` estimates, and the number of all others."""
     listed = join_sentences(estimates[:MAX_LISTED_ESTIMATES], "; ")
     more = len(estimates) - MAX_LISTED_ESTIMATES
     return word("estimate", "more", estimates=listed, number=more) if more > 0 else listed

@@ -17,7 +17,7 @@ Every finding with an interval names its unit of analysis:
     Finding(key, title, statement, table, chart, unit="group", units=group_count)
 
 A finding with fewer than five units shows no interval and no p.
-Format `low`, `high` and `p` with these functions only, so that this holds in sentences too.
+Format `low`, `high` and `p` with these functions only, so that sentences follow this rule, too.
 """
 # An unknown value becomes a blank cell, "no interval", or a chart without the line.
 

@@ -80,7 +80,8 @@ def pickle_function(
     """Return a function or another value of the study as bytes.
 
     - `description`: names the value in the error message.
-    - `fn`: the function behind the value. The error message names its location and variables.
+    - `fn`: the function behind the value. The error message names the function's location and
+      variables.
 
     Raises ProtocolError if the value cannot be pickled.
     """

@@ -1,4 +1,4 @@
-"""The hashes of a journal, and the check that its content still matches them."""
+"""Compute the hashes of a journal's content, and check that the content still matches."""
 
 # Every entry has two SHA-256 hashes. The content hash covers address, request, reply and served
 # model. The seal covers the whole row, with usage, cost, times and attempts. The content digest of
@@ -53,7 +53,7 @@ class Damage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The number of entries written or replaced, and a hash over them."""
+    """The number of entries written or replaced, and a hash over all these entries."""
 
     length: int = 0
     value: bytes = bytes(32)
@@ -111,7 +111,10 @@ def _hash_values(values: Sequence[object], *blobs: object) -> bytes:
 
 
 def digest_of_run(record: str, plan: object) -> str:
-    """Return a hash over a run's plan and the digest of its journal."""
+    """Return a hash over the plan and the journal of a run.
+
+    `record`: the digest of the journal.
+    """
     return hash_rows([[record, json.dumps(plan, sort_keys=True)]]) if record else ""
 
 

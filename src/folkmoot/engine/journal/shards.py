@@ -1,4 +1,4 @@
-"""Files in which cluster workers save journal entries until the main process has them."""
+"""Files in which cluster workers save journal entries until the main process has received them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class JournalShard(Journal):
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
         """Return the entries that the main process has not received, each with a cost limit in USD.
 
-        The limit was recorded before the call. It is None if none was recorded.
+        The limit was recorded before the call. It is None if no limit was recorded.
         """
         # The entries are on the worker's disk before they are returned. So a crash loses no entry
         # that the main process has.
@@ -126,7 +126,7 @@ def list_shards(folder: Path) -> list[Path]:
 
 
 def merge_entries(journal: Journal, entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Append the entries that the journal lacks, and return them in order."""
+    """Append the entries that the journal lacks, and return the appended entries in order."""
     merged: dict[str, JournalEntry] = {}
     for entry in entries:
         if (

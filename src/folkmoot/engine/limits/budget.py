@@ -234,7 +234,7 @@ class Budget:
         self._admit_waiting_calls()
 
     def repeats_affordable(self, usd: float, calls: float) -> int:
-        """Return how often the rest of the budget can pay for these calls.
+        """Return how often the remaining budget can pay for `calls` calls.
 
         `usd`: the cost of all `calls` together, in USD.
         """

@@ -1,4 +1,4 @@
-"""What a researcher sees of a seat: whether its human waits, reads, writes, or is idle."""
+"""What a researcher sees of a seat: whether the human waits, reads, writes, or is idle."""
 
 # The page of a seat reports only times, never the text. The reports are kept in memory only.
 

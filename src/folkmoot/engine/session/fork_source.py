@@ -14,9 +14,9 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 
 
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """Open the journal of the forked run, and copy its drawn personas into this run.
+    """Open the journal of the earlier run, and copy the personas drawn there into this run.
 
-    Raises StorageError if the forked run is gone. Raises ForeignJournalError if the plan names
+    Raises StorageError if the earlier run is gone. Raises ForeignJournalError if the plan names
     another journal.
     """
     source = folder / change.run

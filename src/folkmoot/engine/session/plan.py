@@ -1,4 +1,4 @@
-"""The sealed plan of a run (`plan.json`): its design, fixed before the calls that depend on it."""
+"""The plan of a run (`plan.json`): the design, fixed before the calls that depend on the design."""
 
 from __future__ import annotations
 

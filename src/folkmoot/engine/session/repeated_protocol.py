@@ -93,7 +93,7 @@ async def repeat_protocol(
     repeated: Collection[str] = (),
     revise: Revision = keep_question,
 ) -> RepeatedProtocol:
-    """Run the protocol of a finished run again inside a scope, and return its answers.
+    """Run the protocol of a finished run again inside a scope, and return the answers.
 
     - `watched`: the addresses of the answers to return.
     - `repeated`: the paths of the scopes in which changed questions are asked again.
@@ -144,7 +144,7 @@ async def repeat_protocol(
 
 @dataclass(kw_only=True)
 class RepeatedProtocol(RunContext):
-    """The state of a finished run while its protocol runs again inside another run."""
+    """The state of a finished run while the protocol runs again inside another run."""
 
     # `repeat_protocol` creates it.
 

@@ -265,7 +265,7 @@ class RunContext:
         return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
-        """The sorted roles that the embedded rule-based respondent has answered so far."""
+        """The sorted roles in which the embedded rule-based respondent has answered so far."""
         if self.providers.has_custom_provider:
             return ()
         return tuple(
@@ -278,7 +278,7 @@ class RunContext:
     def provenance_label(self) -> str:
         """The label that says who answered, such as SYNTHETIC.
 
-        It is empty if only models answered.
+        The label is empty if only models answered.
         """
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()

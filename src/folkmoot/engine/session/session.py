@@ -607,7 +607,7 @@ class Session(Scope, Generic[ConfigT]):
     def provenance_label(self) -> str:
         """The label that says who answered, such as SYNTHETIC.
 
-        It is empty if only models answered.
+        The label is empty if only models answered.
         """
         return self._run.provenance_label
 

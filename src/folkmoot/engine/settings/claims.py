@@ -101,7 +101,7 @@ def is_same_measure(claim: Claim, stated: Claim) -> bool:
 
 
 def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether two claims compare the same conditions in the same measure and rows."""
+    """Return whether two comparisons have the same conditions, measure and rows."""
     # `claim` comes from the study type, `stated` from a hypothesis in the study file.
     return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 
@@ -365,7 +365,7 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """Complete a hypothesis: set its kind, its unit and, if the hypothesis has none, its estimand.
+    """Complete a hypothesis: set the kind, the unit and, if it is missing, the estimand.
 
     - `tables`: the declared tables, each with the kinds of its columns.
     - `others`: the planned comparisons of the study type.

@@ -90,9 +90,9 @@ def parse_yaml(text: str, file: str) -> YamlTree:
 
 
 def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> object:
-    """Return a value converted to the type that its key expects.
+    """Return a value converted to the type that the value's key expects.
 
-    Returns `...` if that is not safe. `error_type`: the type of pydantic's error.
+    Returns `...` if the conversion is not safe. `error_type`: the type of pydantic's error.
     """
     # Only unquoted values are converted. For example, `no` becomes text if the key expects text,
     # and False if the key expects true or false.

@@ -285,13 +285,13 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the comparisons that a study plans: its hypotheses, then those of its study type."""
+    """Return the hypotheses of a study file and then the comparisons that the study type plans."""
     stated = [hypothesis.as_claim() for hypothesis in config.hypotheses]
     return _join_declared_claims(study, stated, study.claims(config))
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """Return the comparisons of a run: hypotheses in `plan.json`, then those of its study type."""
+    """Return the hypotheses in a run's plan and then the comparisons that the study type plans."""
     return _join_declared_claims(
         study, stated_claims(run), read_declared(run, study.config, study.claims)
     )

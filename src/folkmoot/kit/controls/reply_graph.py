@@ -136,13 +136,13 @@ class ReplyGraph:
         return outermost_spans([span for span in spans_of(text) if self.address_of(span.source)])
 
     def addresses_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the addresses of the replies that some texts quote."""
+        """Return the addresses of the replies that the texts quote."""
         return {self.address_of(span.source) for text in texts for span in self.reply_spans(text)}
 
     def find_quotes(self, texts: Sequence[str], addresses: Collection[str]) -> list[Quote] | None:
-        """Return the passages in some texts that quote a reply at one of the addresses.
+        """Return the passages in the texts that quote a reply at one of the addresses.
 
-        Returns None if a passage is not found in the reply that it comes from.
+        Returns None if a passage is not found in the reply that the passage quotes.
         """
         quotes = []
         for number, text in enumerate(texts):

@@ -113,7 +113,7 @@ def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionPa
 def scopes_of(
     decisions: Iterable[ControlledDecision], sessions: Mapping[str, SessionParts]
 ) -> list[str]:
-    """Return the scopes of the sessions of some decisions, sorted."""
+    """Return the sorted scopes of the sessions to which the decisions belong."""
     return sorted({scope for decision in decisions for scope in sessions[decision.unit].scopes})
 
 
@@ -219,9 +219,9 @@ async def ask_in_sessions(
     fork: SessionForks,
     conversations: Mapping[str, DecisionConversation],
 ) -> list[tuple[ControlledDecision, Any, str]]:
-    """Run the sessions of some decisions again with the code of the study.
+    """Run the sessions of a control again with the code of the study.
 
-    Returns each decision, its answer, and the address of the answer.
+    Returns each decision, the new answer, and the address of the answer.
     """
     # `Missing` holds the reason for a missing answer.
     watched = [decision.address for decision in fork.decisions]
