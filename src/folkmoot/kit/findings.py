@@ -90,7 +90,7 @@ def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
 
 
 def condition_name(condition: str) -> str:
-    """Return the name of a condition for readers."""
+    """Return a readable name for a condition."""
     named = {"acp": "Adversarial (ACP)"}
     return named.get(condition) or condition.replace("_", " ").capitalize()
 

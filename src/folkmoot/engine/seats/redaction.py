@@ -439,7 +439,7 @@ class Redaction:
     def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the human's texts and their embeddings.
+        """Return JSON data without the human's texts and without embeddings of the texts.
 
         - `around`: the keys and names in the objects that contain the data.
         - `own`: all of the data belongs to the human.

@@ -107,7 +107,7 @@ def is_same_contrast(claim: Claim, stated: Claim) -> bool:
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """Return the results of comparisons in order."""
+    """Return the result of each comparison, in the order of `claims`."""
     # Each result is corrected for the number of claims in its family.
     return judge_families(claims, ClaimReader(run).read_sides)
 

@@ -8,7 +8,7 @@
 - `respondent`: answers controls without a model.
 - `pricing`: estimates the cost.
 - `attributes`: reads what personas state.
-- `tables`: the table of control answers.
+- `tables`: the table of answers to control questions.
 - `effects`, `persona_findings` and `across`: measure effects and side effects.
 - `findings`: the findings of all controls.
 """

@@ -48,7 +48,7 @@ class PersonaVarianceRow(Row, table="persona_variance", key=("decision", "attrib
 
 
 class ControlRow(Row, table="control_answers"):
-    """One answer to a control question, or the reason for a missing one."""
+    """One answer to a control question, or the reason why the answer is missing."""
 
     control: str = column(
         "negative: a question that no treatment can change; fact: one that the persona answers; "
