@@ -175,7 +175,10 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
 
 
 def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
-    """Return the labels that lead to each field, such as `Topic › Options › 3`."""
+    """Return the labels that lead to each field, by field id, such as `Topic › Options › 3`.
+
+    `before`: the labels that lead to the first fields.
+    """
     # They are listed by field id.
     trails: dict[str, str] = {}
     for field in fields:

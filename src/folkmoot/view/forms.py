@@ -104,7 +104,10 @@ def ways_out(*values: JsonValue) -> tuple[tuple[str, JsonValue], ...]:
 def form_of(
     schema: Schema, fields_for_people: Mapping[str, FieldForPeople] | None = None
 ) -> FormField:
-    """Build the form for a JSON schema."""
+    """Build the form for a JSON schema.
+
+    `fields_for_people`: the wordings for humans, by field name.
+    """
     definitions = schema.get("$defs")
     reading = SchemaReading(
         definitions if isinstance(definitions, dict) else {}, fields_for_people or {}

@@ -318,9 +318,12 @@ def compute_check(
     records: Sequence[PositionRecord],
     control: str | None = None,
 ) -> Check:
-    """Return the result of the sycophancy check on all discussions together."""
+    """Return the result of the sycophancy check on all discussions together.
+
+    `control`: the control condition of the study, or None without one.
+    """
     # `answers` holds the answers of all discussions. `records` holds the private positions, one
-    # record per discussion. `control` names the control condition, if the study has one.
+    # record per discussion.
     # The first answer to a question has no earlier answer to agree with.
     later = [answer for answer in answers if answer.position > 1]
     stances = [answer.stance for answer in later]

@@ -285,9 +285,12 @@ def say_message(
     address: str | None = None,
     interviewed_id: str | None = None,
 ) -> DiscussionMessage:
-    """Record a message and return it with its utterance id."""
-    # `interviewed_id` is the participant in an interview, or None in the discussion. `address` is
-    # the journal address of the reply. If it is None, the message's source gives the address.
+    """Record a message and return it with its utterance id.
+
+    - `address`: the journal address of the reply. If it is None, the message's source gives it.
+    - `interviewed_id`: the participant in an interview, or None in the discussion.
+    """
+    # An interview is not public: the other participants must not have heard it.
     utterance = scope.say(
         Speaker(message.speaker_id, message.speaker_name, message.role.value),
         message.content,

@@ -364,6 +364,8 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
     """Return the groups under the key `groups` of a YAML tree.
 
+    `file`: the name of the file in problems.
+
     Raises InputError with all problems.
     """
     problems: list[Problem] = []

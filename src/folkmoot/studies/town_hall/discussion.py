@@ -410,7 +410,12 @@ class HallSpeakers:
     def reading_context(
         self, me: str, *, round: int = 2, stance: str = "", think: bool = True, max_items: int = 0
     ) -> AskContext:
-        """Return the context in which an answer of the speaker `me` is read."""
+        """Return the context in which an answer of the speaker `me` is read.
+
+        - `stance`: the resident's recorded stance before a reflection, or "".
+        - `think`: True if the question asks for thoughts.
+        - `max_items`: the maximum number of ballot items.
+        """
         meeting = self.meeting
         return AskContext(
             self.ids, me, round, stance, think, max_items, meeting.names_by_id, meeting.set.options

@@ -234,7 +234,10 @@ def build_task_prompt(
     seat: SessionParticipant,
     peers: Sequence[Utterance] = (),
 ) -> TaskPrompt:
-    """Build the prompt of a task for one participant."""
+    """Build the prompt of a task for one participant.
+
+    `peers`: the answers of other participants to show.
+    """
     row, choices = task.task, task.options_for(seat.role)
     name = "turn" if row.type == "discussion" else "question"
     options = format_options(
@@ -303,7 +306,10 @@ async def ask_seat(
     turn: int,
     peers: Sequence[Utterance] = (),
 ) -> AskedTask:
-    """Put a task to one participant and return the result."""
+    """Put a task to one participant and return the result.
+
+    `peers`: the answers of other participants to show.
+    """
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
     answer_type = task_prompt.answer_type

@@ -159,7 +159,11 @@ FIXED_COLUMNS = ("experiment_id", "session", "treatment", "ID", "role", "invalid
 def design_problems(
     workbook: Workbook, seed: int | None = None, *, seated: bool = True
 ) -> list[Problem]:
-    """Return all problems that prevent a run of the workbook, in the order of the sheets."""
+    """Return all problems that prevent a run of the workbook, in the order of the sheets.
+
+    - `seed`: the seed of the assignment to sessions. Its default is the seed of the workbook.
+    - `seated`: True to check the assignment to sessions too.
+    """
     problems = Problems()
     _check_file_names(workbook, problems)
     _check_endpoint(workbook, problems)

@@ -297,7 +297,10 @@ def by_treatment(
     *,
     main: bool = True,
 ) -> Finding:
-    """Build the finding that compares a measure between treatments."""
+    """Build the finding that compares a measure between treatments.
+
+    `main`: True if the finding can be a headline.
+    """
     participants = per_participant(measure, values)
     estimates = {
         treatment: _mean_of_people(participants.filter(treatment=treatment))

@@ -419,8 +419,13 @@ def participant_speaker(
     *,
     profile: bool = True,
 ) -> Speaker:
-    """Return a participant as a speaker, with persona, role, treatment and context."""
-    # Humans who answer for themselves get `profile=False`, so nothing from the profiles sheet.
+    """Return a participant as a speaker, with persona, role, treatment and context.
+
+    - `story`: the life story of the participant, or "".
+    - `profile`: False for humans who answer for themselves.
+    """
+    # Humans who answer for themselves get nothing from the profiles sheet, because the profile
+    # describes another person.
     role, treatment, context = render_system_texts(state, seat, state.experiment.roles[seat.role])
     shows_profile = profile and state.experiment.workbook.settings.show_profile
     profile_lines = [*profile_of(state.experiment, seat).values()] if shows_profile else []

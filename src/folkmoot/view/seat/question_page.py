@@ -64,7 +64,11 @@ def render_question(
     sent: Mapping[str, Sequence[str]] | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the page of a question."""
+    """Render the page of a question.
+
+    - `problem`: the reason why the last submitted form was rejected, or "".
+    - `sent`: the submitted values that fill the form.
+    """
     # After a `problem`, `sent` fills the form with the submitted values.
     minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None

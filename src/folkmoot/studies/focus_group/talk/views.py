@@ -207,9 +207,12 @@ def names_of(mind: SimulatedRespondent) -> dict[str, str]:
 def views_of_others(
     mind: SimulatedRespondent, passages: Sequence[Passage] | None = None
 ) -> list[ReportedView]:
-    """Return other participants' first-person sentences for or against the product, in order."""
-    # Only `passages` are searched. Without `passages`, all utterances are searched.
-    # A sentence that the respondent has said as well is not a view of others.
+    """Return other participants' first-person sentences for or against the product, in order.
+
+    `passages`: the utterances to search, or None for all.
+    """
+    # A sentence that the respondent has said as well is not a view of others. The moderator has no
+    # view of the product.
     own_sentences = {
         collapse_spaces(sentence) for text in own_words(mind) for sentence in split_sentences(text)
     }

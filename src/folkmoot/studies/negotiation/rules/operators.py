@@ -94,7 +94,8 @@ def apply_operator(
 ) -> Outcome:
     """Return the decision that the rule of a strategy makes.
 
-    `days`: the length of the trip.
+    - `days`: the length of the trip.
+    - `has_conflict`: if False, rules that split the group keep all members together.
     """
     # Without a conflict, rules that split the group keep all members together.
     operator = strategy.operator
@@ -114,7 +115,11 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return the decision that each operator would make on the same scores."""
+    """Return the decision that each operator would make on the same scores.
+
+    - `days`: the length of the trip.
+    - `has_conflict`: if False, rules that split the group keep all members together.
+    """
     # Some operators give members of one role (such as parents) the right to rule options out. If
     # the strategy table names no such role for an operator, all members have this right.
     binding = {

@@ -154,8 +154,13 @@ def without_known(condition: Condition, known: Condition) -> Condition:
 def write_condition(
     condition: Condition, write_treatments: Callable[[frozenset[int]], str], *, inner: bool = False
 ) -> str:
-    """Return a condition as an expression of the workbook."""
-    # With `inner=True` the expression gets parentheses where a larger expression needs them.
+    """Return a condition as an expression of the workbook.
+
+    - `write_treatments`: returns the expression for the treatments with the given numbers.
+    - `inner`: True to add parentheses where a larger expression needs them.
+    """
+    # A list of treatments is joined by "or", so it needs parentheses inside "and". A single
+    # treatment does not.
     if isinstance(condition, bool):
         return str(condition)
     if isinstance(condition, Comparison):
