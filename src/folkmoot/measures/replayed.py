@@ -82,6 +82,7 @@ def fit_of_changes(
     real, own = a - b, sa - sb
     low, high = scale
     middle = (low + high) / 2
+    # The Wasserstein distance of the last answers, as a share of the scale.
     distance = float(np.abs(np.sort(a) - np.sort(sa)).mean()) / (high - low)
     return Fit(
         len(b),

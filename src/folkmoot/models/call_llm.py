@@ -81,6 +81,7 @@ def call_llm(
     )
     settings = ProviderSettings(spec.base_url, key, timeout)
     reply = _run_coroutine(lambda: _complete_with_retries(spec, settings, request))
+    # A refusal arrives as a reply, and only the finish reason shows it.
     if reply.finish.startswith("refused:"):
         reason = reply.finish.removeprefix("refused:")
         raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)

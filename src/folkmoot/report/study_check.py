@@ -322,6 +322,7 @@ def _describe_run_cost(
     }
     for name, tokens in estimate.models.items():
         spec = resolve_model(name, study_file.config.endpoints)
+        # Embeddings are not sent through batch APIs, so they have no batch price.
         costs[spec.name] = estimate_cost(
             spec, *tokens, batch=batch and name not in embedding_models
         )
@@ -330,6 +331,7 @@ def _describe_run_cost(
     unknown_text = (
         f"; the price of {', '.join(unpriced_models)} is unknown" if unpriced_models else ""
     )
+    # An estimate without any price would read like a free run.
     if not known_costs:
         return "unknown (no price is known)"
     parts = ", ".join(

@@ -439,10 +439,12 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
     estimate = _estimate_claim(claim, first, second, 1 - alpha)
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
+    # If a claim cannot be tested, the reason takes the place of the verdict.
     if estimate.unit_count < FEWEST_UNITS:
         why = verdict = refuse_few_units(estimate.unit_count)
     elif estimate.why:
         why = verdict = word("refusal", "not tested because", why=estimate.why)
+    # Only shares have bounds: a missing value of another kind could have any size.
     bounds = bound_difference(first, second) if claim.kind == "share" else None
     counts, lost = (len(first.values), len(second.values)), (first.lost, second.lost)
     means = arm_means(first, second)

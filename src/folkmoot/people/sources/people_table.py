@@ -156,6 +156,7 @@ def people_in_answers(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     people: dict[str, dict[str, object]] = {}
     sentences: dict[str, list[str]] = {}
     first_rows: dict[str, int] = {}
+    # All problems are collected, so that one reading of the file names them all.
     problems: list[Problem] = []
     for number, row in enumerate(answers.iter_rows(named=True), first_line(path)):
         person = row[PERSON]

@@ -185,6 +185,7 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
         "manner": _pick_item(words["manner"], draw),
     }
     facts["habit"], facts["habit2"] = _pick_several(words["habits"], 2, draw)
+    # Values of the political leaning are listed twice, so that they are drawn more often.
     leaning_values = words["values"][leaning]
     facts["value"], facts["value2"] = _pick_several(
         [*words["values"]["any"], *leaning_values, *leaning_values], 2, draw

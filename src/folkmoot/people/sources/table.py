@@ -159,9 +159,11 @@ def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:
     extra = {key: _to_json_value(cell) for key, cell in cells.items() if key not in taken}
     if not (text or base or demographics or extra):
         return None
+    # A description in the table takes precedence over one made from the cells.
     text = text or base or describe_person(name, demographics, extra)
     return Persona(
         id=str(cells.get("id", f"t_{number + 1:05d}")),
+        # Prompts add "You are" themselves.
         text=text[8:] if text.casefold().startswith("you are ") else text,
         base=base or text,
         demographics=demographics,

@@ -110,6 +110,7 @@ def _compare_arm(
     (sample, second), (reference, first) = own, base
     own_rows, base_rows = (measured.rows(arm) for measured in (second, first))
     assert own_rows is not None and base_rows is not None
+    # The subject columns that both samples have.
     subject = tuple(column for column in first.claim.subject if column in second.claim.subject)
     paired = same_people(reference, sample) and bool(subject)
     names = (sample.name, reference.name)

@@ -177,6 +177,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         parts.append(word("runs", "types", types=", ".join(kinds)))
     if differing:
         parts.append(word("runs", "designs", settings=_list_names(differing)))
+        # If several settings differ, a difference in results has no single cause.
         if len(differing) > 1:
             parts.append(word("runs", "several settings"))
     elif len(run_names) > 1:
@@ -330,6 +331,7 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]
         for column in CHOICES
         for choice in _count_choices(sample, column)
     }
+    # Options in another spelling match no choice of the run.
     if human_choices and run_choices and not run_choices & {*human_choices}:
         sentences.append(
             word(

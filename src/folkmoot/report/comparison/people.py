@@ -256,6 +256,7 @@ def calibration_finding(
                 model_values, human_values = (
                     table[column].drop_nulls() for table in (model, human)
                 )
+                # The distance between very small samples is mostly chance.
                 if len(model_values) < FEWEST_UNITS or len(human_values) < FEWEST_UNITS:
                     continue
                 options = sorted({*model_values.to_list(), *human_values.to_list()})
@@ -281,6 +282,7 @@ def calibration_finding(
             continue
         values = (float(model_values.mean() or 0.0), float(human_values.mean() or 0.0))  # type: ignore[arg-type]
         difference = values[0] - values[1]
+        # Gaps of shares have one unit, so only these are averaged.
         if pair.share:
             gaps.append(abs(difference))
         spread = _safe_ratio(model_values.std(), human_values.std())

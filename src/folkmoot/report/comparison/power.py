@@ -389,6 +389,7 @@ def people_power(
 
 
 def _share_power_finding(size: DesignSize, title: str) -> Finding:
+    # `strict` is the level of the first and strictest step of Holm's method.
     n, strict = size.units, ALPHA / max(1, size.pair_count)
     if n < 2:
         return _too_small(title, size)

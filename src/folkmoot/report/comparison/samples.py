@@ -252,6 +252,7 @@ def _require_answers(data: pl.DataFrame, path: Path) -> None:
             where = cell_location(path, "participant_id", next(rows, again[1]))
             hint = "write one row for each person in each arm"
             raise InputError(Problem(f"{where}: {first} has several rows", hint=hint))
+    # NaN and infinity would make every mean of the column useless.
     for column in (column for column, kind in data.schema.items() if kind.is_float()):
         wrong = (data[column].is_not_null() & ~data[column].is_finite().fill_null(True)).arg_true()
         if len(wrong):

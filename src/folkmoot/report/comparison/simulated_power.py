@@ -181,6 +181,7 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
             power = wilson(verdicts.count("supported"), len(runs))
             share, interval = format_percent(power.value), format_span(power.low, power.high)
             told.append(word("power", "simulated share", share=share, interval=interval, size=size))
+            # A dictionary keeps the order of the reasons and holds each reason once.
             untested |= dict.fromkeys(verdict for verdict in verdicts if verdict not in VERDICTS)
             rows.append(
                 {
@@ -205,6 +206,7 @@ def simulated_power(trials: Trials, outcomes: Iterable[TrialOutcome]) -> Finding
             )
         )
         said += [word("power", "simulated, why", why=why) for why in untested]
+    # Every size has the same number of runs.
     seeds = len(next(iter(by.values())))
     return Finding(
         "power_simulated",

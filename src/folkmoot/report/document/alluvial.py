@@ -52,6 +52,7 @@ def _draw_panel(
     side = BAR + 10 + LETTER * longest
     width = 2 * side + BETWEEN
     total = sum(left.values())
+    # Both stacks have one scale, so that equal heights are equal numbers of votes.
     scale = (HEIGHT - TOP - GAP * (len(options) - 1) - 6) / total if total else 0.0
     starts, ends = _stack_slots(left, scale), _stack_slots(right, scale)
     parts = [

@@ -119,10 +119,12 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
         with JournalReader(run.path / JOURNAL) as journal:
             counts = count_first_replies(journal.first_replies(), _units(run, unit_of))
     except StorageError:
+        # Without a readable journal, the report has no such finding.
         return None
     if not counts:
         return None
     limit = float(run.config.get("max_instruction_failures", DEFAULT_LIMIT))
+    # The verdict is FAILED only if the whole interval is above the limit.
     alarms = tuple(
         word(
             "check",

@@ -316,12 +316,14 @@ class SimulatedRespondent:
         low, high = min(finite_places), max(finite_places)
         target = low + (high - low) * (self.draw_judgement(about, part) + 1) / 2
         knobs = self.knobs
+        # The simulated position bias moves the target towards the favoured place, not past it.
         if 1 <= knobs.position <= len(scale) and knobs.position_bias > 0:
             distance = scale[knobs.position - 1] - target
             target += math.copysign(
                 min((high - low) * 0.25 * knobs.position_bias, abs(distance)), distance
             )
         distances = [
+            # "Unsure" is chosen only if it is nearest by far.
             abs(place - target) * (SURE if is_unsure(option) else 1)
             for place, option in zip(scale, options, strict=True)
         ]

@@ -459,6 +459,7 @@ async def adversarial_dialogue(
             ),
             **participant.utterance_columns,
         )
+        # Stored before the checks, so that a failed participant keeps the dialogue so far.
         participant = participant.with_changes(dialogue=scope.store(result.transcript))
         if result.missing is not None:
             return participant.with_failure(
@@ -507,6 +508,7 @@ async def cross_pollination(
             VotePrompt(system, prompt, _interview_shown_in_final_vote(config, participant)),
         )
 
+    # Participants with a dialogue vote in `adversarial_dialogue`.
     dialogue_conditions = config.conditions_with("dialogue")
     reading_conditions = [
         name for name in config.conditions_with("summaries") if name not in dialogue_conditions

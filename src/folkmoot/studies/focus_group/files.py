@@ -165,6 +165,7 @@ class TranscriptFormatter:
             (message.speaker_id, message.replied_to) for message in messages if message.replied_to
         )
         check = sycophancy.check_transcripts([transcript])
+        # The sort is stable, so ties keep the order of the participants.
         most_active_first = sorted(turns, key=lambda persona_id: -turns[persona_id])
         shifts = [message for message in messages if message.changed_mind]
         by_phase = {phase.value: messages for phase, messages in transcript.by_phase()}

@@ -394,12 +394,14 @@ def _draw_own_incomes(
     part = np.array(
         [[terms["part_time_share"][sex][band] for band in age_bands()] for sex in SEXES]
     )
+    # The effects are added to the logarithm, so each of them multiplies the earnings.
     log = terms["level"] + raked_occupations().pay[job]
     log = log + np.where(sex == 0, terms["female"], 0.0)
     log = log + np.array([terms["age"][band] for band in age_bands()])[band]
     schooling = np.array([terms["education"][degree] for degree in DEGREES])[education]
     log = log + schooling
     former = _centred_former_pay(raked_occupations().pay[job] + schooling, sex, activity)
+    # Only people who work can work part-time.
     works = ACTIVITIES.index("works")
     log = log + np.where(
         (rng.random(len(sex)) < part[sex, band]) & (activity == works), terms["part_time"], 0.0

@@ -92,6 +92,7 @@ def read_age_band(value: object) -> tuple[int, int] | None:
     elif match := re.fullmatch(rf"{_UP_FROM}(\d{{1,3}}){_YEARS}", text):
         low = int(match[1]) + 1
     elif match := re.fullmatch(rf"{_DOWN_TO}(\d{{1,3}}){_YEARS}", text):
+        # "Under 30" excludes the age 30, and "up to 30" includes it.
         high = int(match[1]) - (not text.startswith("up to"))
     elif match := re.fullmatch(r"(\d{1,3})\s*(?:or|and) (?:younger|under|less|below)", text):
         high = int(match[1])
@@ -99,6 +100,7 @@ def read_age_band(value: object) -> tuple[int, int] | None:
         low, high = int(match[1]), int(match[1]) + 9
     else:
         return None
+    # Profiles have no ages outside these bounds.
     low, high = max(low, LOWEST_AGE), min(high, HIGHEST_AGE)
     return (low, high) if low <= high else None
 
