@@ -274,7 +274,7 @@ def refers_to_others(stance: str | None, replied_to: str | None) -> bool:
 def answer_movements(
     first: Positions, answers: Iterable[tuple[str, float | None]]
 ) -> list[float | None]:
-    """Return, for each answer, how many points the speaker moved towards the others.
+    """Return, for each answer, how many points the speaker moved towards the other participants.
 
     A result is None if a position is unknown.
     """
@@ -291,7 +291,7 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return how many points each participant moved towards the others, by participant id."""
+    """Return how many points each participant moved towards all others, by participant id."""
     # The others' positions are those in `first`.
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
@@ -301,7 +301,7 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
 
 
 def distances_to_others(positions: Positions) -> dict[str, float]:
-    """Return how far each position is from the mean of the others, by participant id.
+    """Return how far each participant is from the mean of all others, by participant id.
 
     Returns an empty dict for a single participant.
     """

@@ -97,7 +97,7 @@ def why_unknown(
 ) -> dict[str, str]:
     """Return the reason for each unknown satisfaction, by member id.
 
-    `known`: the ids of the members whose satisfaction is known.
+    `known`: the ids of members with a known satisfaction.
     """
     # A member without an option gets the reason why nothing was decided, such as `left_open`. The
     # reason is `unreadable` if a part of the mediator's statement could not be read.

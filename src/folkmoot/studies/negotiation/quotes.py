@@ -282,11 +282,9 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members whose stated preference has no word in common with a decision.
+    """Return the members with a stated preference that has no word in common with a decision.
 
     `resolution`: the decision in words.
-
-    Members without a stated preference are not returned.
     """
     # Differences of case and simple plurals are ignored. Stop words, words like "prefer", numbers
     # and words for days and parts of the trip do not count.

@@ -166,7 +166,7 @@ class Meeting:
 
     @property
     def one_model(self) -> str | None:
-        """The model that answers for all residents. None means the run's model."""
+        """The model that answers for all residents, or None for the run's model."""
         return self.level.models[0] if self.level.models else None
 
     @cached_property

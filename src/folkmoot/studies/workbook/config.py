@@ -182,7 +182,7 @@ class LabelledPart(_Part):
 
 
 class Treatment(LabelledPart):
-    """A treatment. All participants of a session have the same one."""
+    """A treatment. All participants of a session have the same treatment."""
 
     description: str = Field(
         description="Shown to all participants of the session, as part of what they are told at "

@@ -162,7 +162,7 @@ class BallotForm(_Reply):
 
 
 class Score(_Reply):
-    """A member's score of one option, from -4 to 4. None means "I cannot say"."""
+    """A member's score of one option, from -4 to 4, or None for "I cannot say"."""
 
     model_config = pin_schema("Score")
 

@@ -92,7 +92,7 @@ class HeardStatements:
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
         """Return how often sentences of other speakers name a resident, as a weighted count.
 
-        `excluding`: the speaker whose sentences do not count.
+        `excluding`: a speaker to leave out.
         """
         # Sentences of the moderator or planner weigh more than those of residents.
         # An invitation to speak by moderator or planner (`LEADER`) is not yet a response.

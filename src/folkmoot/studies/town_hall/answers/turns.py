@@ -234,7 +234,7 @@ class Question(Record):
 
 
 class Speaking(Minimal):
-    """The public statement of a resident (SPEAK). An empty statement means silence."""
+    """The public statement of a resident (SPEAK). It is empty if the resident stays silent."""
 
     model_config = pin_schema(
         "Speaking", "SPEAK: what the whole hall hears. An empty statement is silence."

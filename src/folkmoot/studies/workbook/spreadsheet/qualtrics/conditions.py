@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class InTreatments:
-    """The condition that the session has a treatment whose number is in `numbers`."""
+    """The condition that the session has one of the treatments in `numbers`."""
 
     # The survey has `count` treatments, numbered from 0.
 
