@@ -349,7 +349,7 @@ def fork(
     - `say`: the new reply.
     - `drop`: if True, the reply is removed.
     - `model`: another model that gives the reply.
-    - `out`: the folder of the new run. An unfinished fork in it is continued.
+    - `out`: the folder of the new run. An unfinished fork in this folder is continued.
     - `study`: the study type, if it cannot be found beside the run.
 
     Only answers that depend on the changed reply are requested again.

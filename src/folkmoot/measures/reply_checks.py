@@ -172,7 +172,8 @@ def check_refusals(
 ) -> Check:
     """Check the share of answers that the participant or the provider refused to give.
 
-    - `texts`: utterances and free answers. The result says how many of them look like refusals.
+    - `texts`: utterances and free answers. The result says how many of these texts look like
+      refusals.
     """
     # The check works in any language. English refusal phrases in `texts` do not affect the verdict.
     reasons = Counter(filter(None, map(_refusal_reason, answers)))

@@ -307,7 +307,7 @@ class ProviderSettings:
 class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
-    `complete_request` and `embed_texts` raise a ModelError and never retry. Their parameter
+    `complete_request` and `embed_texts` raise a ModelError and never retry. The parameter
     `address` is the address of the call in the run.
     """
 

@@ -1,4 +1,4 @@
-"""Participants: personas, their sources, the pool of personas, and assignment to conditions.
+"""Participants: personas, sources and the pool of personas, and assignment to conditions.
 
 No module here imports the engine. Only `sources.persona_hub.fetch_file` uses the network.
 """

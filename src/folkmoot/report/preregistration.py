@@ -1,4 +1,4 @@
-"""The preregistration of a study: what its study file fixes before the first call.
+"""The preregistration of a study: what the study file fixes before the first call.
 
 The text has the fields of the OSF template. Authors fill in what a program cannot know.
 """
@@ -107,7 +107,7 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """Return the title of a study, or the name of its experiment if it has no title."""
+    """Return the title of a study, or the name of the experiment if there is no title."""
     settings = config.get("workbook", {}).get("settings", {})
     experiment = str(settings.get("experiment_id") or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
@@ -469,7 +469,7 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims that a run sealed before its first call.
+    """Return the claims that a run sealed before the first call.
 
     Returns None if the run sealed no claims.
     """
@@ -480,7 +480,7 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def is_registration_intact(run: RunFolder) -> bool:
-    """Return whether a run sealed its claims and no sealed part was edited."""
+    """Return whether a run sealed claims and no sealed part was edited."""
     sealed = run.plan.get("sealed", {})
     parts = [sealed[name] for name in REGISTERED if name in sealed]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))

@@ -1,4 +1,4 @@
-"""Check a study file before a run: its questions, its cost and its mistakes.
+"""Check a study file before a run: the questions, the cost and mistakes.
 
 No model is called.
 """
@@ -46,7 +46,7 @@ from folkmoot.storage.run_folder import OUTPUTS
 
 @dataclass(frozen=True, slots=True)
 class CheckNotices:
-    """What a researcher should know about a study before its dry run."""
+    """What a researcher should know about a study before the dry run."""
 
     models_note: str
     # Actions of the study file that need consent, as parts of sentences.
@@ -106,7 +106,7 @@ def problems_to_json(problems: Sequence[Problem]) -> list[dict[str, str]]:
 def read_notices(
     study_file: StudyFile, options: RunOptions, consent: Consent | None = None
 ) -> CheckNotices:
-    """Return what is known about a study before its dry run.
+    """Return what is known about a study before the dry run.
 
     `consent`: the user's consent to the actions of the study file, or None if none is required.
     Raises InputError with every problem of models, keys, prices and consent.

@@ -1,5 +1,5 @@
 """The files of a run: tables, JSON, codebook, manifest, findings and amendments.
 
 Start with `run_folder`, which reads a run. `table_buffer` holds the rows during a run, `tables`
-writes them, and `rows` declares them.
+writes the tables, and `rows` declares the tables.
 """

@@ -409,7 +409,7 @@ def count_cut_replies(answers: pl.DataFrame | None) -> int:
 
 @lru_cache(maxsize=4)
 def software_versions(package: str = "folkmoot") -> dict[str, Any]:
-    """Return the versions of this package, its direct dependencies, Python and the system."""
+    """Return the versions of a package, of the direct dependencies, of Python and the system."""
     return {
         package: _package_version(package),
         "source": _source_hash(package),

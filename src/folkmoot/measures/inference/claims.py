@@ -181,13 +181,13 @@ class Claim:
         return f"{self.label}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
-        """Return the size of a difference without its sign: "5 points", "0.30"."""
+        """Return the size of a difference without the sign: "5 points", "0.30"."""
         if self.in_points:
             return format_points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
     def format_signed(self, difference: float, more: int = 0) -> str:
-        """Return a difference with its sign: "+5 points", "−0.30".
+        """Return a difference with the sign: "+5 points", "−0.30".
 
         - `more`: additional digits.
         """
@@ -275,7 +275,7 @@ class Result:
 
     @property
     def p_in_words(self) -> str:
-        """The p-value with its name: "adjusted p = .012".
+        """The p-value as text with a name: "adjusted p = .012".
 
         It is empty if the claim has no p-value.
         """
@@ -310,7 +310,7 @@ class Result:
 
     @property
     def says(self) -> Sentence:
-        """The claim with its verdict and its numbers."""
+        """The claim in words, with the verdict and the numbers."""
         return word(
             "comparison",
             "statement",
@@ -333,7 +333,7 @@ class Result:
 
     @property
     def estimate_text(self) -> Sentence:
-        """The difference with its 95 % interval: "A − B +8 points (+3 to +13)"."""
+        """The difference with the 95 % interval: "A − B +8 points (+3 to +13)"."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return word("estimate", "unknown", contrast=self.claim.contrast_label, why=self.why)

@@ -225,7 +225,7 @@ def paired_difference(
 
 
 def lacks_variation(e: Estimate) -> bool:
-    """Return whether an estimate has no interval because all its units are equal."""
+    """Return whether an estimate has no interval because all units are equal."""
     return not math.isfinite(e.low) and (e.why == NOTHING_VARIES or e.p == 1.0)
 
 

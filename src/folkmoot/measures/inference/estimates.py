@@ -1,4 +1,4 @@
-"""The result type of all measures, an estimate with an interval, and its text formats."""
+"""`Estimate`, the result type of all measures, and text formats of estimates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Estimate:
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip_bounds(self, least: float, most: float) -> Self:
-        """Return the estimate with its bounds limited to the range from `least` to `most`.
+        """Return the estimate with bounds limited to the range from `least` to `most`.
 
         Bounds that are NaN stay NaN.
         """

@@ -1,4 +1,4 @@
-"""Main effects of on/off factors and their two-way interactions.
+"""Main effects and two-way interactions of on/off factors.
 
 Each condition of a study switches every factor on or off.
 """

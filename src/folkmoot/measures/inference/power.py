@@ -22,7 +22,7 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """The size of a design: its conditions and the number of units in each."""
+    """The size of a design: the number of conditions, and of units in each condition."""
 
     # What a unit is. independent: a participant, and participants do not talk to each other.
     # paired: a block, group or replication that passes through all conditions. clustered: a session

@@ -1,4 +1,4 @@
-"""Shares and their differences: Wilson, Newcombe, Holm, and bounds for missing answers.
+"""Shares and differences of shares: Wilson, Newcombe, Holm, and bounds for missing answers.
 
 Counts are numbers of independent units. Use `clustered` for units that talked to each other.
 """

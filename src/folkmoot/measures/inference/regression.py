@@ -93,7 +93,7 @@ def logistic(
     - `reference`: for a variable with texts, the level with which other levels are compared.
       Default: the most frequent level.
 
-    Levels and columns without information are left out. `Logit.left_out` names them.
+    Levels and columns without information are left out and named in `Logit.left_out`.
 
     Sources: Firth (1993), doi:10.1093/biomet/80.1.27. Heinze and Schemper (2002),
     doi:10.1002/sim.1047.

@@ -120,7 +120,7 @@ def reduce_capabilities(
 class CapabilityCache:
     """The known capabilities of the models at one endpoint.
 
-    - `default_capabilities`: function from a model to its initial capabilities.
+    - `default_capabilities`: function that returns the initial capabilities of a model.
     - `notes`: one sentence for each feature that a model was found to lack.
     """
 

@@ -61,7 +61,7 @@ _REASONING_MODELS = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 def default_capabilities(model: str) -> Capabilities:
-    """Return what a model is known to accept before its first call."""
+    """Return what a model is known to accept before the first call."""
     # Reasoning models reject a temperature and need `max_completion_tokens`.
     is_reasoning = bool(_REASONING_MODELS.search(model))
     return Capabilities(
@@ -164,7 +164,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
 ) -> tuple[FloatArray, Usage]:
-    """Return the embeddings, shape (expected, d), and their token counts.
+    """Return the embeddings, shape (expected, d), and the reported token counts.
 
     Raises a ModelError for an error status.
     """

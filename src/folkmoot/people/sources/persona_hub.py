@@ -108,7 +108,7 @@ def sample_lines(
 
 
 def is_english(text: str) -> bool:
-    """Return True if a line is English or its language is doubtful."""
+    """Return True if a line is English, or if the language is doubtful."""
     ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 

@@ -7,6 +7,6 @@
 - `people` and `bands`: compare a run with human answers.
 - `mixed` and `seat_checks`: compare humans and models within one run.
 - `pooled`, `figures` and `matrix`: join the runs of a grid.
-- `forks`: compares a fork with its run.
+- `forks`: compares a fork with the run that it repeats.
 - `power` and `simulated_power`: plan the size of a run.
 """

@@ -30,7 +30,7 @@ SECTION = "Human bands"
 
 
 def published_bands() -> Finding:
-    """Return the finding on the benchmarks that Folkmoot ships, with their sources."""
+    """Return the finding on the packaged benchmarks and the sources of the benchmarks."""
     bands = [*human_bands().values()]
     rows = [
         {
@@ -65,7 +65,7 @@ def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list
     - The table does not say which answers count.
     - Some answers are numbers and other answers are options.
     - A rating is outside the scale.
-    - Too few rows hold both a first and a last answer.
+    - Too few rows hold an answer before and an answer after.
     """
     table = read_people(path)
     if lacking := [name for name in (BEFORE, AFTER) if name not in table.columns]:

@@ -9,7 +9,7 @@ from folkmoot.engine.run.grid import GridCell
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """One estimate in one run of a grid, with its interval from `low` to `high`."""
+    """One estimate in one run of a grid, with the interval from `low` to `high`."""
 
     cell: GridCell
     value: float
@@ -19,7 +19,7 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Figure:
-    """One estimate in a finding, with its values in the runs of a grid."""
+    """One estimate in a finding, with the value in each run of a grid."""
 
     finding: str
     title: str

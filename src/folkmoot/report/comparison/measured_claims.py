@@ -37,7 +37,7 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by what they measure. A key is a claim without its conditions."""
+    """Group claims by what they measure. A key is a claim without conditions."""
     # Claims of the study file and of the study type are grouped if both use the same column without
     # a filter or threshold. Claims that compare two columns of one row are left out.
     claims_by_measure: dict[Claim, list[Claim]] = {}

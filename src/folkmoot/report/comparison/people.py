@@ -316,7 +316,7 @@ def calibration_finding(
 
 
 def points_apart(distance: float) -> str:
-    """Return a difference of shares as text without its sign."""
+    """Return a difference of shares as text without a sign."""
     return estimates.format_points(abs(distance)).lstrip("+")
 
 

@@ -87,7 +87,7 @@ def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | Non
 def power_report(
     size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
 ) -> list[Finding]:
-    """Return findings on what a design can detect, and on the size that it needs.
+    """Return findings on what a design can detect, and on the required size.
 
     `iccs`: the assumed intraclass correlations.
     """

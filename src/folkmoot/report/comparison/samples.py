@@ -78,7 +78,7 @@ class Sample:
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
-    """Read runs and files, and give them unique names.
+    """Read runs and files, and give each of the samples a unique name.
 
     Raises InputError if a source cannot be read.
     """
@@ -186,7 +186,7 @@ def people_file(path: Path) -> Sample:
 
     A row is one person, or another unit that the run observes, in one condition. Columns:
 
-    - `before` and `after`: the choices. `position_changed` can replace them.
+    - `before` and `after`: the choices. `position_changed` can replace the two columns.
     - `arm`, or the run's condition column: the condition, if there are several.
     - `person`: an id, if people can be matched with simulated participants.
     - Any other measure, with the column name of the run.

@@ -1,4 +1,4 @@
-"""Report which humans failed a check, and which of them were left out of the study."""
+"""Report which humans failed a check, and which humans were left out of the study."""
 
 from __future__ import annotations
 

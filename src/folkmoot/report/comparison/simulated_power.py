@@ -39,7 +39,7 @@ LEAST_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One simulated run: its study file, changed settings, size and random seed."""
+    """One simulated run: study file, changed settings, size and random seed."""
 
     path: Path
     overrides: tuple[str, ...]
@@ -119,7 +119,7 @@ class Trials:
 
 
 def run_trial(job: Job) -> TrialOutcome:
-    """Run a study once in a temporary folder and test its primary claims."""
+    """Run a study once in a temporary folder and test the primary claims."""
     found = _load_study_file(job.path, job.overrides, job.seed, Consent(granted=True))
     with tempfile.TemporaryDirectory(prefix="folkmoot-power-") as folder:
         config = found.study.dry_run_config(found.config, Path(folder))

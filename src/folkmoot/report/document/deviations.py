@@ -26,7 +26,7 @@ from folkmoot.storage.run_folder import JOURNAL, RowStream, RunFolder
 
 
 def list_deviations(run: RunFolder, study: Study) -> list[str]:
-    """Return the differences between the run and its sealed plan, in plain words."""
+    """Return the differences between the run and the sealed plan, in plain words."""
     found = [
         f"The sealed part “{change['name']}” was changed with --accept-changes."
         for change in run.plan.get("changes", [])

@@ -38,7 +38,7 @@ from folkmoot.storage.run_folder import RowStream, RunFolder
 
 @dataclass(frozen=True, slots=True)
 class DrawnFinding:
-    """A finding with its chart."""
+    """A finding with the drawn chart."""
 
     # A chart is a list of SVG panels, or a board of cards.
 

@@ -1,4 +1,4 @@
-"""The first page of a report: the question, the texts in prompts, the answer, and its limits."""
+"""The first page of a report: the question, the texts in prompts, and the answer with limits."""
 
 from __future__ import annotations
 

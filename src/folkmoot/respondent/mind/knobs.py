@@ -1,6 +1,6 @@
 """The settings of the rule-based embedded respondent: built-in effects and simulated faults.
 
-`planted_effects` lists all settings in force, so that a run with the respondent can print them.
+`planted_effects` lists all settings in force, for the output of a run with the respondent.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ class SimulatedRespondent:
         """Return sentences with the person's reasons for an option.
 
         - `about`: the option. The default is the current option.
-        - `count`: the number of sentences. If it is 0, the person's way of speaking decides.
+        - `count`: the number of sentences. With 0, the person's way of speaking decides.
         """
         # Without options, the sentences only talk about topics of the question.
         matter = about or self.current_option

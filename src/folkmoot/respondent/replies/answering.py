@@ -1,4 +1,4 @@
-"""Answers by their kind: a listed option, a number within bounds, or text."""
+"""Answers of each kind: a listed option, a number within bounds, or text."""
 # A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
 
 from __future__ import annotations

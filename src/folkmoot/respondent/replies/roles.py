@@ -1,6 +1,6 @@
 """Replies of speakers who lead a conversation, summarise or judge.
 
-These speakers have no opinions. They repeat the argument phrases that they find in the request.
+These speakers have no opinions. They repeat argument phrases of the request.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield every vote with the texts that its prompt should contain."""
+    """Yield every vote with the texts that the prompt of the vote should contain."""
     config = CrossPollinationConfig.model_validate(run.config)
     votes = run.scan_table("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"

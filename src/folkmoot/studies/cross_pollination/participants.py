@@ -1,6 +1,6 @@
 """Participants, their recruitment, their clusters, and the state that the phases share.
 
-The personas of a run are written to `personas.json` in its folder. A resumed run reads them there.
+The personas of a run are written to `personas.json`. A resumed run reads this file.
 """
 
 from __future__ import annotations

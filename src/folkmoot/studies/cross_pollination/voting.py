@@ -356,7 +356,7 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the final vote, and then ask the questions that follow it."""
+    """Ask for the final vote, and then ask the follow-up questions."""
     # If the vote is missing, the status is skipped (the participant declined) or failed.
     choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):

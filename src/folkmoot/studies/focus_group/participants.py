@@ -437,7 +437,7 @@ class Participant:
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
-        """Ask for a private opinion, and record and return it."""
+        """Ask for a private opinion, record the opinion and return it."""
         # `context` holds the messages that the participant remembers.
         prompt = scope.prompt(
             "private_opinion",

@@ -1,7 +1,7 @@
 """How the rule-based embedded respondent answers in focus groups.
 
-An opinion depends on the persona's taste, the product's claims and the price. In a discussion it
-moves towards the views of others.
+An opinion depends on the persona's taste, the product's claims and the price. In a discussion,
+opinions move towards the views of others.
 """
 # Claims count more if they touch a concern of the persona. `talk.views` reads the product and the
 # views in a prompt.

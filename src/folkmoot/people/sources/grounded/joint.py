@@ -555,8 +555,8 @@ def _describe_household(home: str, band: int, children: int) -> str:
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
     """Return how far the population is from each published table.
 
-    Each tuple holds the name of a table and its number of cells. Then come the largest and the mean
-    distance in percentage points.
+    Each tuple holds the name of a table, the number of cells, and the largest and the mean distance
+    in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins

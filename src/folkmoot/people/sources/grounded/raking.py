@@ -1,4 +1,4 @@
-"""Raking: scale a table of counts until its shares agree with all published ones."""
+"""Raking: scale a table of counts until the shares agree with all published shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RakingMargin:
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """Return the shares that a table has, for comparison with the published ones."""
+        """Return the shares that a table has, for comparison with the published shares."""
         part = self.table_part(table)
         sums = part.sum(
             axis=tuple(
@@ -57,7 +57,7 @@ class RakingMargin:
         return result
 
     def fit_table(self, table: Array) -> None:
-        """Scale a table in place, so that its shares agree with the published ones."""
+        """Scale a table in place, so that the shares agree with the published shares."""
         # The sum of `table_part` stays the same.
         observed = self.observed_margin(table)
         factors = np.divide(self.wanted, observed, out=np.zeros_like(observed), where=observed > 0)
