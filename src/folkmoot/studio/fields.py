@@ -179,7 +179,8 @@ def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, st
 
     `before`: the labels that lead to the first fields.
     """
-    # They are listed by field id.
+    # The page names a field with a problem by its labels, because labels such as "Name" occur
+    # several times in a form.
     trails: dict[str, str] = {}
     for field in fields:
         trails[field.id] = f"{before}{field.heading}"

@@ -603,7 +603,7 @@ def trial_size(study_file: StudyFile | None) -> tuple[int, str]:
 
 
 def describe_trial(limit: int, unit_name: str) -> str:
-    """Return what a trial runs, in words."""
+    """Return the size of a trial in words."""
     if not unit_name:
         return "A run with the smallest part of the study."
     if unit_name == PARTICIPANT:

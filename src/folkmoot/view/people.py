@@ -167,7 +167,7 @@ def journal_of(run: RunFolder) -> JournalReader | None:
 
 
 def people_frame(run: RunFolder, people: People) -> pl.LazyFrame:
-    """Return the table of participants, with one row for each."""
+    """Return the table of participants, with one row for each participant."""
     if people.table:
         return _cached_frame(run.path, people, state_of(run))
     return _with_key(people, people.drawn)

@@ -75,7 +75,7 @@ class Piece(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the reply from which the piece comes, or "" for other pieces."""
+        """The address of the reply from which the piece comes, or "" if it comes from no reply."""
         return next(
             (address for span in reversed(self.spans) if (address := span.source.address)), ""
         )

@@ -69,7 +69,7 @@ _DECADE = re.compile(r"(?<![0-9])[0-9]{0,2}0\s*['’]?s\b", re.I)
 def find_ages(age_group: str) -> AgeBounds | None:
     """Return the youngest and the oldest age in an age group such as `30s`.
 
-    Returns None if its name contains no number.
+    Returns None if the name of the age group contains no number.
     """
     numbers = [int(number) for number in _NUMBER.findall(age_group)]
     if not numbers:
@@ -466,10 +466,12 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Return the vulnerable residents that files and folders describe. Their ids are empty.
+    """Return the vulnerable residents that files and folders describe, without ids.
 
     Raises InputError with all problems in all files.
     """
+    # The ids of vulnerable residents follow those of the general residents, so they are given when
+    # a set is drawn.
     residents, problems = read_profiles(places, folder)
     if problems:
         raise InputError(problems)

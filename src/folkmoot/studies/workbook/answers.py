@@ -578,7 +578,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return an invalid answer for a reply that never passed validation.
+        """Return an answer that is marked as invalid, for a reply that never passed validation.
 
         Returns Missing if the reply is empty.
         """

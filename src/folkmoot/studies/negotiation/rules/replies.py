@@ -382,11 +382,9 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """Return the mediator's opening, the members' lines, and the number of dropped lines.
+    """Return the mediator's opening, the members' names and texts, and the number of dropped lines.
 
     `names`: the names of the members.
-
-    A line is a name and a text.
     """
     # The mediator wrote all utterances in `dialogue`. The opening is the first utterance under its
     # own name (System). A line without text or with an unknown speaker is dropped.

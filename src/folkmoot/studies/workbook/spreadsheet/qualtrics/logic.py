@@ -131,7 +131,7 @@ class LogicReader:
     def read_logic(self, logic: object, where: str) -> Condition | None:
         """Return the condition that the survey's display or branch logic states.
 
-        Returns None if all parts are unknown.
+        Returns None if no part of the logic is known.
         """
         # Unknown parts are left out. A note names the place of each.
         groups: list[list[Condition | None]] = []
