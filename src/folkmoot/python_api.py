@@ -268,6 +268,8 @@ def run(
     - `settings`: the settings of the study, if `study` is not a file.
     - `out`: the folder of the run.
     - `if_exists`: what happens if `out` already holds a run.
+    - `limit`: the largest number of participants or sessions.
+    - `concurrency`: the largest number of calls at the same time.
     - `budget`: the most that the run may cost, in USD.
     - `provider`: an object that answers every call instead of a model, for tests.
     - `trust`: True if the study file may run its Python code and send data to its addresses.
@@ -352,7 +354,8 @@ def fork(
     - `out`: the folder of the new run. An unfinished fork in this folder is continued.
     - `study`: the study type, if it cannot be found beside the run.
 
-    Only answers that depend on the changed reply are requested again.
+    The other parameters are those of `run`. Only answers that depend on the changed reply are
+    requested again.
     """
     base = source.folder if isinstance(source, Run) else RunFolder(source)
     replacement = ReplyReplacement(say, drop, model)

@@ -82,6 +82,7 @@ def report_unattributed(run: RunFolder) -> Finding | None:
         return None
     by_stage: dict[str, list[int]] = {}
     for address, characters in counted.items():
+        # An address begins with the name of the stage.
         by_stage.setdefault(address.partition("/")[0], []).append(characters)
     total = sum(counted.values())
     return Finding(

@@ -73,6 +73,8 @@ def human_band(key: str) -> Band:
 def sentence(what: str, value: float, band: Band) -> Sentence:
     """Return a sentence that compares a value with a human benchmark.
 
+    - `what`: the name of the value.
+
     Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
     """
     people = (

@@ -98,7 +98,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class Recruiting(Protocol):
-    """The methods of a scope that `enrich_persona` calls."""
+    """The interface that `enrich_persona` needs: ask a model a question, and record a row."""
 
     async def ask(
         self,

@@ -66,7 +66,7 @@ class TemplateSection:
 
 @dataclass(frozen=True, slots=True)
 class Preregistration:
-    """A preregistration, with the digest of the plan that a run would seal."""
+    """A preregistration, with the digest of the plan that a run would fix before it starts."""
 
     title: str
     digest: str
@@ -469,9 +469,9 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims that a run sealed before the first call.
+    """Return the claims in the sealed plan of a run, which was fixed before the first call.
 
-    Returns None if the run sealed no claims.
+    Returns None if the plan has no claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -480,7 +480,7 @@ def registered_claims(run: RunFolder) -> list[Claim] | None:
 
 
 def is_registration_intact(run: RunFolder) -> bool:
-    """Return whether a run sealed claims and no sealed part was edited."""
+    """Return whether the sealed plan of a run has claims, and no part was edited later."""
     sealed = run.plan.get("sealed", {})
     parts = [sealed[name] for name in REGISTERED if name in sealed]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))

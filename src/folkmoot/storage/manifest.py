@@ -280,7 +280,7 @@ _FORM_ONLY_FINISHES = {
 
 
 def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """Return who answered in a run: SYNTHETIC, HUMAN or MIXED.
+    """Return who answered in a run: SYNTHETIC (rules without a model), HUMAN or MIXED.
 
     - `answerers`: pairs of role and answerer. An answerer is human, synthetic or model.
     - `has_people`: True if a human gave an answer.

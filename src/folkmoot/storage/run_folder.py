@@ -175,7 +175,7 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """Who answered in the run: SYNTHETIC, HUMAN or MIXED.
+        """Who answered in the run: SYNTHETIC (rules without a model), HUMAN or MIXED.
 
         It is an empty string if only models answered.
         """

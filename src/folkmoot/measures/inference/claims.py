@@ -200,7 +200,7 @@ class Claim:
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
     def format_level(self, mean: float) -> str:
-        """Return the value of one condition as text."""
+        """Return the mean of one condition as text."""
         # With one digit more than a difference.
         if self.in_points:
             return format_percent(mean, 1)

@@ -54,7 +54,7 @@ def sign_p(first: int, second: int) -> float:
 
 
 def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of a share.
+    """Return the exact interval of the share hits / n.
 
     Source: Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404.
     """

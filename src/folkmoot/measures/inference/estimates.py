@@ -183,6 +183,6 @@ def format_count(n: int, one: str, many: str | None = None) -> str:
 
         format_count(2, "vote")  # "2 votes"
 
-    - `many`: the plural. Default: the singular with an "s".
+    - `one`, `many`: singular and plural of the noun. Default plural: the singular with an "s".
     """
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

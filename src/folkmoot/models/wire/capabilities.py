@@ -148,6 +148,8 @@ class CapabilityCache:
     ) -> bool:
         """Learn from an error response what a model does not accept.
 
+        - `used`: the capabilities with which the request was encoded.
+
         Returns True if the request should be sent again.
         """
         # Status 500 counts as an error about capabilities too, because chat templates without a

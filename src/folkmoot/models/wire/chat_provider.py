@@ -50,7 +50,10 @@ class ChatProvider(ABC):
     def prepare_request(
         self, request: ModelRequest, *, batched: bool = False
     ) -> tuple[Capabilities, JsonObject]:
-        """Return the known capabilities of the model, and a request body that fits them."""
+        """Return the known capabilities of the model, and a request body that fits them.
+
+        - `batched`: True if the request is part of a batch.
+        """
         # With `batched`, the body asks for no prompt cache if the vendor charges extra for cache
         # writes. The cache may expire before the batch is processed.
         capabilities = self._capability_cache.get(request)

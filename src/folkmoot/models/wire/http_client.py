@@ -301,7 +301,10 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
 def error_in_success_response(
     error: object, headers: Mapping[str, str], *, reply_had_started: bool = False
 ) -> ModelError:
-    """Return the error that a server sent in a response with status 200."""
+    """Return the error that a server sent in a response with status 200.
+
+    - `reply_had_started`: True if the error came after the start of a reply.
+    """
     # The status of the result is the code in `error`, or 502 if there is no code. With
     # `reply_had_started`, the server had accepted the request, and the reply may be billed.
     code = error.get("code") if isinstance(error, Mapping) else None

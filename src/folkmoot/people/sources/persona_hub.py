@@ -207,6 +207,7 @@ async def fetch_file(
 ) -> Path:
     """Return the local copy of the file at `url`, which is downloaded if necessary.
 
+    - `refresh`: True to download the file again.
     - `progress`: called with the received and the total bytes. The total may be None.
     - `timeout`: the longest time without data, in seconds.
 

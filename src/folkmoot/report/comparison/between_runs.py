@@ -163,6 +163,7 @@ def measures_finding(
             "second": finite_or_none(comparison.means[1]),
             **result_cells(comparison.result),
             "paired": comparison.paired,
+            # The margin is a difference of shares, so it fits no other measure.
             "equivalent": is_equivalent(comparison.result, margin)
             if comparison.result.claim.in_points
             else None,
@@ -296,6 +297,7 @@ def compare_effects(
                 sample.name: _exploratory_effect(measured_by_run[sample.name], claim)
                 for sample in runs
             }
+            # An effect that one run lacks cannot be compared.
             if any(effect is None for effect in effects.values()):
                 continue
             known_effects = {name: effect for name, effect in effects.items() if effect is not None}
@@ -307,6 +309,7 @@ def compare_effects(
                 tests.append((claim, f"{sample.name} − {base.name}", gap))
     if not tests:
         return None
+    # Effects and differences between runs are adjusted together.
     results = adjust_families([result for *_, result in tests])
     named_results = [(name, result) for (_, name, _), result in zip(tests, results, strict=True)]
     by_claim: dict[Claim, dict[str, Result]] = {}

@@ -466,6 +466,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
         return None
     rows: list[Row] = []
     pooled_effects = [overall_estimate(figure) for figure in effects]
+    # Holm's method needs the p-values of all differences at once.
     holms = holm([estimate.p for estimate in pooled_effects])
     for figure, estimate, adjusted in zip(effects, pooled_effects, holms, strict=True):
         same_sign_share, clear_share = sign_agreement(figure)

@@ -577,6 +577,7 @@ def _effective_n_finding(size: DesignSize, title: str, iccs: Sequence[float]) ->
 
 def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]) -> Finding:
     people = size.units * size.size
+    # One unit per condition gives no variance between units.
     if size.units < 2:
         return _too_small(title, size)
     rows = []

@@ -79,6 +79,10 @@ class Trials:
     ) -> Trials:
         """Return the simulated runs of a study file.
 
+        - `overrides`: changed settings, as in `--set`.
+        - `sizes`: the sizes as text, such as "experts=12,24". Default: multiples of the size.
+        - `runs`: the number of runs of each size.
+
         Raises InputError if the file is invalid at any size.
         """
         found = _load_study_file(path, overrides, None, consent)

@@ -47,6 +47,8 @@ MOST_TICKS = 6
 def render_svgs(chart: Chart, description: str) -> list[str]:
     """Draw a chart as one SVG or as several panels.
 
+    - `description`: the text alternative for screen readers.
+
     The list is empty for a board of cards.
     """
     chart = _word_keys(chart)

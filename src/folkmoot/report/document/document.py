@@ -156,8 +156,8 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Return the content of a grid's report.
 
-    `cells`: the findings of each cell, by the name of the cell.
-    Raises InputError if no cell has finished.
+    `cells`: the findings of each run of the grid, by name.
+    Raises InputError if no run has finished.
     """
     findings = pooled_findings(grid, cells)
     runs = [run for _, run in grid.finished_cells().values()]

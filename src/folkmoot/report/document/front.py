@@ -159,7 +159,9 @@ def build_front_page(
 ) -> Front:
     """Return the first page of a run's report.
 
-    `results`: the results of all claims.
+    - `deviations`: the differences from the plan, as sentences.
+    - `results`: the results of all claims.
+    - `card`: the rows of the validity card.
     """
     primary = [result for result in results if result.claim.family == "primary"]
     contrasts = tuple(_contrast(result) for result in primary)

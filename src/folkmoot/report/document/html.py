@@ -59,7 +59,7 @@ def write_report(
 
 
 def write_grid_report(grid: RunGrid) -> Path:
-    """Write the report of a grid and of each finished cell, each into its own folder."""
+    """Write the report of a grid and of each finished run, each into the folder of the run."""
     cells = findings_of_cells(grid)
     finished = grid.finished_cells()
     # All cells share one judgement over the wordings, so it is made once.

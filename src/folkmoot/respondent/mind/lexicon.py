@@ -64,12 +64,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """The index of the camp that uses each word."""
+        """The index of the camp (way to justify a choice) that uses each word."""
         return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """The index of the camp that uses each phrase."""
+        """The index of the camp (way to justify a choice) that uses each phrase."""
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)

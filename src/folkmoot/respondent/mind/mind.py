@@ -120,7 +120,7 @@ class SimulatedRespondent:
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """True if the request shows a long text without any argument that the lexicon knows."""
+        """True if the request shows a long text without any argument that the lexicon contains."""
         # Always False if the study type names the options that opinions are about.
         reading = self.reading
         if self.at.names or any(
@@ -405,7 +405,11 @@ def apply_persuasion(
     persona: PersonaTraits,
     knobs: RespondentSettings,
 ) -> list[float]:
-    """Return the utilities of all options after persuasion by arguments."""
+    """Return the utilities of all options after persuasion by arguments.
+
+    - `initial`: the utilities before persuasion.
+    - `dose`: the arguments that the person has read or heard.
+    """
     # Arguments for an option raise its utility, most if the option was already liked. They count
     # more after an interview, and more if the person replied to them in a conversation.
     if not dose.arguments or not knobs.persuasion:

@@ -78,9 +78,12 @@ class PersonaTraits:
     words: frozenset[str]
 
     def option_taste(self, option: str, spread: float = 1.0) -> float:
-        """Return how much the person likes one option before any persuasion."""
+        """Return how much the person likes one option before any persuasion.
+
+        - `spread`: scales the standard deviation of tastes.
+        """
         # The same persona and option always give the same random draw. It tends to be higher if
-        # option and persona share a word. `spread` scales the standard deviation.
+        # option and persona share a word.
         text = " ".join(option.casefold().split())
         # The draw comes from N(μ, 1.3²).
         mean = 0.8 if content_words(text) & self.words else 0.0

@@ -220,7 +220,7 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Return the private position of each participant, by id."""
+        """Return the private position of each participant at the time `when`, by id."""
         # Participants without a position are left out.
         return {
             statement.persona_id: statement.position
@@ -239,7 +239,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
-        """Return each participant's intent to buy at the product's own price, by id."""
+        """Return each participant's intent at the time `when` to pay the product's own price."""
         return {
             intent.persona_id: intent.answer
             for intent in self.intents
@@ -252,6 +252,5 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """Return the latest messages as a transcript for the prompt of a speaker."""
-    # `last` is the number of messages.
+    """Return the `last` latest messages as a transcript for the prompt of a speaker."""
     return Transcript(tuple(message.as_utterance for message in messages[-last:]))

@@ -295,8 +295,10 @@ WOULD_BUY = INTENTS[3:]
 def topline_data(
     transcripts: Sequence[DiscussionTranscript], pages: dict[str, str], codes: Codes
 ) -> dict[str, object]:
-    """Return the data of `topline.json`."""
-    # `pages` maps "group/stimulus" to the path of the HTML transcript.
+    """Return the data of `topline.json`.
+
+    - `pages`: the path of the HTML transcript, by "group/stimulus".
+    """
     stimuli = list(dict.fromkeys(transcript.stimulus for transcript in transcripts))
     return {
         "concepts": [

@@ -379,7 +379,10 @@ class Participant:
         )
 
     def should_speak(self, rng: np.random.Generator, *, addressed: bool = False) -> bool:
-        """Decide at random whether the participant answers a question."""
+        """Decide at random whether the participant answers a question.
+
+        - `addressed`: True if the question names this participant.
+        """
         # Addressed participants always answer. The probability of others depends on extraversion.
         # A number is drawn for all, so that addressing one participant does not change later draws.
         chance = speaking_probability(self.persona.traits.extraversion)
@@ -396,9 +399,12 @@ class Participant:
     ) -> str | Missing:
         """Ask this participant the moderator's question and return the answer.
 
+        - `context`: all messages so far.
+        - `addressed`: True if the question names this participant.
+
         Returns Missing if the participant gives no words.
         """
-        # `context` holds all messages so far. The last `context_messages` of them are the history.
+        # Only the last `context_messages` messages are in the prompt.
         shows_material = question.phase in (DiscussionPhase.REACTION, DiscussionPhase.SYNTHESIS)
         prompt = scope.prompt(
             "participant_response",
@@ -437,8 +443,10 @@ class Participant:
     async def state_opinion(
         self, scope: Scope, when: InterviewTime, context: Sequence[DiscussionMessage]
     ) -> Statement:
-        """Ask for a private opinion, record the opinion and return it."""
-        # `context` holds the messages that the participant remembers.
+        """Ask for a private opinion, record the opinion and return it.
+
+        - `context`: the messages that the participant remembers.
+        """
         prompt = scope.prompt(
             "private_opinion",
             talked=when is InterviewTime.AFTER,

@@ -128,7 +128,11 @@ async def interview_participants(
             )
             messages.append(question_message)
             reply = await participant.respond(
-                question_scope, question_message, messages, addressed=True
+                # Nobody else can answer, so the participant always does.
+                question_scope,
+                question_message,
+                messages,
+                addressed=True,
             )
             if isinstance(reply, Missing):
                 continue
