@@ -11,13 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
 
 from folkmoot.engine.settings.claims import evaluate_claims, join_claims, read_sides
-from folkmoot.measures.inference.claims import (
-    ACROSS,
-    MOST_PRIMARY,
-    Claim,
-    judge_families,
-)
+from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim
 from folkmoot.measures.inference.differences import Side
+from folkmoot.measures.inference.families import judge_families
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
 

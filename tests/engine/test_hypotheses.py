@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import folkmoot
+from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.settings.hypotheses import (
     ADDED_LATER,
     NOT_SEALED,
@@ -24,6 +25,7 @@ from folkmoot.measures.inference.claims import judge
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.document.document import build_document
+from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
@@ -34,6 +36,12 @@ MORE = {"measure": "position_changed", "contrast": ["acp", "simple_voting"], "di
 
 def stated(**changes: object) -> Hypothesis:
     return Hypothesis.model_validate({**MORE, **changes})
+
+
+def hypotheses_finding(run: RunFolder, hypotheses: list[Hypothesis]) -> Finding:
+    return build_hypotheses_finding(
+        evaluate_claims(run, [hypothesis.as_claim() for hypothesis in hypotheses])
+    )
 
 
 def run_of(folder: Path, rows: list[dict], table: str = "participants") -> RunFolder:
@@ -72,9 +80,7 @@ def votes(acp: int, simple: int, n: int = 100) -> list[dict]:
 def test_verdicts(
     acp: int, simple: int, changes: dict[str, object], verdict: str, tmp_path: Path
 ) -> None:
-    found = build_hypotheses_finding(
-        run_of(tmp_path / "run", votes(acp, simple)), [stated(**changes)]
-    )
+    found = hypotheses_finding(run_of(tmp_path / "run", votes(acp, simple)), [stated(**changes)])
     assert found.grid.rows[0][1] == verdict
     assert verdict in found.says
 
@@ -89,7 +95,7 @@ def test_a_few_conversations_are_an_illustration_however_many_people_were_in_the
         for i in range(50)
     ]
     h = Hypothesis(measure="heard", contrast=("4", "1"), direction="greater")
-    found = build_hypotheses_finding(run_of(tmp_path / "four", rows, "discussions"), [h])
+    found = hypotheses_finding(run_of(tmp_path / "four", rows, "discussions"), [h])
     assert "4 independent units are an illustration" in found.says
     assert found.grid.rows[0][3:6] == (None, None, None)
     # The same difference in eight sets, with some variation between them, is tested by sets.
@@ -98,7 +104,7 @@ def test_a_few_conversations_are_an_illustration_however_many_people_were_in_the
         for s in range(8)
         for r in rows
     ]
-    found = build_hypotheses_finding(run_of(tmp_path / "eight", more, "discussions"), [h])
+    found = hypotheses_finding(run_of(tmp_path / "eight", more, "discussions"), [h])
     assert found.grid.rows[0][1] == "supported"
     assert found.grid.rows[0][6] == 8
 
@@ -130,7 +136,7 @@ def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
 def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", votes(40, 10))
     wrong = [stated(measure="warmth"), stated(contrast=["acp", "control"])]
-    found = build_hypotheses_finding(run, wrong)
+    found = hypotheses_finding(run, wrong)
     assert "no table has warmth and arms" in found.says
     assert "no condition control; there are acp, simple_voting" in found.says
     assert found.chart is None
@@ -138,7 +144,7 @@ def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
 
 def test_what_is_unknown_in_an_arm_is_said_to_be_unknown(tmp_path: Path) -> None:
     rows = [{**r, "delay": None if r["condition"] == "acp" else 1} for r in votes(40, 10)]
-    found = build_hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
+    found = hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
     assert "delay is unknown in acp" in found.says
     assert "no condition" not in found.says
 
@@ -146,7 +152,7 @@ def test_what_is_unknown_in_an_arm_is_said_to_be_unknown(tmp_path: Path) -> None
 def test_a_difference_of_shares_in_points_is_not_read_as_a_hundred_times_as_large(
     tmp_path: Path,
 ) -> None:
-    found = build_hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
+    found = hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
     assert "write smallest: 0.05 for five points" in found.says
     assert "contradicted" not in found.says
 
@@ -160,7 +166,7 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
         for r in range(20)
     ]
     h = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
-    found = build_hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
+    found = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
     # Three in each arm, however often they answer.
     assert found.grid.rows[0][1].startswith("not tested (3 independent units")
     # The same six people in both arms, always one higher in the first, are pairs.
@@ -170,7 +176,7 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
         for i in range(6)
         for r in range(20)
     ]
-    found = build_hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
+    found = hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
     assert found.grid.rows[0][6] == 6
 
 
@@ -242,7 +248,7 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
         for i in range(30)
     ]
     h = stated(contrast=["acp", "simple_passive"])
-    found = build_hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
+    found = hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
     assert (row["units"], row["unit"], row["verdict"]) == (
         5,
@@ -251,19 +257,19 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
     )
     # The same people without draws are people, and many enough.
     plain = [{k: v for k, v in r.items() if k != "summary_draw"} for r in rows]
-    found = build_hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
+    found = hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
     assert found.grid.rows[0][1] == "supported"
 
 
 def test_missing_answers_bound_the_difference(tmp_path: Path) -> None:
     rows = votes(40, 10)
     lost = [{**r, "position_changed": None} for r in rows[:60]]
-    found = build_hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
+    found = hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
     assert row["excluded"] == 60
     assert row["least_if_missing"] == pytest.approx(40 / 160 - 10 / 100)
     assert row["most_if_missing"] == pytest.approx(100 / 160 - 10 / 100)
-    found = build_hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
+    found = hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
     assert any("missing answers could change the sign" in note for note in found.notes)
 
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 
 from folkmoot.kit.claims import claims_finding, describe_claims
-from folkmoot.measures.inference.claims import Claim, Result, judge_families
+from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.differences import Side
+from folkmoot.measures.inference.families import judge_families
 from folkmoot.storage.findings import IntervalChart, format_cell
 
 CLAIM = Claim("t.changed", ("b", "a"), family="primary", outcome="changed")

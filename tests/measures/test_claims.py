@@ -19,9 +19,9 @@ from folkmoot.measures.inference.claims import (
     Family,
     Result,
     evaluate,
-    judge_families,
 )
 from folkmoot.measures.inference.differences import Side, estimate_difference
+from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.measures.inference.simultaneous import (
     DirectionalTests,

@@ -15,6 +15,7 @@ from folkmoot.errors import InputError, StorageError
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.proportions import holm
+from folkmoot.randomness import digest
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.table_buffer import rows_to_frame
@@ -226,6 +227,7 @@ def sealed(folder: Path, people: str) -> Path:
     parts = {name: {"hash": f"{name} {people}", "data": {}} for name in ("assignment", "personas")}
     parts["design"] = {"hash": folder.name, "data": {}}
     (folder / "plan.json").write_text(json.dumps({"started_at": "", "sealed": parts}))
+    (folder / "manifest.json").write_text(json.dumps({"outcome": "done"}))
     return folder
 
 
@@ -367,7 +369,10 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
         (folder / "study.yaml").write_text("study: town_hall\n")
         sealed(folder, people if name == "second" else "seed 1")
         plan = json.loads((folder / "plan.json").read_text())
-        plan["sealed"]["claims"] = {"hash": "", "data": [asdict(claim)]}
+        for part, data in (("claims", [asdict(claim)]), ("design", {})):
+            whole = json.loads(json.dumps(data))
+            plan["sealed"][part] = {"hash": digest(json.dumps(whole, sort_keys=True)).hex()}
+            plan["sealed"][part]["data"] = whole
         (folder / "plan.json").write_text(json.dumps(plan))
         return folder
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.settings.hypotheses import Hypothesis, build_hypotheses_finding
+from folkmoot.engine.settings.hypotheses import Hypothesis
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
@@ -30,6 +30,7 @@ from folkmoot.report.comparison.simulated_power import (
 )
 from folkmoot.storage.findings import Finding, TableCell
 from tests.contract.small import SMALL
+from tests.engine.test_hypotheses import hypotheses_finding
 
 STATED = """
 hypotheses:
@@ -185,7 +186,7 @@ def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> Non
     run = folkmoot.run(
         path, model="synthetic", seed=7, out=tmp_path / "run", overrides=job.overrides
     )
-    grid = build_hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
+    grid = hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
     found = run_trial(job)
     at = grid.columns.index
     assert found == TrialOutcome(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
-from folkmoot.engine.settings.hypotheses import evaluate_declared
+from folkmoot.engine.settings.run_claims import evaluate_declared
 from folkmoot.kit.findings import Row, estimate_cells, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count

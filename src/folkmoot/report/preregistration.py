@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from folkmoot.engine.session.plan import (
     digest_registration,
 )
 from folkmoot.engine.settings.hypotheses import is_seal_intact
+from folkmoot.engine.settings.run_claims import registered_claims
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.measures.inference.claims import Claim
@@ -384,9 +385,8 @@ METHODS = (
 CRITERIA = (
     "All tests are two-sided and use the method of the interval. Supported: the whole interval (of "
     "several primary claims: the joint interval) is on the claimed side, beyond the margin. "
-    "Contradicted: the whole interval is on the other side. Undecided: all other cases. With fewer "
-    "than "
-    f"{FEWEST_UNITS} independent units, no claim is tested."
+    "Contradicted: the whole interval is on the other side. Neither shown nor ruled out: all other "
+    f"cases. With fewer than {FEWEST_UNITS} independent units, no claim is tested."
 )
 
 
@@ -404,8 +404,9 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
             else "Primary: 1 claim, a 95 % interval."
         )
     sentences += [
-        f"{name.capitalize()}: {format_count(count, 'claim')}, separate 95 % intervals, verdicts "
-        f"by p-values that Holm's method adjusts for all {name} claims."
+        f"{name.capitalize()}: {format_count(count, 'claim')}, separate 95 % intervals, and "
+        f"p-values that Holm's method adjusts for all {name} claims. Nothing is concluded from "
+        "them."
         for name, count in (("secondary", secondary), ("exploratory", rest))
         if count
     ]
@@ -468,33 +469,11 @@ def _other_fields(plan: Mapping[str, Any]) -> tuple[TemplateField, ...]:
 # --- the registration in the report of a run ----------------------------------------------------
 
 
-def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims in the sealed plan of a run, which was fixed before the first call.
-
-    Returns None if the plan has no claims.
-    """
-    part = run.plan.get("sealed", {}).get(CLAIMS)
-    if part is None:
-        return None
-    return [_claim_from(stated) for stated in part["data"]]
-
-
 def is_registration_intact(run: RunFolder) -> bool:
     """Return whether the sealed plan of a run has claims, and no part was edited later."""
     sealed = run.plan.get("sealed", {})
     parts = [sealed[name] for name in REGISTERED if name in sealed]
     return CLAIMS in sealed and all(map(is_seal_intact, parts))
-
-
-def _claim_from(stated: Mapping[str, Any]) -> Claim:
-    # A plan of another version may hold fields that this version does not know. They are ignored.
-    known = {field.name for field in fields(Claim)}
-    own = {name: value for name, value in stated.items() if name in known}
-    for name in {"contrast", "subject", "names"} & own.keys():
-        own[name] = tuple(own[name])
-    # Claims are hashable, so the lists of the JSON file become tuples again.
-    own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))
-    return Claim(**own)
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:

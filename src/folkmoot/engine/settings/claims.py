@@ -13,16 +13,10 @@ from typing import TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from folkmoot.measures.inference.claims import (
-    ACROSS,
-    Claim,
-    Family,
-    Read,
-    Result,
-    judge_families,
-)
+from folkmoot.measures.inference.claims import ACROSS, Claim, Family, Result
 from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
+from folkmoot.measures.inference.families import Read, judge_families
 from folkmoot.measures.wording import NO_CONCLUSION, word
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
@@ -61,49 +55,20 @@ def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Clai
     """Return the hypotheses of a study file, then the planned comparisons of its study type."""
     # If there are hypotheses, they are the primary family, and all declared claims become
     # exploratory. A declared claim about the same contrast as a hypothesis is left out.
-    if not stated:
-        return list(declared)
-    stated = [name_as_declared(claim, declared) for claim in stated]
-    others = [
-        claim
-        for claim in declared
-        if not any(is_same_contrast(claim, hypothesis) for hypothesis in stated)
+    return [*stated, *_further_claims(stated, declared)] if stated else list(declared)
+
+
+def add_claims(sealed: Sequence[Claim], others: Sequence[Claim]) -> list[Claim]:
+    """Return the claims that a run sealed, then those of other contrasts as exploratory ones."""
+    return [*sealed, *_further_claims(sealed, others)]
+
+
+def _further_claims(known: Sequence[Claim], others: Sequence[Claim]) -> list[Claim]:
+    return [
+        replace(claim, family="exploratory")
+        for claim in others
+        if not any(claim.is_same_contrast(other) for other in known)
     ]
-    return [*stated, *(replace(claim, family="exploratory") for claim in others)]
-
-
-def name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
-    """Return a hypothesis with readable names for conditions and measure.
-
-    `declared`: the planned comparisons of the study type, which contain the readable names.
-    """
-    # An arm or measure without such a name keeps its name in the tables.
-    same = [claim for claim in declared if is_same_measure(claim, stated)]
-    labels = {
-        arm: name
-        for claim in same or declared
-        for arm, name in zip(claim.contrast, claim.names, strict=True)
-    }
-    first, second = (labels.get(arm, "") for arm in stated.contrast)
-    outcome = stated.outcome or (same[0].outcome if same else "")
-    # The study type knows more of the population and of what is held equal (the summaries of the
-    # run, the same groups) than the name of a column says.
-    declared_estimands = (claim.estimand for claim in same if claim.contrast == stated.contrast)
-    estimand = stated.estimand or next(declared_estimands, "")
-    return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
-
-
-def is_same_measure(claim: Claim, stated: Claim) -> bool:
-    """Return whether a comparison of the study type and a hypothesis are about the same measure."""
-    # A hypothesis may name its column without the table.
-    measure = claim.measure if "." in stated.measure else claim.measure.rpartition(".")[2]
-    return not claim.where and claim.at_least is None and measure == stated.measure
-
-
-def is_same_contrast(claim: Claim, stated: Claim) -> bool:
-    """Return whether two comparisons have the same conditions, measure and rows."""
-    # `claim` comes from the study type, `stated` from a hypothesis in the study file.
-    return is_same_measure(claim, stated) and claim.contrast == stated.contrast
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
@@ -155,9 +120,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                     "unit": result.claim.unit,
                     "units": result.estimate.unit_count,
                     "model": result.estimate.method or "none",
-                    "result": result.verdict_phrase
-                    if result.claim.family == "primary" or result.why
-                    else NO_CONCLUSION,
+                    "result": result.verdict_phrase if result.is_concluded else NO_CONCLUSION,
                     "excluded_first": result.lost[0],
                     "excluded_second": result.lost[1],
                     "least_if_missing": finite_or_none(result.bounds.low)
@@ -260,9 +223,10 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
     by = claim.by or condition_column(table)
     if by is None or by not in table.columns:
         return f"the table of {claim.measure} has no {by or 'arms'}"
-    for name, values in claim.where:
+    for name in (*claim.subject, *(name for name, _ in claim.where)):
         if name not in table.columns:
             return f"the table of {claim.measure} has no {name}"
+    for name, values in claim.where:
         table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
     value = pl.col(column).cast(pl.Float64)
     if claim.at_least is not None:
@@ -365,15 +329,17 @@ def pair_sides(
 def as_declared(
     claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
 ) -> Claim:
-    """Complete a hypothesis: set the kind, the unit and, if it is missing, the estimand.
+    """Complete a hypothesis: set its kind, its unit and the words that it lacks.
 
-    - `tables`: the declared tables, each with the kinds of its columns.
+    - `tables`: the declared tables, each with the kinds of its columns. Without the table of the
+      measure, kind and unit stay as they are.
     - `others`: the planned comparisons of the study type.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
+    named = _name_as_declared(claim, others)
     table, kind = find_declared(claim.measure, tables)
     if kind is None:
-        return claim
+        return named
     measure = claim.measure.rpartition(".")[2]
     units_of_same_contrast = (
         other.unit
@@ -383,8 +349,28 @@ def as_declared(
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
     unit = next(units_of_same_contrast, units_of(columns).name)
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
-    resolved = replace(name_as_declared(claim, others), kind=kinds[kind == "bool"], unit=unit)
+    resolved = replace(named, kind=kinds[kind == "bool"], unit=unit)
     return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))
+
+
+def _name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
+    # Names that the claim has already are kept. An arm or measure without a name in the study type
+    # keeps its name in the tables.
+    same = [claim for claim in declared if claim.is_same_measure(stated)]
+    labels = {
+        arm: name
+        for claim in same or declared
+        for arm, name in zip(claim.contrast, claim.names, strict=True)
+    }
+    first, second = (
+        name or labels.get(arm, "") for arm, name in zip(stated.contrast, stated.names, strict=True)
+    )
+    outcome = stated.outcome or (same[0].outcome if same else "")
+    # The study type knows more of the population and of what is held equal (the summaries of the
+    # run, the same groups) than the name of a column says.
+    declared_estimands = (claim.estimand for claim in same if claim.contrast == stated.contrast)
+    estimand = stated.estimand or next(declared_estimands, "")
+    return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
 
 
 def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:

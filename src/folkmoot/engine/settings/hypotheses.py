@@ -9,17 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.engine.settings.claims import (
-    evaluate_claims,
-    is_same_contrast,
-    join_claims,
-    name_as_declared,
-)
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean
@@ -157,31 +150,15 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
     return [Hypothesis.model_validate(hypothesis) for hypothesis in stated], doubt
 
 
-def stated_claims(run: RunFolder) -> list[Claim]:
-    """Return the hypotheses of a run as comparisons of two conditions."""
-    # They are primary if `plan.json` proves them older than the data, otherwise exploratory.
-    hypotheses, doubt = read_sealed(run)
-    return [hypothesis.as_claim("exploratory" if doubt else "primary") for hypothesis in hypotheses]
-
-
-def build_hypotheses_finding(
-    run: RunFolder,
-    hypotheses: Sequence[Hypothesis],
-    declared: Sequence[Claim] = (),
-    *,
-    doubt: str = "",
-) -> Finding:
+def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> Finding:
     """Return the finding that gives each hypothesis its estimate and verdict.
 
-    - `declared`: the planned comparisons of the study type.
-    - `doubt`: a reason to doubt that the hypotheses precede the data, or an empty string.
+    - `results`: the results of the hypotheses.
+    - `doubt`: why the hypotheses may be younger than the data, or empty.
     """
     # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
     # Holm's method. The table then has two intervals for each: one corrected for their number, and
     # the 95 % interval of the hypothesis alone.
-    family: Family = "exploratory" if doubt else "primary"
-    claims = [hypothesis.as_claim(family) for hypothesis in hypotheses]
-    results = evaluate_claims(run, [name_as_declared(claim, declared) for claim in claims])
     has_joint_intervals = any(result.joint is not None for result in results)
     rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
@@ -278,26 +255,3 @@ def _missing_answer_caveats(results: Sequence[Result]) -> list[str]:
         for result in results
         if result.bounds is not None and not result.bounds.sign_holds and not result.why
     ]
-
-
-def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the results of a study type's comparisons, tested together with the hypotheses."""
-    # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
-    claims = join_claims(stated_claims(run), declared)
-    results = dict(zip(claims, evaluate_claims(run, claims), strict=True))
-    results_by_claim = {}
-    for claim in declared:
-        # `join_claims` may have made the claim exploratory.
-        own_result = results.get(claim) or results.get(replace(claim, family="exploratory"))
-        # It is not there at all if a hypothesis replaces it. Names and outcome stay its own,
-        # because the study type words them better.
-        if own_result is None:
-            same_result = next(
-                result for other, result in results.items() if is_same_contrast(claim, other)
-            )
-            own_result = replace(
-                same_result,
-                claim=replace(same_result.claim, names=claim.names, outcome=claim.outcome),
-            )
-        results_by_claim[claim] = own_result
-    return results_by_claim

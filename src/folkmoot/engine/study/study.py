@@ -18,6 +18,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.questionnaire import excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
 from folkmoot.engine.session.session import Session
+from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.author_errors import find_author_error
 from folkmoot.engine.settings.claims import (
     as_declared,
@@ -27,11 +28,7 @@ from folkmoot.engine.settings.claims import (
     tested_finding,
 )
 from folkmoot.engine.settings.config import ConfigT, StudyConfig
-from folkmoot.engine.settings.hypotheses import (
-    build_hypotheses_finding,
-    read_sealed,
-    stated_claims,
-)
+from folkmoot.engine.settings.hypotheses import build_hypotheses_finding, read_sealed
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
@@ -285,23 +282,24 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the hypotheses of a study file and then the comparisons that the study type plans."""
-    stated = [hypothesis.as_claim() for hypothesis in config.hypotheses]
-    return _join_declared_claims(study, stated, study.claims(config))
+    """Return the claims of a study before a run: its hypotheses, then its type's claims."""
+    tables, declared = declared_tables(study.tables), study.claims(config)
+    stated = [
+        as_declared(hypothesis.as_claim(), tables, declared) for hypothesis in config.hypotheses
+    ]
+    return join_claims(stated, declared)
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """Return the hypotheses in a run's plan and then the comparisons that the study type plans."""
-    return _join_declared_claims(
-        study, stated_claims(run), read_declared(run, study.config, study.claims)
-    )
+    """Return the claims of a run: those of its sealed plan, then others of its study type."""
+    declared = read_declared(run, study.config, study.claims)
+    return run_claims.claims_of_run(run, declared, declared_tables(study.tables))
 
 
-def _join_declared_claims(
-    study: Study, stated: Sequence[Claim], declared: Sequence[Claim]
-) -> list[Claim]:
-    tables = declared_tables(study.tables)
-    return join_claims([as_declared(claim, tables, declared) for claim in stated], declared)
+def restate_claims(study: Study, run: RunFolder) -> list[Claim]:
+    """Return the claims that this version of the study type states for a run."""
+    declared = read_declared(run, study.config, study.claims)
+    return run_claims.restate_claims(run, declared, declared_tables(study.tables))
 
 
 # The key of the finding that is shown in place of findings that failed.
@@ -398,11 +396,12 @@ def _join_key(key: Iterable[object]) -> str:
 
 def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     hypotheses, doubt = read_sealed(run)
+    declared = read_declared(run, study.config, study.claims)
 
     def compute_all_findings(run: RunFolder) -> list[Finding]:
         findings = study.findings(run)
-        claims = claims_of_run(study, run)
-        claims_finding = tested_finding(evaluate_claims(run, claims)) if claims else None
+        results = evaluate_claims(run, claims_of_run(study, run))
+        claims_finding = tested_finding(results)
         last_findings = [claims_finding] if claims_finding else []
         if not hypotheses:
             return [*findings, *last_findings]
@@ -412,10 +411,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
         )
         return [
             build_hypotheses_finding(
-                run,
-                hypotheses,
-                read_declared(run, study.config, study.claims),
-                doubt=doubt,
+                run_claims.results_of_hypotheses(hypotheses, results, declared), doubt=doubt
             ),
             *exploratory,
             *last_findings,

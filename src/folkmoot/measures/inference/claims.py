@@ -11,10 +11,8 @@ matters.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 from folkmoot.measures.inference.differences import (
@@ -35,15 +33,11 @@ from folkmoot.measures.inference.estimates import (
     needed_digits,
     points_span,
 )
-from folkmoot.measures.inference.proportions import Bounds, holm
+from folkmoot.measures.inference.proportions import Bounds
 from folkmoot.measures.inference.simultaneous import (
-    DirectionalTests,
     JointInterval,
-    JointResult,
-    decide_jointly,
-    p_beyond,
 )
-from folkmoot.measures.wording import NOT_TESTED, Sentence, word
+from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, word
 
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
@@ -129,6 +123,22 @@ class Claim:
         """A copy without words and unit. Two claims on the same comparison have equal copies."""
         # The unit follows from the table, so it is known only after a run.
         return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
+
+    def is_same_measure(self, other: Claim) -> bool:
+        """Return whether both claims are about the same measure in the same rows."""
+        # A hypothesis may name its column without the table.
+        tables, columns = zip(
+            *(claim.measure.rpartition(".")[::2] for claim in (self, other)), strict=True
+        )
+        is_same_column = columns[0] == columns[1] and (tables[0] == tables[1] or not all(tables))
+        return is_same_column and (self.where, self.at_least) == (other.where, other.at_least)
+
+    def is_same_contrast(self, other: Claim) -> bool:
+        """Return whether both claims compare the same two conditions, in any order."""
+        # A hypothesis does not name the column that holds the conditions.
+        is_same_column = self.by == other.by or not (self.by and other.by)
+        is_same_pair = {*self.contrast} == {*other.contrast}
+        return is_same_column and is_same_pair and self.is_same_measure(other)
 
     @property
     def named_parts(self) -> int:
@@ -272,6 +282,42 @@ class Result:
     def is_tested(self) -> bool:
         """True if the claim was tested."""
         return not self.why and math.isfinite(self.estimate.p)
+
+    @property
+    def is_concluded(self) -> bool:
+        """True if the verdict may be printed: the claim is primary, or was not tested."""
+        return self.claim.family == "primary" or bool(self.why)
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict, or that there is none, for a table with claims of all families."""
+        return self.verdict if self.is_concluded else NO_CONCLUSION
+
+    def reverse(self) -> Result:
+        """Return the same result for the second condition minus the first."""
+        mirrored: dict[Direction, Direction] = {"greater": "less", "less": "greater"}
+        claim, estimate, joint, bounds = self.claim, self.estimate, self.joint, self.bounds
+        return replace(
+            self,
+            claim=replace(
+                claim,
+                contrast=claim.contrast[::-1],
+                names=claim.names[::-1],
+                direction=mirrored.get(claim.direction, claim.direction),
+            ),
+            estimate=replace(
+                estimate,
+                value=-estimate.value,
+                low=-estimate.high,
+                high=-estimate.low,
+                each=tuple(-value for value in estimate.each),
+            ),
+            bounds=bounds and Bounds(-bounds.observed, -bounds.high, -bounds.low),
+            joint=joint and JointInterval(-joint[1], -joint[0], joint[3], joint[2]),
+            counts=self.counts[::-1],
+            lost=self.lost[::-1],
+            means=self.means[::-1],
+        )
 
     @property
     def p_in_words(self) -> str:
@@ -436,7 +482,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
     - `alpha`: the level of the test. The interval has the level 1 − alpha.
     """
-    estimate = _estimate_claim(claim, first, second, 1 - alpha)
+    estimate = estimate_claim(claim, first, second, 1 - alpha)
     why = ""
     verdict: str = judge(claim.direction, claim.margin, estimate, alpha)
     # If a claim cannot be tested, the reason takes the place of the verdict.
@@ -458,35 +504,11 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         lost,
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
-        margin_p=_test_margin(claim, first, second) if estimate.has_interval else math.nan,
     )
 
 
-def _test_margin(claim: Claim, first: Side, second: Side) -> float:
-    # The p-value agrees with the interval: it is below alpha if the interval at 1 − alpha lies on
-    # one side of the margin. For a claim of equivalence, the interval must lie within ± the margin.
-    if not claim.margin or claim.direction == "different":
-        return math.nan
-
-    def bounds(level: float) -> tuple[float, float]:
-        found = _estimate_claim(claim, first, second, level)
-        return found.low, found.high
-
-    def p_above(value: float) -> float:
-        return p_beyond(value, lambda level: bounds(level)[0])
-
-    def p_below(value: float) -> float:
-        return p_beyond(-value, lambda level: -bounds(level)[1])
-
-    if claim.direction == "equivalent":
-        one_sided = max(p_above(-claim.margin), p_below(claim.margin))
-    else:
-        null = -claim.margin if claim.direction == "less" else claim.margin
-        one_sided = min(p_above(null), p_below(null))
-    return min(1.0, 2 * one_sided)
-
-
-def _estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:
+def estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:
+    """Return the difference that a claim is about, with an interval at the level `level`."""
     are_shares = claim.is_mean_of_shares
     return estimate_difference(first, second, claim.kind, level, are_shares=are_shares)
 
@@ -505,113 +527,3 @@ def without_result(claim: Claim, why: str) -> Result:
     """
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, word("refusal", "cannot be tested", why=why), why)
-
-
-# The data of a claim: the claim with its unit, and both sides. A string is the reason if there are
-# no data.
-Read = tuple[Claim, Side, Side] | str
-
-
-def judge_families(
-    claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
-) -> list[Result]:
-    """Return the results of claims in order, corrected for the number of claims.
-
-    - `read`: returns the data of a claim, or the reason why there are none.
-    - `alpha`: the largest probability that any decision on a primary claim is wrong.
-    """
-    # A claim is corrected for the other claims of its family: primary, secondary or exploratory.
-    # Primary claims that cannot be tested count too, because the number was fixed in advance. The
-    # interval of each estimate stays at 95 %, without a correction.
-    results: list[Result] = []
-    data_of_primary: dict[int, tuple[Side, Side]] = {}
-    for index, claim in enumerate(claims):
-        sides = read(claim)
-        if isinstance(sides, str):
-            results.append(without_result(claim, sides))
-            continue
-        results.append(evaluate(*sides, alpha))
-        if claim.family == "primary":
-            data_of_primary[index] = sides[1:]
-    adjusted = adjust_families(results, alpha)
-    primary = [index for index, claim in enumerate(claims) if claim.family == "primary"]
-    if len(primary) < 2:
-        return adjusted
-    tests = [
-        _directional_tests(results[index], *data_of_primary[index])
-        if index in data_of_primary
-        else None
-        for index in primary
-    ]
-    for index, joint in zip(primary, decide_jointly(tests, alpha), strict=True):
-        if joint is not None:
-            adjusted[index] = replace(
-                results[index],
-                adjusted_p=joint.adjusted_p,
-                joint=joint.interval,
-                verdict=_judge_joint(results[index].claim, joint),
-            )
-    return adjusted
-
-
-def _directional_tests(result: Result, first: Side, second: Side) -> DirectionalTests | None:
-    claim, estimate = result.claim, result.estimate
-    if not result.is_tested or not estimate.has_interval:
-        return None
-
-    # Both directions often ask for the same level.
-    @cache
-    def interval_at(level: float) -> tuple[float, float]:
-        found = _estimate_claim(claim, first, second, level)
-        return found.low, found.high
-
-    if claim.needs_both_bounds:
-        return DirectionalTests(0.0, 0.0, 1.0, 1.0, interval_at, keeps_share=True)
-    null = -claim.margin if claim.direction == "less" else claim.margin
-    if claim.margin:
-        p_above = p_beyond(null, lambda level: interval_at(level)[0])
-        p_below = p_beyond(-null, lambda level: -interval_at(level)[1])
-    else:
-        smaller = estimate.p / 2
-        is_positive = estimate.value > 0
-        p_above, p_below = (smaller, 1 - smaller) if is_positive else (1 - smaller, smaller)
-    return DirectionalTests(
-        null, null, p_above, p_below, interval_at, is_mirrored=claim.direction == "less"
-    )
-
-
-def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
-    if claim.needs_both_bounds:
-        low, high, *_ = joint.interval
-        return judge(claim.direction, claim.margin, Estimate(math.nan, low, high, FEWEST_UNITS))
-    if claim.direction == "different":
-        return SUPPORTED if joint.is_above or joint.is_below else UNDECIDED
-    is_less = claim.direction == "less"
-    stated, opposite = (
-        (joint.is_below, joint.is_above) if is_less else (joint.is_above, joint.is_below)
-    )
-    return SUPPORTED if stated else CONTRADICTED if opposite else UNDECIDED
-
-
-def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
-    """Return the results with Holm-adjusted p-values and new verdicts.
-
-    - `results`: results with unadjusted p-values.
-    """
-    # For primary claims, `judge_families` later replaces these p-values, so that they agree with
-    # the joint intervals.
-    size = Counter(result.claim.family for result in results)
-    ps = {family: iter(_adjust_in_family(results, family)) for family in size}
-    return [_within_family(r, next(ps[r.claim.family]), size, alpha) for r in results]
-
-
-def _adjust_in_family(results: Sequence[Result], family: Family) -> list[float]:
-    return holm([r.estimate.p for r in results if r.claim.family == family])
-
-
-def _within_family(result: Result, p: float, size: Counter[Family], alpha: float) -> Result:
-    claim, several = result.claim, size[result.claim.family] > 1
-    if not several or result.why:
-        return replace(result, adjusted_p=p if several else math.nan)
-    verdict = judge(claim.direction, claim.margin, replace(result.estimate, p=p), alpha)
-    return replace(result, adjusted_p=p, verdict=verdict)

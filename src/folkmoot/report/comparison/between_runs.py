@@ -18,7 +18,6 @@ from folkmoot.measures.inference.claims import (
     SUPPORTED,
     Claim,
     Result,
-    adjust_families,
     evaluate,
     judge,
     refuse_few_units,
@@ -31,6 +30,7 @@ from folkmoot.measures.inference.estimates import (
     finite_or_none,
     format_count,
 )
+from folkmoot.measures.inference.families import adjust_families
 from folkmoot.measures.inference.proportions import between
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.report.comparison.measured_claims import (
@@ -289,32 +289,40 @@ def compare_effects(
     Returns None if no claim has data in every run.
     """
     base, *others = runs
-    tests: list[tuple[Claim, str, Result]] = []
+    # The effect in a run is the result that the report of the run gives, with the adjusted p-value
+    # of its family there. All others are one family here: differences between runs, and effects in
+    # a run that no claim of it is about.
+    known: dict[tuple[Claim, str], Result] = {}
+    tests: dict[tuple[Claim, str], Result] = {}
     for measure, measure_claims in claims.items():
         measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
         for claim in _confirmatory_claims(measure_claims):
             effects = {
-                sample.name: _exploratory_effect(measured_by_run[sample.name], claim)
+                sample.name: effect
                 for sample in runs
+                if (effect := _effect_in(sample, measured_by_run[sample.name], claim)) is not None
             }
             # An effect that one run lacks cannot be compared.
-            if any(effect is None for effect in effects.values()):
+            if len(effects) < len(runs):
                 continue
-            known_effects = {name: effect for name, effect in effects.items() if effect is not None}
-            tests += [(claim, name, effect.result) for name, effect in known_effects.items()]
+            for name, effect in effects.items():
+                (known if effect.is_of_report else tests)[claim, name] = effect.result
             for sample in others:
                 gap = _difference_between_runs(
-                    known_effects[sample.name], known_effects[base.name], same_people(base, sample)
+                    effects[sample.name], effects[base.name], same_people(base, sample)
                 )
-                tests.append((claim, f"{sample.name} − {base.name}", gap))
+                tests[claim, f"{sample.name} − {base.name}"] = gap
     if not tests:
         return None
-    # Effects and differences between runs are adjusted together.
-    results = adjust_families([result for *_, result in tests])
-    named_results = [(name, result) for (_, name, _), result in zip(tests, results, strict=True)]
+    known |= dict(zip(tests, adjust_families([*tests.values()]), strict=True))
     by_claim: dict[Claim, dict[str, Result]] = {}
-    for (claim, name, _), result in zip(tests, results, strict=True):
+    for (claim, name), result in known.items():
         by_claim.setdefault(claim, {})[name] = result
+    run_names = [sample.name for sample in runs]
+    gap_names = [f"{sample.name} − {base.name}" for sample in others]
+    named_results = [
+        (name, results[name]) for results in by_claim.values() for name in (*run_names, *gap_names)
+    ]
     sentences = [
         _tell_effect(claim_results, sample.name, base.name)
         for claim_results in by_claim.values()
@@ -324,11 +332,13 @@ def compare_effects(
         {
             "claim": f"{name_measure(result.claim)}: {result.claim.contrast_label}",
             "run": name,
+            "family": result.claim.family if name in run_names else "between runs",
             **result_cells(result),
+            # Within a run, only primary claims have a verdict.
+            "verdict": result.conclusion if name in run_names else result.verdict,
         }
         for name, result in named_results
     ]
-    run_names = {sample.name for sample in runs}
     run_results = [
         replace(
             result, claim=replace(result.claim, outcome=f"{name}, {name_measure(result.claim)}")
@@ -346,10 +356,15 @@ def compare_effects(
             "subjects where both runs drew the same people, else by MOVER.",
         ),
         draw_differences(run_results, "effect"),
-        notes=(HOLM_NOTE,),
+        notes=(
+            "holm p: adjusted by Holm's method, which limits the chance of even one false alarm in "
+            "a family to 5 %. Within a run, the family is that of its sealed plan, as in its "
+            "report, and only primary claims have a verdict. All other rows of this table are one "
+            "family. p and 95 % intervals are not adjusted.",
+        ),
         section=SECTION,
-        unit=results[0].claim.unit,
-        units=max(result.estimate.unit_count for result in results),
+        unit=named_results[0][1].claim.unit,
+        units=max(result.estimate.unit_count for _, result in named_results),
     )
 
 
@@ -371,6 +386,8 @@ class _Effect:
     subject: tuple[str, ...]
     # True if each subject is observed in both conditions.
     paired: bool
+    # True if the result is that of the run's report.
+    is_of_report: bool
 
     def estimate_effect(self, level: float = 0.95) -> Estimate:
         return estimate_difference(*self.sides, self.result.claim.kind, level)
@@ -385,19 +402,19 @@ def effects_by_claim(
     """
     # A run that lacks a condition of the claim has no entry for this claim.
     found: dict[str, dict[str, Result]] = {}
+    samples = {sample.name: sample for sample in runs}
     for measure, measure_claims in claims.items():
         measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
         for claim in _confirmatory_claims(measure_claims):
             label = f"{name_measure(claim)}: {claim.contrast_label}"
             for name, measured in measured_by_run.items():
-                effect = _exploratory_effect(measured, claim)
+                effect = _effect_in(samples[name], measured, claim)
                 if effect is not None:
                     found.setdefault(label, {})[name] = effect.result
     return found
 
 
-def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | None:
-    # No study file states a comparison of runs, so the effect counts as exploratory.
+def _effect_in(sample: Sample, measured: Measured | None, claim: Claim) -> _Effect | None:
     arms = [] if measured is None else [measured.arms.get(arm) for arm in claim.contrast]
     if measured is None or any(arm is None for arm in arms):
         return None
@@ -409,14 +426,15 @@ def _exploratory_effect(measured: Measured | None, claim: Claim) -> _Effect | No
     sides = pair_sides(first, second, keys) if paired else (side_of(first), side_of(second))
     if not all(side.units for side in sides):
         return None
+    own_result = sample.result_of(claim)
+    if own_result is not None and math.isfinite(own_result.estimate.value):
+        return _Effect(own_result, (first, second), sides, keys, paired, True)
+    # The run states no such comparison, so it is exploratory.
     exploratory = replace(
-        claim,
-        family="exploratory",
-        kind=measured.claim.kind,
-        unit=measured.claim.unit,
-        subject=claim.subject,
+        claim, family="exploratory", kind=measured.claim.kind, unit=measured.claim.unit
     )
-    return _Effect(evaluate(exploratory, *sides), (first, second), sides, keys, paired)
+    result = evaluate(exploratory, *sides)
+    return _Effect(result, (first, second), sides, keys, paired, False)
 
 
 def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
@@ -425,7 +443,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
     # runs drew the same participants; MOVER (method of variance estimates recovery) for two
     # independent effects.
     subject = tuple(column for column in own.subject if column in base.subject)
-    claim = replace(base.result.claim, direction="different", margin=0.0)
+    claim = replace(base.result.claim, direction="different", margin=0.0, family="exploratory")
     names = ("own", "base")
     if own.paired and base.paired:
         own_differences, base_differences = (
@@ -459,7 +477,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
     has_few_units = estimate.unit_count < FEWEST_UNITS
     reason = refuse_few_units(estimate.unit_count) if has_few_units else estimate.why
     return Result(
-        base.result.claim,
+        claim,
         estimate,
         reason or judge(claim.direction, claim.margin, estimate),
         reason,

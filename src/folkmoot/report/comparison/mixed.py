@@ -21,9 +21,10 @@ from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
-from folkmoot.measures.inference.claims import Claim, Result, judge_families
+from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.estimates import ALPHA, format_count
+from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.wording import EXPLORATORY, Sentence, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.people import MAX_LEVELS, SECTION

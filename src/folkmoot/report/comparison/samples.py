@@ -11,9 +11,16 @@ import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
-from folkmoot.engine.study.study import claims_of_run, find_study_of_run
+from folkmoot.engine.settings import run_claims
+from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.study.study import (
+    Study,
+    analysed_parts,
+    claims_of_run,
+    find_study_of_run,
+)
 from folkmoot.errors import FolkmootError, InputError, Problem
-from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.people.sources.people_table import (
     AFTER,
@@ -25,7 +32,7 @@ from folkmoot.people.sources.people_table import (
     list_unclear_arms,
     read_people,
 )
-from folkmoot.report.preregistration import registered_claims
+from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
@@ -66,7 +73,16 @@ class Sample:
     sealed: Mapping[str, str] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
-    claims: tuple[Claim, ...] = ()
+    # The results of the claims of a run, as its report gives them.
+    results: tuple[Result, ...] = ()
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(result.claim for result in self.results)
+
+    def result_of(self, claim: Claim) -> Result | None:
+        """Return the run's own result of a comparison, or None if no claim of the run makes it."""
+        return run_claims.find_result(claim, self.results)
 
     @property
     def is_human(self) -> bool:
@@ -98,6 +114,11 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
         return people_file(Path(source))
     run = source if isinstance(source, RunFolder) else RunFolder(source)
     run.require_tables()
+    study = _find_study(run)
+    # As in the report of the run: only complete parts, without those that a failed check excludes.
+    run = run if study is None else analysed_parts(study, run)
+    if isinstance(run, PartsView) and not run.parts.analysed:
+        raise InputError(f"{run.path}: no part of the run can be analysed yet, so none is compared")
     # Comparisons scan these two large tables when they need them and do not hold them in memory.
     table_names = [name for name in run.table_names() if name not in ("answers", "utterances")]
     tables = {name: run.read_table(name) for name in table_names}
@@ -108,19 +129,17 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     )
     seated = frozenset(human_speakers.collect()["speaker_id"])
     kind = run.study or "run"
-    claims = _claims_of(run)
-    return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, claims)
+    claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
+    results = tuple(evaluate_claims(run, claims))
+    return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, results)
 
 
-def _claims_of(run: RunFolder) -> tuple[Claim, ...]:
+def _find_study(run: RunFolder) -> Study | None:
     # The study type of an old run may not be available any more.
-    sealed = registered_claims(run)
-    if sealed is not None:
-        return tuple(sealed)
     try:
-        return tuple(claims_of_run(find_study_of_run(run), run))
+        return find_study_of_run(run)
     except (FolkmootError, ValueError):
-        return ()
+        return None
 
 
 def asked_of_participants(run: RunFolder) -> pl.LazyFrame:

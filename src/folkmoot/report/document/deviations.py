@@ -18,7 +18,8 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import list_changes
 from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
-from folkmoot.engine.study.study import ExpectedRows, Study, claims_of_run
+from folkmoot.engine.settings.run_claims import sealed_claims
+from folkmoot.engine.study.study import ExpectedRows, Study, restate_claims
 from folkmoot.errors import StorageError
 from folkmoot.hints import join_first, shorten
 from folkmoot.measures.inference.claims import Claim, is_same_comparison
@@ -40,10 +41,10 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
         found.append("There is no sealed plan (plan.json), so deviations cannot be checked.")
     found += _settings_deviations(run, sealed.get(DESIGN, {}))
     if other := list(_other_claims(run, study)):
+        claims = format_count(len(other), "claim")
+        differ = "differs" if len(other) == 1 else "differ"
         found.append(
-            f"{format_count(len(other), 'claim')} of this report "
-            f"{'differs' if len(other) == 1 else 'differ'} "
-            "from the sealed plan. The table shows both versions."
+            f"{claims} of this report {differ} from the sealed plan. The table shows both versions."
         )
     for planned in study.expected_rows(sealed):
         found += _against_table(run, planned)
@@ -58,11 +59,12 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
 
 def _other_claims(run: RunFolder, study: Study) -> Iterator[tuple[int, object, object]]:
     # (position from 1, sealed claim, present claim). A different wording does not count if another
-    # version of Folkmoot made the run.
+    # version of Folkmoot made the run. A report uses the claims of a plan that was not edited, so
+    # then there are none.
     part = run.plan.get("sealed", {}).get(CLAIMS)
-    if part is None:
+    if part is None or sealed_claims(run) is not None:
         return
-    stated = json.loads(format_json([asdict(claim) for claim in claims_of_run(study, run)]))
+    stated = json.loads(format_json([asdict(claim) for claim in restate_claims(study, run)]))
     # A plan of an earlier version has fewer fields. What it does not state has its default.
     defaults = json.loads(format_json(asdict(Claim("", ("", "")))))
     is_other_version = bool(describe_other_version(run.path))

@@ -37,9 +37,10 @@ from folkmoot.kit.findings import (
     join_clauses,
     list_values,
 )
-from folkmoot.measures.inference.claims import Claim, Result, judge_families
+from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
+from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.wording import EXPLORATORY, Sentence, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder

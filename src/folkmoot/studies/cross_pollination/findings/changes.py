@@ -17,7 +17,7 @@ from folkmoot.kit.findings import (
     interval_chart,
     list_values,
 )
-from folkmoot.measures.inference.claims import Claim, adjust_families, fitted_result
+from folkmoot.measures.inference.claims import Claim, fitted_result
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     Estimate,
@@ -25,6 +25,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.inference.factorial import factorial
+from folkmoot.measures.inference.families import adjust_families
 from folkmoot.measures.inference.paired_votes import (
     IntArray,
     bowker,

@@ -1,0 +1,137 @@
+"""The claims of a run, as its plan sealed them, and their results.
+
+All that prints a comparison within a run takes it from here.
+"""
+
+# The family of a claim, and so its adjusted p-value and its verdict, is what the sealed plan says.
+# A version of Folkmoot or of a study type that declares other claims does not change it.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from folkmoot.engine.settings.claims import add_claims, as_declared, evaluate_claims, join_claims
+from folkmoot.engine.settings.hypotheses import (
+    NOT_SEALED,
+    Hypothesis,
+    is_seal_intact,
+    read_sealed,
+)
+from folkmoot.measures.inference.claims import Claim, Family, Result
+from folkmoot.storage.run_folder import RunFolder
+
+# The kinds of the columns of each declared table.
+Tables = Mapping[str, Mapping[str, str]]
+# The part of `plan.json` with the claims.
+CLAIMS = "claims"
+
+
+def registered_claims(run: RunFolder) -> list[Claim] | None:
+    """Return the claims that a run sealed before its first call.
+
+    Returns None if it sealed none.
+    """
+    part = run.plan.get("sealed", {}).get(CLAIMS)
+    if part is None:
+        return None
+    return [_claim_from(stated) for stated in part["data"]]
+
+
+def _claim_from(stated: Mapping[str, Any]) -> Claim:
+    # A plan of another version may hold fields that this version does not know. They are ignored.
+    known = {field.name for field in fields(Claim)}
+    own = {name: value for name, value in stated.items() if name in known}
+    for name in {"contrast", "subject", "names"} & own.keys():
+        own[name] = tuple(own[name])
+    # Claims are hashable, so the lists of the JSON file become tuples again.
+    own["where"] = tuple((name, tuple(values)) for name, values in own.get("where", ()))
+    return Claim(**own)
+
+
+def restate_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) -> list[Claim]:
+    """Return the claims that this version of the study type states for a run.
+
+    - `declared`: the claims of the study type.
+    """
+    return join_claims(_stated_claims(run, declared, tables), declared)
+
+
+def claims_of_run(
+    run: RunFolder, declared: Sequence[Claim], tables: Tables | None = None
+) -> list[Claim]:
+    """Return the claims of a run: those of its sealed plan, then others of its study type.
+
+    - `declared`: the claims of the study type.
+    """
+    # Claims that the plan lacks were perhaps made after the data, so they are exploratory.
+    sealed = sealed_claims(run)
+    if sealed is None:
+        return restate_claims(run, declared, tables or {})
+    # Plans of earlier versions may lack names.
+    named = [as_declared(claim, {}, declared) for claim in sealed]
+    return add_claims(named, [*_stated_claims(run, declared, tables or {}), *declared])
+
+
+def sealed_claims(run: RunFolder) -> list[Claim] | None:
+    """Return the claims of a plan that was not edited.
+
+    Returns None if there are none, or if the plan was edited.
+    """
+    part = run.plan.get("sealed", {}).get(CLAIMS, {})
+    is_edited = read_sealed(run)[1] == NOT_SEALED or not is_seal_intact(part)
+    return None if is_edited else registered_claims(run)
+
+
+def _stated_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) -> list[Claim]:
+    # The hypotheses of a run. They are primary if `plan.json` proves them older than the data.
+    hypotheses, doubt = read_sealed(run)
+    family: Family = "exploratory" if doubt else "primary"
+    return [as_declared(hypothesis.as_claim(family), tables, declared) for hypothesis in hypotheses]
+
+
+def find_result(claim: Claim, results: Sequence[Result]) -> Result | None:
+    """Return the result of the comparison that a claim makes, or None if there is none.
+
+    The difference has the order of the conditions of `claim`.
+    """
+    # Several hypotheses may be about one contrast. The one with the same direction and margin comes
+    # first.
+    same = [result for result in results if claim.is_same_contrast(result.claim)]
+    turned = [
+        result if result.claim.contrast == claim.contrast else result.reverse() for result in same
+    ]
+    stated = (claim.direction, claim.margin)
+    turned.sort(key=lambda result: (result.claim.direction, result.claim.margin) != stated)
+    return next(iter(turned), None)
+
+
+def results_of_hypotheses(
+    hypotheses: Sequence[Hypothesis], results: Sequence[Result], declared: Sequence[Claim]
+) -> list[Result]:
+    """Return the results of hypotheses among all results of a run."""
+    found = []
+    for hypothesis in hypotheses:
+        stated = as_declared(hypothesis.as_claim(), {}, declared)
+        result = find_result(stated, results)
+        # Every hypothesis of a run is one of its claims, or about the contrast of one.
+        assert result is not None
+        # It was added after the run if the plan states the contrast otherwise.
+        own = replace(result.claim, direction=stated.direction, margin=stated.margin)
+        found.append(replace(result, claim=own))
+    return found
+
+
+def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
+    """Return the results of declared claims, evaluated together with all claims of a run."""
+    # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
+    results = evaluate_claims(run, claims_of_run(run, declared))
+    results_by_claim = {}
+    for claim in declared:
+        result = find_result(claim, results)
+        assert result is not None
+        # Names and outcome stay its own, because the study type words them better.
+        own = replace(result.claim, names=claim.names, outcome=claim.outcome)
+        results_by_claim[claim] = replace(result, claim=own)
+    return results_by_claim
