@@ -14,7 +14,7 @@ import folkmoot
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.controls.forms import single_field_form
+from folkmoot.kit.controls.forms import closed_form
 from folkmoot.kit.controls.replacing import NO_DESCRIPTION, UNCHANGED, neutral_text
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow
 from folkmoot.storage.findings import Finding
@@ -139,13 +139,44 @@ def test_a_neutral_text_is_as_long_as_what_it_replaces(length: int) -> None:
 
 def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
     number = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]}
-    form = single_field_form({"properties": {"reason": {"type": "string"}, "score": number}})
-    assert form is not None and form.name == "score"
+    form = closed_form({"properties": {"reason": {"type": "string"}, "score": number}})
+    assert form is not None and form.closed_names == ["score"]
     read = form.parse_reply('{"reason": "so", "score": 7}')
     assert isinstance(read, ParsedAnswer) and read.value == 7
     assert isinstance(form.parse_reply('{"reason": "so", "score": 70}'), ParseFailure)
     assert isinstance(form.parse_reply('{"reason": "so", "score": null}'), Missing)
     assert isinstance(form.parse_reply('{"declined": true}'), Missing)
     assert isinstance(form.parse_reply("seven"), ParseFailure)
-    two = {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}
-    assert single_field_form({"properties": two}) is None
+    assert closed_form({"properties": {"reason": {"type": "string"}}}) is None
+
+
+def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out() -> None:
+    ref = {"$ref": "#/$defs/Score"}
+    score = {"anyOf": [{"type": "integer", "minimum": -4, "maximum": 4}, {"type": "null"}]}
+    named = {"properties": {"option": {"enum": ["sea", "hills", "none_of_these"]}, "score": score}}
+    fields = {
+        "scores": {"type": "array", "items": ref},
+        "hard_no": {"type": "array", "items": {"enum": ["sea", "hills"]}},
+        "why": {"type": "string"},
+        "ballot": {"type": "object", "properties": {"V1": {"enum": ["yes", "no", "declined"]}}},
+    }
+    schema = {"properties": fields, "$defs": {"Score": named}}
+    form = closed_form(schema)
+    assert form is not None
+    reply = {
+        "scores": [{"option": "sea", "score": 3}, {"option": "hills", "score": 9}],
+        "hard_no": ["hills"],
+        "why": "so",
+        "ballot": {"V1": "declined"},
+    }
+    read = form.parse_reply(json.dumps(reply))
+    assert isinstance(read, ParsedAnswer)
+    # 9 is no score, and the vote was declined.
+    assert read.value == {"scores.sea.score": 3, "hard_no.sea": "false", "hard_no.hills": "true"}
+    several = {"turns": {"type": "object", "properties": {"A1": named, "A2": named}}}
+    of_one = closed_form({"properties": several}, "A2")
+    assert of_one is not None and of_one.path == ("turns", "A2")
+    read = of_one.parse_reply('{"turns": {"A1": {"score": 1}, "A2": {"score": -2}}}')
+    assert isinstance(read, ParsedAnswer) and read.value == {"score": -2}
+    assert isinstance(of_one.parse_reply('{"turns": {"A1": {"score": 1}}}'), ParseFailure)
+    assert closed_form({"properties": several}, "A3") is None

@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import SUFFICIENT_SAMPLE_CALLS
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
@@ -187,8 +188,16 @@ def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
     ).folder
     done = run_controls(run, REPEATED, RunOptions())
     final = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
-    assert final.height and set(final["missing"]) == {"computed_from_it"}
+    assert final.height and set(final["missing"]) == {"humans_took_part"}
     assert not any(address.startswith("decision-") for address in requests(done.path))
+    # It is said before the run, before the first control, and in the report.
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in REPEATED.items())
+    options = RunOptions(model="synthetic", overrides=(*seat, *keys))
+    notes = run_dry_run(load_study_with_options(path, options), None).notes
+    reason = "a session with humans is not run again"
+    assert any("no persona (12 of 12 final" in note and reason in note for note in notes)
+    assert reason in (done.path / "run.log").read_text()
+    assert any(reason in note for finding in control_findings(run) for note in finding.notes)
 
 
 @pytest.mark.parametrize("participants", [10, 200])

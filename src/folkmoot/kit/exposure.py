@@ -174,15 +174,15 @@ def _written_by_others(
     }
 
 
-def find_written_by_others(run: RunFolder, utterance_ids: Collection[str]) -> set[str]:
-    """Return the ids of utterances that were written in another speaker's name."""
+def find_writers(run: RunFolder, utterance_ids: Collection[str]) -> dict[str, str]:
+    """Return the writers of the utterances that were written in another speaker's name, by id."""
     # For example, a mediator may write the utterances of all members in one reply.
     utterances = list(
         _rows_where(run, UTTERANCES, "utterance_id", utterance_ids, "address", "speaker_id")
     )
     addresses = {address for _, address, _ in utterances}
     asked = dict(_rows_where(run, "answers", "address", addresses, "speaker_id"))
-    return set(_written_by_others(utterances, asked))
+    return _written_by_others(utterances, asked)
 
 
 def _is_said(source: Source) -> bool:

@@ -292,6 +292,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "passed": "yes",
         "failed": "no",
         "not known": "not known",
+        "asked": "{speakers}: {answers}, {missing} without an answer",
+        "asked, leading": "{speakers} (a leading role): {answers}, {missing} without an answer",
+        "asked, shared": "{speakers} in replies that speak for several: {answers}, {missing} "
+        "without an answer",
         "share": "{name}: {share}",
         "share the same": "{name}: {share} the same",
         "drift": "Drift is at most {margin} in {passed} of {contrasts}",

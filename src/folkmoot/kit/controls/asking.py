@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from folkmoot.conversation.answer_types import AnswerType, Missing
+from folkmoot.conversation.answer_types import CANNOT_SAY, AnswerType, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
@@ -51,9 +51,11 @@ from folkmoot.kit.controls.forking import (
     texts_of,
     with_new_replies,
 )
+from folkmoot.kit.controls.forms import FormAnswer
 from folkmoot.kit.controls.persona_findings import persona_variance_rows
 from folkmoot.kit.controls.replacing import (
     COMPUTED,
+    HUMANS,
     LACKING,
     OPEN,
     REPLIED,
@@ -64,7 +66,7 @@ from folkmoot.kit.controls.replacing import (
     read_treatments,
 )
 from folkmoot.kit.controls.reply_graph import ReplyGraph
-from folkmoot.kit.controls.respondent import decision_scope, part_for
+from folkmoot.kit.controls.respondent import WHOM, decision_scope, part_for
 from folkmoot.kit.controls.session_forks import (
     IN_SESSION,
     InSession,
@@ -116,11 +118,14 @@ def run_controls(
     settings: Mapping[str, object],
     options: RunOptions,
     stopper: RunStopper | None = None,
+    *,
+    with_humans: bool = False,
     **calling: object,
 ) -> RunFolder:
     """Run the controls of a finished run, or resume them.
 
     - `settings`: keys of `controls:` in a study file.
+    - `with_humans`: set by a dry run of a study in which humans take seats.
     - `calling`: other keys of a study file, such as a budget.
 
     Raises InputError if the run is unfinished, has no decisions, or already has controls.
@@ -135,7 +140,7 @@ def run_controls(
     # the command line can override it.
     model = asked.most_common(1)[0][0]
     kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
-    below = Below(study_of(run), CONTROLS, AMENDMENT, "folkmoot")
+    below = Below(study_of(run, with_humans=with_humans), CONTROLS, AMENDMENT, "folkmoot")
     given = {**kept, **calling, "controls": settings}
     named = study_from_settings(below.study, given, options).config.controls or ControlSettings()
     # Controls can be asked only once, so a run without any would leave no room for others.
@@ -227,7 +232,7 @@ def ask_named_controls(
     spent += [
         _spent_in(run_folder.path / below) for run_folder in others for below in ("", CONTROLS)
     ]
-    calling: dict[str, object] = {}
+    calling: dict[str, Any] = {}
     if limits.budget_usd is not None:
         calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
     if limits.budget_calls is not None:
@@ -261,15 +266,20 @@ def _spent_in(folder: Path) -> tuple[int, float]:
     return calls + possible.calls, usd + possible.usd
 
 
-def study_of(run: RunFolder) -> Study[ControlsConfig]:
-    """Return the study type that asks the controls of this run."""
+def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConfig]:
+    """Return the study type that asks the controls of this run.
+
+    `with_humans`: treat the run of a dry run as one in which humans took seats.
+    """
     study = find_study_of_run(run)
-    part = part_for(study.respondent_part, study.config.model_validate(run.config))
+    roles = {str(role) for (role,) in run.rows("answers", "role")}
+    config = study.config.model_validate(run.config)
+    part = part_for(study.respondent_part, config, sorted(roles))
     return Study(
         "controls",
         "Controls of a finished run",
         ControlsConfig,
-        partial(_run_controls, run),
+        partial(_run_controls, run, with_humans),
         prompts=Path(__file__).parent / "prompts",
         tables=(ControlRow, PersonaVarianceRow),
         derived_tables=partial(_persona_variance, run),
@@ -283,7 +293,9 @@ def _persona_variance(
     return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
 
 
-async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> None:
+async def _run_controls(
+    run: RunFolder, with_humans: bool, session: Session[ControlsConfig]
+) -> None:
     settings = session.config.requested_controls
     decisions = find_decisions(run)
     samples = {
@@ -292,32 +304,12 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     }
     # A smaller sample is part of a larger one, so the largest sample contains all decisions.
     everyone = max(samples.values(), key=len)
-    # Read all conversations before the first call, so that the journal is not open during the run.
-    with JournalReader(run.path / JOURNAL) as journal:
-        conversations = read_conversations(run, journal, everyone)
-    treatments = read_treatments(run)
-    versions = _build_versions(run, treatments, samples, conversations, settings.language)
-    forks: list[SessionForks] = []
-    asks_again = any(samples[control] for control in (RETEST, *REPLACING))
-    finished = None
-    if asks_again and _need_the_study(versions, conversations):
-        finished = read_finished_run(run)
-    if finished is not None:
-        numbers = await read_numbers(session.child("answer_types"), finished, conversations)
-        # None: the study of today would not repeat the run exactly, so it cannot run a session
-        # again.
-        if numbers is not None:
-            conversations |= numbers
-            versions = _build_versions(run, treatments, samples, conversations, settings.language)
-            forks = list(_fork_sessions(run, treatments, samples, versions, settings.language))
-            versions |= {
-                (decision.key, fork.control): IN_SESSION
-                for fork in forks
-                for decision in fork.decisions
-            }
+    conversations, versions, forks, finished = await _prepare_versions(
+        run, with_humans, session, samples
+    )
     plan: dict[str, Any] = {
         "decisions": {
-            name: [controlled_decision.address for controlled_decision in sample]
+            name: [controlled_decision.place for controlled_decision in sample]
             for name, sample in samples.items()
         },
         "questions": [question.model_dump(mode="json") for question in settings.questions],
@@ -330,17 +322,17 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
     await session.seal("controls", plan)
     # Warn before the first call. Until an answer is stored, the researcher can still ask other
     # controls.
-    for sentence in describe_left_out(_left_out(samples, conversations, versions)):
+    for sentence in describe_left_out(_left_out(samples, versions)):
         session.warn(sentence)
     chosen = {
-        name: {controlled_decision.address for controlled_decision in sample}
+        name: {controlled_decision.place for controlled_decision in sample}
         for name, sample in samples.items()
     }
 
     async def ask_control_questions(scope: Scope, decision: ControlledDecision) -> None:
-        conversation = conversations[decision.address]
+        conversation = conversations[decision.place]
         asked: dict[str, Any] = {}
-        if decision.address in chosen[NEGATIVE]:
+        if decision.place in chosen[NEGATIVE]:
             for question in settings.questions:
                 asked[question.id] = partial(
                     _ask_control, conversation, decision, question, NEGATIVE, settings.language
@@ -354,21 +346,12 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
         # Negative controls work after any decision. The other controls need a decision with a
         # closed answer, and record why they leave out another one.
         if conversation.answer is not None:
-            scope.record(
-                _build_row(
-                    decision,
-                    AS_DESIGNED,
-                    decision.decision,
-                    conversation.value,
-                    None,
-                    scope.address,
-                )
+            made = _build_rows(
+                decision, AS_DESIGNED, decision.decision, conversation.value, None, scope.address
             )
-        # Retest the first decision only: later ones also depend on the participant's earlier
-        # answers.
-        if decision.address in chosen[RETEST] and decision.moment == FIRST:
-            asked[decision_scope(RETEST)] = partial(_ask_again, conversation, decision)
-        for name in REPLACING:
+            for row in made:
+                scope.record(row)
+        for name in (RETEST, *REPLACING):
             version = versions.get((decision.key, name))
             if version is not None and version is not IN_SESSION:
                 asked[decision_scope(name)] = partial(
@@ -377,7 +360,7 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
         await scope.map(asked)
 
     # A withdrawal may have removed the conversation of a decision.
-    known = [decision for decision in everyone if decision.address in conversations]
+    known = [decision for decision in everyone if decision.place in conversations]
     await session.map(known, ask_control_questions, key=lambda decision: decision.key)
     if finished is not None:
         asked_in_sessions = {
@@ -391,6 +374,47 @@ async def _run_controls(run: RunFolder, session: Session[ControlsConfig]) -> Non
 _Versions = dict[tuple[str, str], ForkedDecision | InSession | Refusal]
 
 
+class _Prepared(NamedTuple):
+    # What the controls ask, before the first call.
+
+    conversations: Mapping[str, DecisionConversation]
+    versions: _Versions
+    forks: list[SessionForks]
+    # The run whose sessions are run again, or None.
+    finished: FinishedRun | None
+
+
+async def _prepare_versions(
+    run: RunFolder,
+    with_humans: bool,
+    session: Session[ControlsConfig],
+    samples: Mapping[str, Sequence[ControlledDecision]],
+) -> _Prepared:
+    # Read all conversations before the first call, so that the journal is not open during the run.
+    with JournalReader(run.path / JOURNAL) as journal:
+        conversations = read_conversations(run, journal, max(samples.values(), key=len))
+    treatments, language = read_treatments(run), session.config.requested_controls.language
+    versions = _build_versions(run, treatments, samples, conversations, language)
+    asks_again = any(samples[control] for control in (RETEST, *REPLACING))
+    if not asks_again or not _need_the_study(versions, conversations):
+        return _Prepared(conversations, versions, [], None)
+    finished = HUMANS if with_humans else read_finished_run(run)
+    if isinstance(finished, FinishedRun):
+        numbers = await read_numbers(session.child("answer_types"), finished, conversations)
+        if not isinstance(numbers, str):
+            conversations |= numbers
+            versions = _build_versions(run, treatments, samples, conversations, language)
+            forks = list(_fork_sessions(run, treatments, samples, versions, language))
+            versions |= {
+                (decision.key, fork.control): IN_SESSION
+                for fork in forks
+                for decision in fork.decisions
+            }
+            return _Prepared(conversations, versions, forks, finished)
+        finished = numbers
+    return _Prepared(conversations, _with_reason(versions, samples, finished), [], None)
+
+
 def _build_versions(
     run: RunFolder,
     treatments: Treatments,
@@ -400,23 +424,35 @@ def _build_versions(
 ) -> _Versions:
     with JournalReader(run.path / JOURNAL) as journal:
         graph = ReplyGraph(run, journal, find_study_of_run(run).tables)
-        replacing = {decision.address for control in REPLACING for decision in samples[control]}
+        replacing = {decision.place for control in REPLACING for decision in samples[control]}
         # Read the replies behind all decisions together, because each scan reads the longest table
         # of the run. Open decisions are not asked again, so their replies are not needed.
         graph.read_behind(
             text
-            for address, conversation in conversations.items()
-            if address in replacing and conversation.answer is not None
+            for place, conversation in conversations.items()
+            if place in replacing and conversation.answer is not None
             for text in texts_of(conversation)
         )
-        return {
-            (decision.key, control): OPEN
-            if conversation.answer is None
-            else fork_decision(control, decision, conversation, treatments, language, graph)
-            for control in REPLACING
-            for decision in samples[control]
-            if (conversation := conversations.get(decision.address)) is not None
-        }
+        versions: _Versions = {}
+        for control in (RETEST, *REPLACING):
+            for decision in samples[control]:
+                conversation = conversations.get(decision.place)
+                # Retest the first decision only: later ones also depend on the participant's
+                # earlier answers.
+                if conversation is None or (control == RETEST and decision.moment != FIRST):
+                    continue
+                if conversation.answer is None:
+                    version: ForkedDecision | Refusal = OPEN
+                elif control == RETEST:
+                    asked = conversation.asked.utterances
+                    same = Replaced(conversation.speaker.system, asked, decision.options)
+                    version = ForkedDecision((), same)
+                else:
+                    version = fork_decision(
+                        control, decision, conversation, treatments, language, graph
+                    )
+                versions[decision.key, control] = version
+        return versions
 
 
 def _need_the_study(versions: _Versions, conversations: Mapping[str, DecisionConversation]) -> bool:
@@ -448,21 +484,31 @@ def _fork_sessions(
             yield SessionForks(control, decisions, scopes_of(decisions, sessions), revise)
 
 
+def _with_reason(
+    versions: _Versions, samples: Mapping[str, Sequence[ControlledDecision]], reason: Refusal
+) -> _Versions:
+    # The versions, with `reason` for each decision that only the code of the study could ask.
+    numbers = {
+        decision.key for sample in samples.values() for decision in sample if decision.is_number
+    }
+    return {
+        (key, control): reason
+        if version in (COMPUTED, REPLIED) or (version == OPEN and key in numbers)
+        else version
+        for (key, control), version in versions.items()
+    }
+
+
 def _left_out(
-    samples: Mapping[str, Sequence[ControlledDecision]],
-    conversations: Mapping[str, DecisionConversation],
-    versions: _Versions,
+    samples: Mapping[str, Sequence[ControlledDecision]], versions: _Versions
 ) -> Iterator[tuple[str, str, str | None]]:
     # (control, moment, reason) for each sampled decision. The reason says why the decision cannot
     # be asked again. It is None if the decision is asked.
     for control in (RETEST, *REPLACING):
         for decision in samples[control]:
-            conversation = conversations.get(decision.address)
-            if conversation is None or (control == RETEST and decision.moment != FIRST):
-                continue
             version = versions.get((decision.key, control))
-            is_open = OPEN if conversation.answer is None else None
-            yield control, decision.moment, version if isinstance(version, str) else is_open
+            if version is not None:
+                yield control, decision.moment, version if isinstance(version, str) else None
 
 
 def _asked_again(versions: _Versions) -> dict[str, dict[str, list[str]]]:
@@ -483,19 +529,22 @@ async def _ask_control(
 ) -> None:
     # Each control question follows the decision directly, so none is in the history of another one.
     text = quote_value(question.text, "material", f"study.questions.{question.id}.text")
+    # A reply for several participants has one conversation, so the question says whom it is for.
+    whom = quote_value(decision.participant_id, "value", WHOM, decision.participant_id)
+    asks = {"question": text, "whom": whom if decision.is_shared else ""}
     if question.number is None:
         listing = quote_value(
             "\n".join(f"- {option}" for option in question.options),
             "option",
             f"study.questions.{question.id}.options",
         )
-        prompt = scope.prompt(f"choice_{language}", question=text, listing=listing)
+        prompt = scope.prompt(f"choice_{language}", **asks, listing=listing)
     else:
         low, high = (
             quote_value(f"{bound:g}", "value", f"study.questions.{question.id}.number")
             for bound in question.number
         )
-        prompt = scope.prompt(f"number_{language}", question=text, low=low, high=high)
+        prompt = scope.prompt(f"number_{language}", **asks, low=low, high=high)
     got = await scope.ask(
         conversation.speaker,
         prompt,
@@ -503,17 +552,9 @@ async def _ask_control(
         answer_type=question.answer,
         about=question.text,
     )
-    expected = str(decision.age) if question.id == AGE and control == FACT else None
-    scope.record(_build_row(decision, control, question.id, got, expected, scope.address))
-
-
-async def _ask_again(
-    conversation: DecisionConversation, decision: ControlledDecision, scope: Scope
-) -> None:
-    asked = conversation.asked.utterances
-    same = Replaced(conversation.speaker.system, asked, decision.options)
-    version = OPEN if conversation.answer is None else ForkedDecision((), same)
-    await _ask_replaced(conversation, decision, RETEST, version, scope)
+    expected = decision.age if question.id == AGE and control == FACT else None
+    for row in _build_rows(decision, control, question.id, got, expected, scope.address):
+        scope.record(row)
 
 
 async def _ask_replaced(
@@ -562,8 +603,9 @@ async def _ask_replaced(
                 scope, speaker, said, conversation.answer_with(changed.options)
             )
     # The original answer is recorded next to the new one, so that findings need only this table.
-    expected = None if conversation.value is None else str(conversation.value)
-    scope.record(_build_row(decision, control, decision.decision, got, expected, scope.address))
+    made, name = conversation.value, decision.decision
+    for row in _build_rows(decision, control, name, got, made, scope.address):
+        scope.record(row)
 
 
 async def _ask_in_sessions(
@@ -573,9 +615,9 @@ async def _ask_in_sessions(
     scope: Scope,
 ) -> None:
     for decision, got, address in await ask_in_sessions(scope, finished, fork, conversations):
-        value = conversations[decision.address].value
-        expected = None if value is None else str(value)
-        scope.record(_build_row(decision, fork.control, decision.decision, got, expected, address))
+        made, name = conversations[decision.place].value, decision.decision
+        for row in _build_rows(decision, fork.control, name, got, made, address):
+            scope.record(row)
 
 
 async def _ask_version(
@@ -585,33 +627,44 @@ async def _ask_version(
     *before, last = said
     got = await scope.ask(speaker, last.text, history=Transcript(tuple(before)), answer_type=answer)
     # A number in a workbook is an object with its validation status.
-    return got if isinstance(got, (Missing, str, int, float)) else closed_value(got)
+    return got if isinstance(got, (Missing, str, int, float, Mapping)) else closed_value(got)
 
 
-def _build_row(
+def _build_rows(
     decision: ControlledDecision,
     control: str,
     question: str,
     got: Any,
-    expected: str | None,
+    expected: FormAnswer | None,
     address: str,
-) -> ControlRow:
-    # `address` is empty if no call was made.
-    missing = isinstance(got, Missing)
-    return ControlRow(
-        control=control,
-        question=question,
-        participant_id=decision.participant_id,
-        condition=decision.condition,
-        unit=decision.unit,
-        moment=decision.moment,
-        decision_address=decision.address,
-        value=str(got) if isinstance(got, str) else None,
-        number=float(got) if isinstance(got, (int, float)) and not missing else None,
-        expected=expected,
-        missing=got.reason if missing else None,
-        address=address,
-    )
+) -> Iterator[ControlRow]:
+    # A form with several closed fields has a row for each. `address` is empty if no call was made.
+    fields: dict[str | None, None] = {}
+    for answer in (got, expected):
+        if isinstance(answer, Mapping):
+            fields |= dict.fromkeys(answer)
+    for field in fields or {None: None}:
+        # A field that the reply left out is missing.
+        own = got.get(field, Missing(CANNOT_SAY)) if isinstance(got, Mapping) else got
+        made = expected.get(str(field)) if isinstance(expected, Mapping) else expected
+        missing = isinstance(own, Missing)
+        yield ControlRow(
+            control=control,
+            question=question,
+            field=field,
+            participant_id=decision.participant_id,
+            speaker_id=decision.speaker_id,
+            role=decision.role,
+            condition=decision.condition,
+            unit=decision.unit,
+            moment=decision.moment,
+            decision_address=decision.address,
+            value=str(own) if isinstance(own, str) else None,
+            number=float(own) if isinstance(own, (int, float)) and not missing else None,
+            expected=None if made is None else str(made),
+            missing=own.reason if missing else None,
+            address=address,
+        )
 
 
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:

@@ -18,7 +18,7 @@ from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.forms import choice_in_form, single_field_form
+from folkmoot.kit.controls.forms import FormAnswer, choice_in_form, closed_form
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span
@@ -33,11 +33,13 @@ PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):
-    """One decision of a participant in a finished run."""
+    """One decision of a participant or a leading role, such as a mediator, in a finished run."""
 
     # Controls repeat or continue it.
 
     participant_id: str
+    # Who was asked. It differs from the participant if one reply speaks for several participants.
+    speaker_id: str
     condition: str
     unit: str
     # `first` for the participant's first decision in the run, or `final` for the last decision in
@@ -51,12 +53,24 @@ class ControlledDecision(NamedTuple):
     options: tuple[str, ...]
     # The chosen option, otherwise None.
     value: str | None
+    # True for a number. Only the study knows its bounds.
+    is_number: bool
     age: int | None
 
     @property
     def key(self) -> str:
         """The name of this decision in the controls, unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
+
+    @property
+    def place(self) -> str:
+        """The address of the decision, with the participant if the reply speaks for several."""
+        return f"{self.address} {self.participant_id}" if self.is_shared else self.address
+
+    @property
+    def is_shared(self) -> bool:
+        """True if the reply speaks for several participants."""
+        return self.speaker_id != self.participant_id
 
 
 class DecisionConversation(NamedTuple):
@@ -69,10 +83,10 @@ class DecisionConversation(NamedTuple):
     # unless the question was re-asked.
     heard: Transcript
     # Parses a further reply to the same question. None unless the decision is a closed choice or a
-    # form with one closed field.
+    # form with closed fields.
     answer: AnswerType[Any] | None
-    # The answer, or None if it is missing.
-    value: str | float | None
+    # The answer, or None if it is missing. A form with several closed fields has a value for each.
+    value: FormAnswer | None
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
         """Return the answer type of the decision for options in another order."""
@@ -86,8 +100,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     Raises InputError if a run has no decision that controls can ask again.
     """
     # A first choice from listed options is preferred to other first decisions. Decisions of humans
-    # and of leading roles, such as a mediator, are left out. So are replies for several
-    # participants, because no control can continue them.
+    # are left out. A reply for several participants is a decision of each of them.
     if not (run.has_table(ExposureRow.table) and run.has_table("answers")):
         raise InputError(
             Problem(f"{run.path}: the run records no decisions", hint="its study type names none")
@@ -102,8 +115,6 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
     decided = run.scan_table(ExposureRow.table).select(columns).unique(maintain_order=True)
     rows = (
         decided.join(asked, on="address", maintain_order="left")
-        .filter(pl.col("participant_id") == pl.col("speaker_id"))
-        .filter(pl.col("role") == PARTICIPANT)
         # Humans have left when controls are asked.
         .filter(pl.col("model_asked") != HUMAN_MODEL)
         .sort("at", maintain_order=True)
@@ -118,6 +129,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         options = tuple(json.loads(row["options"] or "[]"))
         decision = ControlledDecision(
             who,
+            row["speaker_id"],
             row["condition"],
             row["unit"],
             FINAL,
@@ -127,11 +139,12 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
             row["model_asked"],
             options,
             row["recorded"] if options else None,
+            row["recorded"] is not None and not options,
             ages.get((row["unit"], who), ages.get(("", who))),
         )
         # A closed choice can be asked again without the code of its study, so it is preferred.
         # Otherwise prefer a number, because controls can compare it.
-        rank = 2 if options else int(row["recorded"] is not None)
+        rank = 2 if options else int(decision.is_number)
         if (row["unit"], who) not in first or rank > ranks[row["unit"], who]:
             first[row["unit"], who] = decision._replace(moment=FIRST)
             ranks[row["unit"], who] = rank
@@ -140,7 +153,7 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
         raise InputError(
             Problem(
                 f"{run.path}: no decision has a conversation that a model could continue",
-                hint="controls continue conversations; people and shared replies have none",
+                hint="controls continue the conversations of models, and humans have left",
             )
         )
     return [*first.values(), *final.values()]
@@ -155,9 +168,11 @@ def sample_decisions(
     """
     # The seed gives the participants a random order, and each sample takes the first ones. So first
     # and final decisions have the same participants, and a smaller sample is part of a larger one.
-    groups: dict[tuple[str, str], list[ControlledDecision]] = {}
+    # Leading roles have samples of their own, so that they take no participant's place.
+    groups: dict[tuple[str, str, str], list[ControlledDecision]] = {}
     for decision in decisions:
-        groups.setdefault((decision.moment, decision.condition), []).append(decision)
+        group = (decision.moment, decision.condition, decision.role)
+        groups.setdefault(group, []).append(decision)
 
     def draw_order(decision: ControlledDecision) -> bytes:
         return digest(seed, "controls", decision.unit, decision.participant_id)
@@ -172,7 +187,7 @@ def sample_decisions(
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
 ) -> dict[str, DecisionConversation]:
-    """Return the conversation of each decision, by the address of the decision.
+    """Return the conversation of each decision, by the place of the decision.
 
     Decisions without a reply are left out.
     """
@@ -182,7 +197,7 @@ def read_conversations(
         first, last = journal.entry_at(decision.address), last_entry(journal, decision.address)
         if first is not None and last is not None:
             own = spans.get(decision.address, {})
-            found[decision.address] = _rebuild_conversation(decision, first, last, own)
+            found[decision.place] = _rebuild_conversation(decision, first, last, own)
     return found
 
 
@@ -197,23 +212,23 @@ def _rebuild_conversation(
     system, asked = _utterances(decision, first, spans)
     # Ask with the parameters of the original request. Other parameters would be a second treatment.
     speaker = Speaker(
-        decision.participant_id,
+        decision.speaker_id,
         role=decision.role,
         system=system,
         model=first.model_asked,
         temperature=first.request.get("temperature"),
         max_tokens=first.request.get("max_tokens"),
     )
-    reply = Utterance(decision.participant_id, last.reply, id=decision.address)
+    reply = Utterance(decision.speaker_id, last.reply, id=decision.address)
     heard = Transcript((*_utterances(decision, last, spans)[1], reply))
     # A form is parsed by its schema, because the answer type of the study is not in the journal.
     schema = first.request.get("schema")
     answer: AnswerType[Any] | None = Choice(decision.options) if decision.options else None
-    value: str | float | None = decision.value
+    value: FormAnswer | None = decision.value
     if schema is not None and decision.options:
         answer = choice_in_form(schema, last.reply, decision.options, decision.value)
     elif schema is not None:
-        answer = single_field_form(schema)
+        answer = closed_form(schema, decision.participant_id if decision.is_shared else "")
         read = answer.parse_reply(last.reply) if answer is not None else None
         value = read.value if isinstance(read, ParsedAnswer) else None
     return DecisionConversation(speaker, Transcript(asked), heard, answer, value)
@@ -228,7 +243,7 @@ def _utterances(
             system = text
         else:
             own = role == "assistant"
-            said.append(Utterance(decision.participant_id if own else "", text))
+            said.append(Utterance(decision.speaker_id if own else "", text))
     return system, tuple(said)
 
 

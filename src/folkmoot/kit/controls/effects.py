@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from folkmoot.kit.controls.conversations import FINAL, FIRST
+from folkmoot.kit.controls.conversations import FINAL, FIRST, PARTICIPANT
 from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
 from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.tables import (
@@ -45,6 +45,10 @@ from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
 SECTION = "Controls"
+USER_DRIFT = "user drift"
+# The columns that tell apart decisions and control answers. A form has a row for each closed field.
+_DECISION_KEYS = ["control", "moment", "condition", "unit", "participant_id", "decision_address"]
+ANSWER_KEYS = [*_DECISION_KEYS, "question"]
 ANSWERS_AGAIN = "answers_in_each_version"
 # The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
 MOST_SHIFT = Margin(high=0.1)
@@ -60,28 +64,62 @@ class Contrast(NamedTuple):
 
     first: tuple[str, str]
     second: tuple[str, str]
+    # Both groups have speakers of this role.
+    role: str = PARTICIPANT
 
     @property
     def says(self) -> str:
         """The contrast in words for tables and charts."""
+        by = name_role(self.role)
         if self.first[0] == self.second[0]:
             name = condition_name(self.first[0])
-            return f"{name}: {self.second[1]} against {self.first[1]} decision"
-        return f"{condition_name(self.first[0])} against {condition_name(self.second[0])}"
+            return f"{by}{name}: {self.second[1]} against {self.first[1]} decision"
+        return f"{by}{condition_name(self.first[0])} against {condition_name(self.second[0])}"
+
+    @property
+    def seed(self) -> tuple[str, ...]:
+        """The path of the random draws for this contrast."""
+        # Contrasts of participants keep the draws that they had before other roles were asked.
+        return (*self.first, *self.second, *([] if self.role == PARTICIPANT else [self.role]))
+
+
+def name_role(role: str) -> str:
+    """Return words that name a leading role before a contrast, or "" for participants."""
+    return "" if role == PARTICIPANT else f"{role}, "
+
+
+def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, TableCell]]:
+    """Return the rows of a finding, without the column `role` if all are about participants."""
+    if all(row["role"] == PARTICIPANT for row in rows):
+        return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
+    return rows
+
+
+def rows_of_role(rows: pl.DataFrame, role: str) -> pl.DataFrame:
+    """Return the control answers of the speakers of one role."""
+    return rows.filter(role=role)
+
+
+def count_decisions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row for each decision, because a form has a row for each closed field."""
+    return rows.unique(_DECISION_KEYS, keep="first", maintain_order=True)
 
 
 def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
     """Yield the pairs of groups to compare in a table of answers to control questions."""
     # All pairs of conditions at the final decision, and the first and final decision of each
-    # condition.
-    groups = answers.select("condition", "moment").unique(maintain_order=True).rows()
-    final = [group for group in groups if group[1] == FINAL]
-    yield from (Contrast(*pair) for pair in combinations(final[:_MOST_CONDITIONS], 2))
-    yield from (
-        Contrast((condition, FIRST), (condition, FINAL))
-        for condition, _ in final
-        if (condition, FIRST) in groups
-    )
+    # condition. Participants come first, and speakers of different roles are not compared.
+    roles = answers["role"].unique(maintain_order=True).to_list()
+    for role in sorted(roles, key=lambda role: role != PARTICIPANT):
+        own = rows_of_role(answers, role)
+        groups = own.select("condition", "moment").unique(maintain_order=True).rows()
+        final = [group for group in groups if group[1] == FINAL]
+        yield from (Contrast(*pair, role) for pair in combinations(final[:_MOST_CONDITIONS], 2))
+        yield from (
+            Contrast((condition, FIRST), (condition, FINAL), role)
+            for condition, _ in final
+            if (condition, FIRST) in groups
+        )
 
 
 def unit_name(rows: pl.DataFrame) -> str:
@@ -93,12 +131,50 @@ def unit_name(rows: pl.DataFrame) -> str:
 class Version(NamedTuple):
     """One group's answers to one decision, asked with one version of the prompt."""
 
-    answers: Answers
+    # By field of a form with several closed fields. The key of any other answer is None.
+    answers: Mapping[str | None, Answers]
     # The number of decisions that could not be asked, because the participant had already replied
     # to a replaced text.
     replied: int
     # True if the version changed any prompt.
     is_changed: bool
+    # The number of answered decisions with a changed prompt, by whose texts were replaced.
+    replaced: ReplacedFor
+
+
+class ReplacedFor(NamedTuple):
+    """The number of answers by whose texts were replaced."""
+
+    # Only those of the participant.
+    alone: int = 0
+    # Those of all participants of the session, which was run again.
+    session: int = 0
+
+    def plus(self, other: ReplacedFor) -> ReplacedFor:
+        """Return the sum of two counts."""
+        return ReplacedFor(self.alone + other.alone, self.session + other.session)
+
+    @property
+    def says(self) -> str:
+        """The cell of a table that says whose texts were replaced."""
+        if not self.session:
+            return "one participant" if self.alone else ""
+        if not self.alone:
+            return "all of a session"
+        answers = self.alone + self.session
+        return f"all of a session in {self.session:,} of {answers:,} answers, otherwise one"
+
+    def name_version(self, control: str) -> str:
+        """Return the name of a control, with a word for texts replaced in whole sessions."""
+        # Texts of one participant are the usual case, which needs no word.
+        return f"{NAMES[control]} ({self.says})" if self.session else NAMES[control]
+
+
+def count_replaced(rows: pl.DataFrame) -> ReplacedFor:
+    """Return the number of answered decisions by whose texts were replaced."""
+    decided = count_decisions(rows.filter(pl.col("missing").is_null(), pl.col("control") != RETEST))
+    session = decided.filter(from_session_run_again()).height
+    return ReplacedFor(decided.height - session, session)
 
 
 class Effect(NamedTuple):
@@ -110,6 +186,8 @@ class Effect(NamedTuple):
     estimate: Estimate
     # The number of decisions, of both groups together, that could not be asked in this version.
     refused: int
+    # Whose texts were replaced, in both groups together.
+    replaced: ReplacedFor = ReplacedFor()
 
 
 def decision_contrasts(
@@ -122,7 +200,9 @@ def decision_contrasts(
     made = table.filter(control=AS_DESIGNED)
     found = {}
     for contrast in contrasts_in(made):
-        names = [_decisions(made, group, options) for group in contrast]
+        own = rows_of_role(made, contrast.role)
+        groups = (contrast.first, contrast.second)
+        names = [_decisions(own, group, options) for group in groups]
         is_before_and_after = contrast.first[0] == contrast.second[0]
         pairs = [
             (first, second)
@@ -143,8 +223,10 @@ def _decisions(
 ) -> dict[str, tuple[str, ...]]:
     # The most frequent decision first.
     rows = made.filter(condition=group[0], moment=group[1])
-    named = rows.group_by("question", maintain_order=True).agg(
-        pl.len(), pl.col("decision_address").first()
+    named = (
+        count_decisions(rows)
+        .group_by("question", maintain_order=True)
+        .agg(pl.len(), pl.col("decision_address").first())
     )
     ordered = named.sort("len", descending=True, maintain_order=True)
     return {q: options.get(address, ()) for q, _, address in ordered.iter_rows()}
@@ -159,18 +241,24 @@ def measure_effects(
     found: dict[Contrast, dict[str, Effect]] = {}
     for contrast, decisions in contrasts.items():
         for name in (AS_DESIGNED, *made):
+            groups = (contrast.first, contrast.second)
             arms = [
-                _version(table, name, group, decision)
-                for group, decision in zip(contrast, decisions, strict=True)
+                _version(rows_of_role(table, contrast.role), name, group, decision)
+                for group, decision in zip(groups, decisions, strict=True)
             ]
             # A version that changed no prompt would show the original effect again.
             if name != AS_DESIGNED and not any(arm.is_changed or arm.replied for arm in arms):
                 continue
             # A fixed seed per estimate: the same table must always give the same report.
-            rng = generator(0, ("effect", name, *contrast.first, *contrast.second))
-            drift = measure_drift([(arms[0].answers, arms[1].answers)], rng)
+            rng = generator(0, ("effect", name, *contrast.seed))
+            # The effect on a form is the mean effect on its closed fields.
+            first, second = (arm.answers for arm in arms)
+            nothing = Answers((), ())
+            pairs = [(first[field], second[field]) for field in first if field in second]
+            drift = measure_drift(pairs or [(nothing, nothing)], rng)
             refused = sum(arm.replied for arm in arms)
-            found.setdefault(contrast, {})[name] = Effect(drift.mean, refused)
+            replaced = arms[0].replaced.plus(arms[1].replaced)
+            found.setdefault(contrast, {})[name] = Effect(drift.mean, refused, replaced)
     return found
 
 
@@ -178,19 +266,24 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
     # `name` is the kind of change, such as `placebo`, and `group` is (condition, moment). If the
     # change leaves the prompt as it was, the answer in the run counts.
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
-    values, units, replied, is_changed = [], [], 0, False
+    decided = count_decisions(rows)["missing"].to_list()
+    answers: dict[str | None, tuple[list[str | float], list[str]]] = {}
     for row in rows.iter_rows(named=True):
-        replied += row["missing"] in NOT_ASKED
-        is_changed |= row["missing"] not in (*NOT_ASKED, UNCHANGED)
         # Nothing to replace means that the prompt is as designed, so the original answer counts.
         value = row["expected"] if row["missing"] == UNCHANGED else None
         if value is None and row["missing"] is None:
-            value = row["value"] if row["value"] is not None else str(row["number"])
+            value = row["value"] if row["value"] is not None else row["number"]
         if value is not None:
+            values, units = answers.setdefault(row["field"], ([], []))
             # Convert numbers, so that 3 and 3.0 are the same answer.
-            values.append(_as_number(value))
+            values.append(_as_number(str(value)))
             units.append(row["unit"])
-    return Version(Answers(tuple(values), tuple(units)), replied, is_changed)
+    return Version(
+        {field: Answers(tuple(own), tuple(units)) for field, (own, units) in answers.items()},
+        sum(reason in NOT_ASKED for reason in decided),
+        any(reason not in (*NOT_ASKED, UNCHANGED) for reason in decided),
+        count_replaced(rows),
+    )
 
 
 def _as_number(text: str) -> str | float:
@@ -216,11 +309,11 @@ def effects_finding(
     lines: dict[str, Estimate] = {}
     for contrast, versions in effects.items():
         for name, effect in versions.items():
-            lines[f"{contrast.says}: {NAMES[name]}"] = effect.estimate
-            rows.append(_row(contrast, NAMES[name], effect.estimate, effect.refused))
+            lines[f"{contrast.says}: {effect.replaced.name_version(name)}"] = effect.estimate
+            rows.append(_row(contrast, name, effect))
         if contrast in drifts:
-            lines[f"{contrast.says}: user drift"] = drifts[contrast]
-            rows.append(_row(contrast, "user drift", drifts[contrast], 0))
+            lines[f"{contrast.says}: {USER_DRIFT}"] = drifts[contrast]
+            rows.append(_row(contrast, USER_DRIFT, Effect(drifts[contrast], 0)))
     lengths = {
         contrast.says: versions[SAME_LENGTH].estimate
         for contrast, versions in effects.items()
@@ -238,7 +331,9 @@ def effects_finding(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
             "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
-            "Refused: decisions that could not be asked, or were not reached, in this version.",
+            "Refused: decisions that could not be asked, or were not reached, in this version. "
+            "Replaced for: whether the texts are replaced in the prompts of one participant, or of "
+            "all participants of a session that was run again.",
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
@@ -246,7 +341,9 @@ def effects_finding(
             "being asked again. One that is larger without a persona is the model's, and not that "
             "of the people it plays. One that is gone in another order is one of order.",
             *_describe_sessions(asked),
-            *describe_left_out(asked.select("control", "moment", "missing").iter_rows()),
+            *describe_left_out(
+                count_decisions(asked).select("control", "moment", "missing").iter_rows()
+            ),
         ),
         section=SECTION,
         headline=bool(alarms),
@@ -266,7 +363,7 @@ def from_session_run_again() -> pl.Expr:
 
 
 def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
-    in_sessions = asked.filter(from_session_run_again())
+    in_sessions = count_decisions(asked.filter(from_session_run_again()))
     if in_sessions.height:
         names = ", ".join(NAMES[name] for name in REPLACING if name in in_sessions["control"])
         yield (
@@ -276,14 +373,15 @@ def _describe_sessions(asked: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _row(contrast: Contrast, version: str, effect: Estimate, refused: int) -> dict[str, TableCell]:
+def _row(contrast: Contrast, version: str, effect: Effect) -> dict[str, TableCell]:
     return {
         "contrast": contrast.says,
-        "version": version,
-        **estimate_cells(effect, "effect_share", "_share"),
-        "p": p_value_cell(effect),
-        "answers": effect.n,
-        "refused": refused,
+        "version": NAMES.get(version, version),
+        "replaced for": effect.replaced.says if version in REPLACING else None,
+        **estimate_cells(effect.estimate, "effect_share", "_share"),
+        "p": p_value_cell(effect.estimate),
+        "answers": effect.estimate.n,
+        "refused": effect.refused,
     }
 
 
@@ -292,7 +390,12 @@ def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sente
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
-                word("control", "version", version=NAMES[name], share=format_share(effect.estimate))
+                word(
+                    "control",
+                    "version",
+                    version=effect.replaced.name_version(name),
+                    share=format_share(effect.estimate),
+                )
                 for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
             )
@@ -330,19 +433,24 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         & pl.col("missing").is_null()
         & pl.col("expected").is_not_null()
     )
-    for (control, moment), own in asked.group_by("control", "moment", maintain_order=True):
+    for key, own in asked.group_by("control", "moment", "role", maintain_order=True):
+        control, moment, role = map(str, key)
         made = expected_answers(own)
         again = given_answers(own)
         units = own["unit"].to_list()
         same = clustered_share([a == b for a, b in zip(made, again, strict=True)], units)
-        arms = [Answers(tuple(values), tuple(units)) for values in (made, again)]
-        shift = measure_drift([(arms[0], arms[1])], generator(0, ("again", control, moment))).mean
-        name = f"{NAMES[str(control)]}, {moment} decision"
-        shares[name], shifts[str(control), name] = same, shift
+        by = [] if role == PARTICIPANT else [role]
+        rng = generator(0, ("again", control, moment, *by))
+        shift = measure_drift([*_before_and_after(own)], rng).mean
+        replaced = count_replaced(own)
+        name = f"{name_role(role)}{replaced.name_version(control)}, {moment} decision"
+        shares[name], shifts[control, name] = same, shift
         rows.append(
             {
-                "version": NAMES[str(control)],
-                "moment": str(moment),
+                "version": f"{name_role(role)}{NAMES[control]}",
+                "role": role,
+                "moment": moment,
+                "replaced for": replaced.says if control in REPLACING else None,
                 **estimate_cells(same, "same_share", "_share"),
                 "shift_share": finite_or_none(shift.value),
                 "p": p_value_cell(shift),
@@ -363,7 +471,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         "Do the same people answer the same?",
         list_shares("share the same", shares),
         ResultTable.from_records(
-            rows,
+            without_single_role(rows),
             "Share of decisions that come out as designed, and how far the distribution of answers "
             "moves (total variation beyond chance; p by exchanging the two answers of whole "
             f"independent units). Verdict of an order: failed if Holm's p is below {ALPHA}, passed "
@@ -376,6 +484,16 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         unit=unit_name(asked),
         units=min(estimate.unit_count for estimate in shares.values()),
     )
+
+
+def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[Answers, Answers]]:
+    # The answers in the run and again. Each field of a form is a question.
+    for _, own in rows.group_by("field", maintain_order=True):
+        units = tuple(own["unit"].to_list())
+        yield (
+            Answers(tuple(expected_answers(own)), units),
+            Answers(tuple(given_answers(own)), units),
+        )
 
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:

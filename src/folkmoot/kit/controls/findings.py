@@ -14,7 +14,9 @@ import polars as pl
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import ControlsConfig, open_controls
 from folkmoot.kit.controls.attributes import read_attributes
+from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import (
+    ANSWER_KEYS,
     SECTION,
     Contrast,
     Effect,
@@ -26,7 +28,10 @@ from folkmoot.kit.controls.effects import (
     given_answers,
     list_shares,
     measure_effects,
+    name_role,
+    rows_of_role,
     unit_name,
+    without_single_role,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
@@ -55,6 +60,7 @@ from folkmoot.storage.run_folder import RunFolder
 BY_QUESTION, DISTRIBUTIONS = "negative_controls", "negative_distributions"
 USER_DRIFT, PERSONA_KEPT, RELIABILITY = "user_drift", "persona_kept", "reliability"
 UNFINISHED = "controls_unfinished"
+ASKED = "who_was_asked"
 # Keys of findings with long tables. The report has them, and the command line does not print them.
 LONG = (BY_QUESTION, DISTRIBUTIONS)
 # The mean distance may be at most a tenth of the answers.
@@ -97,18 +103,83 @@ def findings_in(
     - `attributes`: the stated attributes of the participants, or None.
     """
     # The options have one order for all participants.
+    table = _with_roles(table)
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
     drifts, drift_findings = _drift_findings(table, effects, margins)
     means = {contrast: drift.mean for contrast, drift in drifts.items()}
     return collect_findings(
+        _asked_finding(table),
         effects_finding(effects, means, table),
         answers_again(table),
         drift_findings,
         _persona_kept_finding(table),
         _reliability_finding(table),
         persona_variance_finding(table, attributes),
+    )
+
+
+def _with_roles(table: pl.DataFrame) -> pl.DataFrame:
+    # Controls of earlier versions asked participants only, and recorded no role and no fields.
+    for name in ("role", "speaker_id", "field"):
+        if name not in table.columns:
+            table = table.with_columns(pl.lit(None, pl.String).alias(name))
+    return table.with_columns(
+        pl.col("role").fill_null(PARTICIPANT),
+        pl.col("speaker_id").fill_null(pl.col("participant_id")),
+    )
+
+
+def _asked_finding(table: pl.DataFrame) -> Finding | None:
+    # Who was asked control questions, and how many of their answers are missing.
+    asked = table.filter(pl.col("control") != AS_DESIGNED, pl.col("address") != "")
+    if asked.is_empty():
+        return None
+    is_shared = pl.col("speaker_id") != pl.col("participant_id")
+    rows: list[dict[str, TableCell]] = []
+    said = []
+    who = pl.struct("unit", "participant_id").n_unique()
+    groups = asked.with_columns(shared=is_shared).group_by("role", "shared", maintain_order=True)
+    for (role, shared), own in groups:
+        # A form has a row for each of its fields, but it is one answer.
+        answers = own.unique(ANSWER_KEYS)
+        missing = answers["missing"].drop_nulls()
+        kind = "asked, shared" if shared else "asked" if role == PARTICIPANT else "asked, leading"
+        speakers = own.select(who).item()
+        said.append(
+            word(
+                "control",
+                kind,
+                speakers=format_count(speakers, str(role)),
+                answers=format_count(answers.height, "question"),
+                missing=f"{missing.len():,}",
+            )
+        )
+        reasons = missing.value_counts(sort=True).sort("missing").rows()
+        rows.append(
+            {
+                "role": str(role),
+                "asked in": "a reply for several" if shared else "their own conversation",
+                "speakers": speakers,
+                "decisions": own.select(
+                    pl.struct("decision_address", "participant_id").n_unique()
+                ).item(),
+                "questions": answers.height,
+                "missing": missing.len(),
+                "reasons": ", ".join(f"{reason} {count:,}" for reason, count in reasons) or None,
+            }
+        )
+    return Finding(
+        ASKED,
+        "Who was asked",
+        word("description", "list", values=join_sentences(said, "; ")),
+        ResultTable.from_records(
+            rows,
+            "Control questions by who answered. Missing: replies that are a refusal or a way out, "
+            "or that could not be read.",
+        ),
+        section=SECTION,
     )
 
 
@@ -154,9 +225,10 @@ def _drift_findings(
     # The drift is compared with the effect as designed: an effect not larger than the drift may be
     # due to different participants.
     designed = {contrast: versions[AS_DESIGNED].estimate for contrast, versions in effects.items()}
-    rows = [
+    rows: list[dict[str, TableCell]] = [
         {
             "contrast": contrast.says,
+            "role": contrast.role,
             **estimate_cells(drift.mean, "drift_share", "_share"),
             "p": p_value_cell(drift.mean),
             "effect_share": finite_or_none(designed[contrast].value)
@@ -178,7 +250,7 @@ def _drift_findings(
         "Does the treatment change who answers?",
         _describe_drift(list(verdicts.values()), failed),
         ResultTable.from_records(
-            rows,
+            without_single_role(rows),
             "Drift: the mean total variation of the negative controls beyond chance. Effect: the "
             "same figure of the decision itself. 95 % intervals by bootstrap over independent "
             "units, p by exchanging them.",
@@ -276,11 +348,15 @@ def _question_finding(
 
 
 def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
-    groups = negative.select("condition", "moment").unique(maintain_order=True).rows()
+    keys = ("role", "condition", "moment")
+    groups = negative.select(keys).unique(maintain_order=True).rows()
     rows: list[dict[str, TableCell]] = []
     for name in questions:
         own = negative.filter(question=name)
-        parts = {group: own.filter(condition=group[0], moment=group[1]) for group in groups}
+        parts = {
+            (role, condition, moment): own.filter(role=role, condition=condition, moment=moment)
+            for role, condition, moment in groups
+        }
         if own["value"].is_null().all():
             # Questions with numbers have many different answers, so the table gives mean and
             # standard deviation.
@@ -307,8 +383,9 @@ def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
     )
 
 
-def _column(group: tuple[str, str]) -> str:
-    return f"{condition_name(group[0])}, {group[1]}"
+def _column(group: tuple[str, str, str]) -> str:
+    role, condition, moment = group
+    return f"{name_role(role)}{condition_name(condition)}, {moment}"
 
 
 def _rounded_number(value: object) -> float | None:
@@ -318,12 +395,13 @@ def _rounded_number(value: object) -> float | None:
 def _measure_contrast_drift(
     negative: pl.DataFrame, contrast: Contrast, questions: Sequence[str]
 ) -> Drift:
+    own = rows_of_role(negative, contrast.role)
     arms = [
-        negative.filter(condition=condition, moment=moment)
+        own.filter(condition=condition, moment=moment)
         for condition, moment in (contrast.first, contrast.second)
     ]
     pairs = [(_answers_of_arm(arms[0], name), _answers_of_arm(arms[1], name)) for name in questions]
-    return measure_drift(pairs, generator(0, ("drift", *contrast.first, *contrast.second)))
+    return measure_drift(pairs, generator(0, ("drift", *contrast.seed)))
 
 
 def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
@@ -384,14 +462,17 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
     )
     if again.is_empty():
         return None
-    rows, units = [], []
-    verdicts = []
-    for (decision,), own in again.group_by("question", maintain_order=True):
+    rows: list[dict[str, TableCell]] = []
+    units, verdicts = [], []
+    for (decision, role), own in again.group_by("question", "role", maintain_order=True):
         own_units = own["unit"].to_list()
         first, second = expected_answers(own), given_answers(own)
         hits = [a == b for a, b in zip(first, second, strict=True)]
         same = clustered_share(hits, own_units)
-        asked = [str(decision)] * len(first)
+        asked = [f"{decision} {field}" for field in own["field"].to_list()]
+        # A form may have fields with options and with numbers. Then all are compared as options.
+        if len({isinstance(answer, str) for answer in (*first, *second)}) > 1:
+            first, second = [*map(str, first)], [*map(str, second)]
         repeats = map(Repeat, own_units, asked, first, second)
         # The share of equal answers is high if nearly all participants choose one option. Agreement
         # beyond chance corrects for that.
@@ -402,6 +483,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         rows.append(
             {
                 "decision": str(decision),
+                "role": str(role),
                 **estimate_cells(same, "same_share", "_share"),
                 "kappa or r": finite_or_none(agreement.value),
                 "answers": same.n,
@@ -414,7 +496,7 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         "Would the same people decide the same again?",
         list_shares("share the same", {name: estimate for name, estimate, _ in verdicts}),
         ResultTable.from_records(
-            rows,
+            without_single_role(rows),
             "The decision asked again in a fresh conversation. Share of equal answers with its "
             "95 % interval, and agreement beyond chance: kappa of choices, as a share of the "
             "largest possible one, and the correlation of numbers.",

@@ -60,7 +60,8 @@ def fork_decision(
     # `graph` must hold all replies that the texts of the decision quote. It may be empty if the
     # speaker has not replied before the decision.
     texts = texts_of(conversation)
-    changed = replaced_texts(control, decision, texts, treatments, language)
+    subject, writers = treatments.subject_of(decision), treatments.writers
+    changed = replaced_texts(control, subject, texts, writers, language)
     if not is_replaced(texts, changed):
         # The control would ask the same prompt again. The answer in the run counts, at no cost.
         return UNCHANGED
@@ -77,8 +78,8 @@ def fork_decision(
             own = reply.texts
             # Change the prompts of this participant only. With other prompts for everybody, the
             # participant would also meet other partners.
-            if reply.speaker.id == decision.participant_id:
-                own = tuple(replaced_texts(control, decision, own, treatments, language))
+            if reply.speaker.id == decision.speaker_id:
+                own = tuple(replaced_texts(control, subject, own, writers, language))
             reachable[reply.address] = ForkStep(reply, own)
             found |= graph.addresses_in(own)
         waiting = found - reachable.keys() - waiting
@@ -135,7 +136,7 @@ def _has_replied(
         (number, span.start) > (at, start)
         for number, text in enumerate(texts)
         for span in graph.reply_spans(text)
-        if span.source.speaker == decision.participant_id
+        if span.source.speaker in (decision.participant_id, decision.speaker_id)
     )
 
 

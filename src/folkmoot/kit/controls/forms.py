@@ -1,11 +1,12 @@
-"""Forms with one short field, built from the JSON schema of a journaled request."""
-# A decision may ask for a JSON object, such as a reason and a rating. Controls can ask it again if
-# exactly one field is a number, a truth value or one of several texts. They can also ask it again
-# if one field holds an option that the prompt lists.
+"""Forms with closed fields, built from the JSON schema of a journaled request."""
+# A decision may ask for a JSON object, such as a reason and a rating. Controls compare its closed
+# fields: numbers, truth values, one of several texts, and lists of such texts. A field of an object
+# inside the form counts too, and a list of objects if each of them names an option. If one field
+# holds an option that the prompt lists, it is the decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,51 +26,197 @@ from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.json_text import Schema
 
 _NUMBERS = ("integer", "number")
+# A form may refer to itself, so fields of objects in objects are read to this depth only.
+_MAX_DEPTH = 4
+# The value of the only closed field of a form, or the values of several by name.
+FormAnswer = str | float | Mapping[str, str | float]
 
 
 @dataclass(frozen=True, slots=True)
-class SingleFieldForm(AnswerType["str | float"]):
-    """The answer type for a JSON object with one closed field. The answer is that field's value.
+class ClosedForm(AnswerType["FormAnswer"]):
+    """The answer type for a JSON object with closed fields.
 
-    A closed field is a number, a truth value or one of several texts.
+    The answer is the value of the only closed field, or a mapping with the values of several.
     """
 
-    name: str
+    # A mapping leaves out fields without a valid value.
+
     schema: Schema = field(default_factory=dict)
+    # The keys that lead to one participant's part of a reply for several participants.
+    path: tuple[str, ...] = ()
     kind: str = "json"
 
-    def parse_reply(self, reply: str) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        """Return the answer in a JSON reply, a missing answer, or the problem of the reply."""
+    @property
+    def closed_names(self) -> list[str]:
+        """The names of the closed fields. The name of a list ends with `.*`."""
+        return [*_closed_names(_part_of_schema(self.schema, self.path), self.schema)]
+
+    def parse_reply(self, reply: str) -> ParsedAnswer[FormAnswer] | ParseFailure | Missing:
+        """Return the closed fields of a JSON reply, a missing answer, or the problem."""
+        part_schema = _part_of_schema(self.schema, self.path)
+        names = [name for name in part_schema.get("properties", {}) if name != DECLINED]
         for step, candidate in json_candidates(reply, "{"):
-            if isinstance(candidate, dict) and (
-                self.name in candidate or is_declined(candidate.get(DECLINED))
-            ):
-                return self._read(candidate, step)
-        return ParseFailure(f"Reply with only a JSON object that has the key {self.name}.")
+            part: Any = candidate
+            for key in self.path:
+                part = part.get(key) if isinstance(part, dict) else None
+            if not isinstance(part, dict):
+                continue
+            if is_declined(part.get(DECLINED)):
+                return Missing(DECLINED)
+            if any(name in part for name in names):
+                return self._read(part_schema, part, step)
+        wanted = ", ".join(self.path or names)
+        return ParseFailure(f"Reply with only a JSON object that has the keys: {wanted}.")
 
     def _read(
-        self, form: Mapping[str, Any], step: str
-    ) -> ParsedAnswer[str | float] | ParseFailure | Missing:
-        if is_declined(form.get(DECLINED)):
-            return Missing(DECLINED)
-        value, node = form[self.name], _closed(self.schema["properties"][self.name])
-        assert node is not None
-        # A schema that permits null offers it as the way out "cannot say".
-        if value is None:
-            return Missing(CANNOT_SAY)
-        if (way_out := parse_way_out(value)) is not None and value not in node.get("enum", ()):
-            return way_out
-        # `bool` is a subclass of `int` in Python, so convert it before the check for numbers.
-        if isinstance(value, bool):
-            value = str(value).lower()
-        if node.get("type") in _NUMBERS:
-            low, high = node.get("minimum", value), node.get("maximum", value)
-            if not isinstance(value, (int, float)) or not low <= value <= high:
-                return ParseFailure(f"{self.name} must be a number within its bounds.")
-            return ParsedAnswer(float(value), step)
-        if "enum" in node and value not in node["enum"]:
-            return ParseFailure(f"{self.name} must be one of {', '.join(map(str, node['enum']))}.")
-        return ParsedAnswer(str(value), step)
+        self, part_schema: Mapping[str, Any], part: Mapping[str, Any], step: str
+    ) -> ParsedAnswer[FormAnswer] | ParseFailure | Missing:
+        read = dict(_read_fields(part_schema, self.schema, part))
+        values = {name: value for name, value in read.items() if isinstance(value, (str, float))}
+        if values:
+            is_single = self.closed_names == [*values]
+            return ParsedAnswer(next(iter(values.values())) if is_single else values, step)
+        # A way out in one field does not excuse a mistake in another one.
+        for value in read.values():
+            if isinstance(value, ParseFailure):
+                return value
+        reasons = (value for value in read.values() if isinstance(value, Missing))
+        return next(reasons, Missing(CANNOT_SAY))
+
+
+def closed_form(schema: Schema, participant_id: str = "") -> ClosedForm | None:
+    """Return the answer type for a JSON form with closed fields, or None for any other form.
+
+    `participant_id`: set for a reply for several participants. Its part counts then.
+    """
+    path = _path_to(schema, schema, participant_id) if participant_id else ()
+    if path is None:
+        return None
+    part = _part_of_schema(schema, path)
+    return ClosedForm(schema, path) if any(_closed_names(part, schema)) else None
+
+
+def _path_to(
+    node: Mapping[str, Any], schema: Schema, name: str, depth: int = _MAX_DEPTH
+) -> tuple[str, ...] | None:
+    # The keys that lead to a property with this name, or None.
+    for key, value in node.get("properties", {}).items() if depth else ():
+        if key == name:
+            return (key,)
+        below = _path_to(_resolve(value, schema), schema, name, depth - 1)
+        if below is not None:
+            return (key, *below)
+    return None
+
+
+def _part_of_schema(schema: Schema, path: Sequence[str]) -> Mapping[str, Any]:
+    part: Mapping[str, Any] = schema
+    for key in path:
+        part = _resolve(part["properties"][key], schema)
+    return part
+
+
+def _resolve(node: Mapping[str, Any], schema: Schema) -> Mapping[str, Any]:
+    # The node without a reference and without the alternative null.
+    if "$ref" in node:
+        name = str(node["$ref"]).rpartition("/")[2]
+        return _resolve(schema.get("$defs", {})[name], schema)
+    others = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
+    return _resolve(others[0], schema) if len(others) == 1 else node
+
+
+def _is_closed(node: Mapping[str, Any]) -> bool:
+    return "enum" in node or node.get("type") in (*_NUMBERS, "boolean")
+
+
+def _fields_of(node: Mapping[str, Any], schema: Schema) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    # Every form has the field DECLINED as a way out. It is no field of the decision.
+    for name, value in node.get("properties", {}).items():
+        if name != DECLINED:
+            yield name, _resolve(value, schema)
+
+
+def _closed_names(
+    node: Mapping[str, Any], schema: Schema, depth: int = _MAX_DEPTH
+) -> Iterator[str]:
+    for name, value in _fields_of(node, schema) if depth else ():
+        items = _resolve(value.get("items", {}), schema)
+        if _is_closed(value):
+            yield name
+        elif value.get("type") == "array" and _options_in(items, schema)[1]:
+            yield f"{name}.*"
+        elif value.get("type") == "object":
+            yield from (f"{name}.{below}" for below in _closed_names(value, schema, depth - 1))
+
+
+def _options_in(items: Mapping[str, Any], schema: Schema) -> tuple[str, list[str]]:
+    # The entries of a list are options, or objects that each name one option in a field. Returns
+    # the field ("" if there is none), and the options without ways out.
+    named = [("", items), *_fields_of(items, schema)]
+    field_name, node = next(((name, node) for name, node in named if "enum" in node), ("", {}))
+    options = map(str, node.get("enum", ()))
+    return field_name, [option for option in options if parse_way_out(option) is None]
+
+
+_Read = str | float | Missing | ParseFailure
+
+
+def _read_fields(
+    node: Mapping[str, Any], schema: Schema, part: Mapping[str, Any]
+) -> Iterator[tuple[str, _Read]]:
+    for name, value in _fields_of(node, schema):
+        if name not in part:
+            continue
+        got = part[name]
+        if _is_closed(value):
+            yield name, _read_closed(name, value, got)
+        elif value.get("type") == "array" and isinstance(got, list):
+            items = _resolve(value.get("items", {}), schema)
+            for below, read in _read_list(items, schema, got):
+                yield f"{name}.{below}", read
+        elif value.get("type") == "object" and isinstance(got, dict):
+            for below, read in _read_fields(value, schema, got):
+                yield f"{name}.{below}", read
+
+
+def _read_list(
+    items: Mapping[str, Any], schema: Schema, got: Sequence[Any]
+) -> Iterator[tuple[str, _Read]]:
+    # A list of options says for each of them whether it is in the list. A list of objects may also
+    # hold closed fields of each option.
+    field_name, options = _options_in(items, schema)
+    others = [(n, node) for n, node in _fields_of(items, schema) if n != field_name]
+    closed = [(n, node) for n, node in others if _is_closed(node)]
+    for option in options:
+        entries = [
+            entry
+            for entry in got
+            if (entry.get(field_name) if isinstance(entry, dict) else entry) == option
+        ]
+        if not closed:
+            yield option, str(bool(entries)).lower()
+        for name, node in closed if entries else ():
+            if isinstance(entries[0], dict) and name in entries[0]:
+                yield f"{option}.{name}", _read_closed(name, node, entries[0][name])
+
+
+def _read_closed(name: str, node: Mapping[str, Any], value: Any) -> _Read:
+    # A schema that permits null offers it as the way out "cannot say".
+    if value is None:
+        return Missing(CANNOT_SAY)
+    if (way_out := parse_way_out(value)) is not None:
+        return way_out
+    # `bool` is a subclass of `int` in Python, so convert it before the check for numbers.
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if node.get("type") in _NUMBERS:
+        low, high = node.get("minimum", value), node.get("maximum", value)
+        if not isinstance(value, (int, float)) or not low <= value <= high:
+            return ParseFailure(f"{name} must be a number within its bounds.")
+        return float(value)
+    if "enum" in node and value not in node["enum"]:
+        return ParseFailure(f"{name} must be one of {', '.join(map(str, node['enum']))}.")
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +266,3 @@ def choice_in_form(
                 if chosen is not None and str(value).strip() == chosen:
                     return ChoiceInForm(name, options, schema)
     return None
-
-
-def single_field_form(schema: Schema) -> SingleFieldForm | None:
-    """Return the answer type for a JSON form with exactly one closed field.
-
-    Returns None for any other form.
-    """
-    # A closed field is a number, a truth value or one of several texts.
-    properties = schema.get("properties", {})
-    closed = [
-        # Every form has the field DECLINED as a way out. It is no field of the decision.
-        name
-        for name, node in properties.items()
-        if name != DECLINED and _closed(node) is not None
-    ]
-    return SingleFieldForm(closed[0], schema) if len(closed) == 1 else None
-
-
-def _closed(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    # A closed field is a number, a truth value or one of several texts. It may also allow null.
-    if "anyOf" in node:
-        others = [each for each in node["anyOf"] if each.get("type") != "null"]
-        return _closed(others[0]) if len(others) == 1 else None
-    is_closed = "enum" in node or node.get("type") in (*_NUMBERS, "boolean")
-    return node if is_closed else None

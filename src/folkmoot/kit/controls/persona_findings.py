@@ -6,6 +6,7 @@ import math
 
 import polars as pl
 
+from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
 from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
 from folkmoot.kit.findings import estimate_cells, interval_chart
@@ -40,7 +41,10 @@ def persona_variance_rows(
     `attributes`: the stated attributes of the participants, or None.
     """
     rows = []
-    for (decision,), own in _asked_again(answers).group_by("question", maintain_order=True):
+    for (question, field), own in _asked_again(answers).group_by(
+        "question", "field", maintain_order=True
+    ):
+        decision = question if field is None else f"{question}: {field}"
         first, second = expected_answers(own), given_answers(own)
         units = own["unit"].to_list()
         whole = Estimate(math.nan, math.nan, math.nan, own.height, len(set(units)))
@@ -61,7 +65,8 @@ def persona_variance_rows(
 
 
 def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
-    return answers.filter(control=RETEST).filter(
+    # A leading role, such as a mediator, has no persona.
+    return answers.filter(control=RETEST, role=PARTICIPANT).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )
 

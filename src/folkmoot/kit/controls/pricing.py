@@ -30,6 +30,7 @@ from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.kit.controls.asking import require_decisions, run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
+from folkmoot.kit.controls.effects import ANSWER_KEYS, count_decisions
 from folkmoot.kit.controls.replacing import NOT_REACHED, describe_left_out, read_treatments
 from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.session_forks import SessionParts, read_sessions
@@ -38,6 +39,10 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 # Participants or sessions of the small run, unless the study has fewer.
 ENOUGH = 12
+_HUMANS_NOTE = (
+    "Humans in seats are not asked control questions, so the controls cost less than this for each "
+    "of them."
+)
 # A sample size above the number of participants of any study.
 EVERYONE = 10**9
 
@@ -74,14 +79,17 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         # them.
         given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
         answering = embedded_provider(replace(small, study=study_of(run)))
-        controls = run_controls(run, given, replace(options, out=None, custom_provider=answering))
+        # Sessions with humans are not run again, so the dry run must not price that.
+        has_seats = found.config.seats is not None
+        asking = replace(options, out=None, custom_provider=answering)
+        controls = run_controls(run, given, asking, with_humans=has_seats)
         there = Counter(
-            (controlled_decision.condition, controlled_decision.moment)
-            for controlled_decision in decisions
+            (decision.condition, decision.moment, decision.role) for decision in decisions
         )
         sessions = read_sessions(run, read_treatments(run))
         asks = list(_count_asks(controls, settings, there, sessions, share))
-        return total.plus(*_sum_up(asks), _bounds(asks, share), _describe_unasked(controls, share))
+        notes = [*([_HUMANS_NOTE] if has_seats else []), *_describe_unasked(controls, share)]
+        return total.plus(*_sum_up(asks), _bounds(asks, share), notes)
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
@@ -89,10 +97,14 @@ def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
     return {name: EVERYONE if settings.size_of(name) else False for name in names}
 
 
+# The condition, the moment and the role of the speaker.
+_Group = tuple[str, str, str]
+
+
 class _Asked(NamedTuple):
     # The calls that one control makes at one decision, or in one session, of the small run.
     control: str
-    group: tuple[str, str]
+    group: _Group
     # The number of decisions (sessions) of the study that this one represents. `bounds`: a
     # range for this number.
     weight: float
@@ -108,11 +120,11 @@ class _Asked(NamedTuple):
 def _count_asks(
     controls: RunFolder,
     settings: ControlSettings,
-    there: Mapping[tuple[str, str], int],
+    there: Mapping[_Group, int],
     sessions: Mapping[str, SessionParts],
     share: float,
 ) -> Iterator[_Asked]:
-    # `there` is the number of decisions in the small run, by (condition, moment). `share` is the
+    # `there` is the number of decisions in the small run, by group. `share` is the
     # factor by which the study is larger than the small run.
     rows = (
         controls.read_table(ControlRow.table)
@@ -120,25 +132,28 @@ def _count_asks(
         # decision that was not reached was run all the same.
         .filter(pl.col("control") != AS_DESIGNED)
         .filter((pl.col("address") != "") | (pl.col("missing") == NOT_REACHED))
-        .select("control", "condition", "moment", "unit", "address")
+        # A form has a row for each of its closed fields.
+        .unique(ANSWER_KEYS, maintain_order=True)
+        .select("control", "condition", "moment", "role", "unit", "address")
     )
     # Decisions by control and session, of sessions that were run again.
-    in_sessions: dict[tuple[str, str], Counter[tuple[str, str]]] = {}
+    in_sessions: dict[tuple[str, str], Counter[_Group]] = {}
     with JournalReader(controls.path / JOURNAL) as journal:
-        for control, condition, moment, unit, address in rows.iter_rows():
+        for control, *group, unit, address in rows.iter_rows():
+            condition, moment, role = group
             if not address or address.startswith(f"{decision_scope(control)}/"):
-                in_sessions.setdefault((control, unit), Counter())[condition, moment] += 1
+                in_sessions.setdefault((control, unit), Counter())[condition, moment, role] += 1
                 continue
             # The question for the age is asked with the negative controls and has no size of its
             # own.
             size = settings.size_of(NEGATIVE if control == FACT else control)
-            small = there[condition, moment]
+            small = there[condition, moment, role]
             # A sample is limited by its size.
             weight = min(size, round(small * share)) / small if share != 1 else 1.0
             # Count re-asks as well, because they are billed. The scope of a control also holds the
             # replies that are asked again before the decision.
             tokens = _tokens_in(journal, [address.rpartition("/")[0]])
-            yield _Asked(control, (condition, moment), weight, tokens, (weight, weight))
+            yield _Asked(control, (condition, moment, role), weight, tokens, (weight, weight))
         for (control, unit), decided in in_sessions.items():
             scopes = sessions[unit].scopes
             tokens = _tokens_in(journal, [f"{decision_scope(control)}/{scope}" for scope in scopes])
@@ -151,13 +166,13 @@ def _count_asks(
                     if name == control and other.keys() == decided.keys()
                 )
                 weights = _session_weights(settings.size_of(control), decided, there, share, units)
-            yield _Asked(control, ("", ""), math.fsum(weights) / 2, tokens, weights)
+            yield _Asked(control, ("", "", ""), math.fsum(weights) / 2, tokens, weights)
 
 
 def _session_weights(
     size: int,
-    decided: Mapping[tuple[str, str], int],
-    there: Mapping[tuple[str, str], int],
+    decided: Mapping[_Group, int],
+    there: Mapping[_Group, int],
     share: float,
     units: int,
 ) -> tuple[float, float]:
@@ -201,7 +216,7 @@ def _sum_up(asks: Iterable[_Asked]) -> tuple[list[StageEstimate], dict[str, Stag
 
 def _bounds(asks: Iterable[_Asked], share: float) -> tuple[int, int]:
     # The bounds differ if the dry run is only a part of the study.
-    groups: dict[tuple[str, str, str], list[_Asked]] = {}
+    groups: dict[tuple[str, ...], list[_Asked]] = {}
     for asked in asks:
         groups.setdefault((asked.control, *asked.group), []).append(asked)
     low = high = 0.0
@@ -226,6 +241,7 @@ def _bound(group: Sequence[_Asked], weights: Sequence[float], extreme: int, shar
 
 
 def _describe_unasked(controls: RunFolder, share: float) -> list[str]:
-    rows = controls.read_table(ControlRow.table).select("control", "moment", "missing")
+    rows = count_decisions(controls.read_table(ControlRow.table))
+    rows = rows.select("control", "moment", "missing")
     again = (row for row in rows.iter_rows() if row[0] in (RETEST, *REPLACING))
     return describe_left_out(again, "" if share == 1 else " of the dry run")

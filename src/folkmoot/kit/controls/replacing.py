@@ -18,7 +18,7 @@ from folkmoot.engine.settings.controls import Language
 from folkmoot.files import packaged_yaml
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.tables import NAMES, NO_PERSONA, ORDER, REPLACING, RETEST
-from folkmoot.kit.exposure import ExposureRow, find_written_by_others
+from folkmoot.kit.exposure import ExposureRow, find_writers
 from folkmoot.provenance import (
     Replacement,
     Source,
@@ -33,11 +33,21 @@ from folkmoot.storage.run_folder import RunFolder
 
 # Why a decision is not asked with parts replaced. The values are data: they are in the column
 # `missing` of the table of control answers.
-Refusal = Literal["nothing_to_replace", "replied_to_it", "computed_from_it", "open_answer"]
+Refusal = Literal[
+    "nothing_to_replace",
+    "replied_to_it",
+    "computed_from_it",
+    "open_answer",
+    "humans_took_part",
+    "study_changed",
+]
 UNCHANGED: Refusal = "nothing_to_replace"
 REPLIED: Refusal = "replied_to_it"
 COMPUTED: Refusal = "computed_from_it"
 OPEN: Refusal = "open_answer"
+# The code of the study would have to run again, and cannot.
+HUMANS: Refusal = "humans_took_part"
+CHANGED: Refusal = "study_changed"
 # A fork asked an earlier question again, and the new reply lacks what a later prompt quotes. Unlike
 # the reasons above, this is known only after the new reply.
 LACKING = "reply_lacks_it"
@@ -46,7 +56,7 @@ LACKING = "reply_lacks_it"
 NOT_REACHED = "not_reached"
 # The decisions that a control leaves out. A decision without a text to replace is not left out: its
 # answer in the run counts.
-NOT_ASKED = (REPLIED, COMPUTED, OPEN, LACKING, NOT_REACHED)
+NOT_ASKED = (REPLIED, COMPUTED, OPEN, HUMANS, CHANGED, LACKING, NOT_REACHED)
 
 # What happens to the decisions that a control does not ask, and why.
 # `LACKING` is not among these reasons: the sentences are also shown before the first call, when it
@@ -55,13 +65,24 @@ _LEFT_OUT = {
     UNCHANGED: ("As designed", "There is nothing to replace, so the answers in the run count."),
     REPLIED: (
         "Not asked",
-        "The participant has replied to what would be replaced, and only the code of the study "
-        "could ask a reply before the decision again.",
+        "The participant has replied to what would be replaced, and a reply before the decision "
+        "cannot be asked again.",
     ),
     COMPUTED: (
         "Not asked",
         "The participant has replied to what would be replaced, and the prompt holds a value that "
-        "the study computes from replies, such as the result of a game or of a ballot.",
+        "the study computes from replies of other sessions.",
+    ),
+    HUMANS: (
+        "Not asked",
+        "Only the code of the study could ask them, by running their session again. Humans take "
+        "part in this run, and a session with humans is not run again, because they cannot answer "
+        "again.",
+    ),
+    CHANGED: (
+        "Not asked",
+        "Only the code of the study could ask them, and it would not repeat this run exactly, "
+        "because it has changed since.",
     ),
     NOT_REACHED: (
         "Not answered",
@@ -69,7 +90,7 @@ _LEFT_OUT = {
     ),
     OPEN: (
         "Not asked",
-        "The decision is neither a choice nor a number, nor a form with one closed field.",
+        "The decision is neither a choice nor a number, nor a form with a closed field.",
     ),
 }
 
@@ -105,12 +126,42 @@ class Treatments:
     shown: dict[str, frozenset[str]]
     # Texts that all conditions show, so that they are no treatment. Empty with one condition.
     common: frozenset[str]
-    # Utterances that another speaker, such as a mediator, wrote in the name of the participant.
-    written_by_others: frozenset[str]
+    # The writer of each utterance that another speaker, such as a mediator, wrote in the name of a
+    # participant.
+    writers: Mapping[str, str]
 
     def at(self, address: str) -> frozenset[str]:
         """Return the ids of the treatment texts at a decision."""
         return self.shown.get(address, frozenset()) - self.common
+
+    def subject_of(self, decision: ControlledDecision) -> Subject:
+        """Return the subject of the requests that belong to a decision."""
+        who = frozenset((decision.participant_id,))
+        return Subject(who, decision.speaker_id, self.at(decision.address), decision.options)
+
+
+class Subject(NamedTuple):
+    """The participants in whose requests a control replaces texts."""
+
+    participants: frozenset[str]
+    # Who is asked, which differs from the participants if a reply speaks for several.
+    speaker_id: str
+    # The ids of the treatment texts.
+    treatment: frozenset[str]
+    # The options of the decision.
+    options: tuple[str, ...] = ()
+
+    def is_own(self, source: Source, writers: Mapping[str, str]) -> bool:
+        """Return whether a text is the participants' persona or their own words.
+
+        `writers`: the writers of utterances in others' names.
+        """
+        if source.kind == "persona":
+            return True
+        # A leading role may have written the words in the participant's name.
+        is_writer = writers.get(source.id, self.speaker_id) == self.speaker_id
+        is_said = source.kind in ("utterance", "answer", "reply")
+        return is_said and is_writer and source.speaker in self.participants
 
 
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
@@ -160,24 +211,25 @@ def read_treatments(run: RunFolder) -> Treatments:
     return Treatments(
         {address: frozenset(ids) for address, ids in shown.items()},
         frozenset(common),
-        frozenset(find_written_by_others(run, conditions)),
+        find_writers(run, conditions),
     )
 
 
 def replaced_texts(
     control: str,
-    decision: ControlledDecision,
+    subject: Subject,
     texts: Sequence[str],
-    treatments: Treatments,
+    writers: Mapping[str, str],
     language: Language,
     lists: Collection[tuple[str, ...]] = (),
 ) -> list[str]:
     """Return the texts of a request after a control has replaced parts of them.
 
-    `lists`: the options of other questions, which the control ORDER reverses as well.
+    - `writers`: the writers of utterances in others' names.
+    - `lists`: the options of other questions, which the control ORDER reverses as well.
     """
     return [
-        replace_parts(text, _parts(control, decision, text, treatments, language, lists))
+        replace_parts(text, _parts(control, subject, text, writers, language, lists))
         # A text without sources holds only instructions of the study, which no control replaces.
         if isinstance(text, SourcedText)
         else text
@@ -206,26 +258,25 @@ def replaced_version(
 
 def _parts(
     control: str,
-    decision: ControlledDecision,
+    subject: Subject,
     text: SourcedText,
-    treatments: Treatments,
+    writers: Mapping[str, str],
     language: Language,
     lists: Collection[tuple[str, ...]],
 ) -> list[Replacement]:
-    treatment = treatments.at(decision.address)
     every = spans_of(text)
     spans = list(outermost_spans(every))
-    who = decision.participant_id
     if control == NO_PERSONA:
         own = [
-            span for span in spans if span.source.kind == "persona" and span.source.speaker == who
+            span
+            for span in spans
+            if span.source.kind == "persona" and span.source.speaker in subject.participants
         ]
         return _without_persona(own, text, language)
     shown = [
         span
         for span in spans
-        if span.source.id in treatment
-        and (span.source.id in treatments.written_by_others or not _is_own(span.source, who))
+        if span.source.id in subject.treatment and not subject.is_own(span.source, writers)
     ]
     if control == ORDER:
         # A moderator's utterance may contain the list of options, so search all spans, not only
@@ -233,7 +284,7 @@ def _parts(
         listings: list[list[Span]] = []
         within: set[tuple[int, int]] = set()
         # A short list may be part of a longer one, so look for the longest lists first.
-        for options in sorted((decision.options, *lists), key=len, reverse=True):
+        for options in sorted((subject.options, *lists), key=len, reverse=True):
             free = [span for span in every if span[:2] not in within]
             listings += (found := list(_listings(free, text, options)))
             within |= {span[:2] for run in found for span in run}
@@ -254,12 +305,6 @@ def _parts(
     ]
 
 
-def _is_own(source: Source, who: str) -> bool:
-    return source.kind == "persona" or (
-        source.speaker == who and source.kind in ("utterance", "answer", "reply")
-    )
-
-
 def outermost_spans(spans: Sequence[Span]) -> Iterator[Span]:
     """Yield the spans that are not inside another span."""
     end = 0
@@ -277,14 +322,14 @@ def _sourced(text: str) -> str:
 def _without_persona(
     own: Sequence[Span], text: SourcedText, language: Language
 ) -> list[Replacement]:
-    # A description of a person without attributes replaces the first full description. "not stated"
-    # replaces all other persona texts.
-    parts, is_described = [], False
+    # A description of a person without attributes replaces the first full description of each
+    # participant. "not stated" replaces all other persona texts.
+    parts, described = [], set()
     for span in own:
         was = str(text)[span.start : span.end]
         words = NOT_STATED[language]
-        if len(was) > LONGEST_ATTRIBUTE and not is_described:
-            is_described = True
+        if len(was) > LONGEST_ATTRIBUTE and span.source.speaker not in described:
+            described.add(span.source.speaker)
             # Keep the grammar of the prompt: the sentence may begin and end inside the persona
             # text.
             before = "You are " if was.startswith("You are ") else ""

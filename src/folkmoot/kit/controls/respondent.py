@@ -7,19 +7,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from folkmoot.conversation.answer_types import CHOICE, NUMBER
 from folkmoot.engine.settings.controls import AGE, CONFOUNDER
 from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.respondent.mind.mind import SimulatedRespondent
 from folkmoot.respondent.mind.part import Answering, RespondentPart
-from folkmoot.respondent.mind.passages import of_kind
+from folkmoot.respondent.mind.passages import of_kind, persona_of
 
 _AGE = re.compile(r"\b(\d{2})\b")
 _DECISION = "decision-"
+# The source id of the participant whom a question to the speaker for several is for.
+WHOM = "study.controls.participant"
 # With this many passages of other speakers, the simulated faults reach their full size.
 TURNS = 4
+
+
+def _person_of(mind: SimulatedRespondent) -> tuple[SimulatedRespondent, str]:
+    # The participant who answers, and the persona text: in a reply for several participants, the
+    # question names one of them.
+    named = (p.text for p in of_kind(mind.reading.passages, "value") if p.source.id == WHOM)
+    whom = next(named, "")
+    if not whom:
+        return mind, mind.reading.persona or ""
+    persona = "\n".join(persona_of(mind.reading.passages, whom))
+    return mind.mind_of(persona or whom), persona
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
@@ -47,6 +61,7 @@ def answer_choice(mind: SimulatedRespondent) -> object:
     options = mind.reading.offered
     if not options:
         return None
+    mind, _ = _person_of(mind)
     if stated := _stated(mind):
         return next((option for option in options if stated.endswith(f" {option}.")), None)
     if _has_drifted(mind, mind.knobs.drift):
@@ -74,7 +89,8 @@ def answer_number(mind: SimulatedRespondent) -> object:
     if bounds is None:
         return None
     low, high, _ = bounds
-    age = _AGE.search(mind.reading.persona or "")
+    mind, persona = _person_of(mind)
+    age = _AGE.search(persona)
     # The setting `drift` leaves the age alone, so that each of the two faults shows in one control
     # only.
     if mind.at.address.split("/")[-2] == AGE:
@@ -109,10 +125,13 @@ def _stable_option(mind: SimulatedRespondent, options: Sequence[str]) -> str:
     ]
 
 
-def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
+def part_for(
+    part: RespondentPart[Any], config: object, roles: Iterable[str]
+) -> RespondentPart[Any]:
     """Return the simulated answers of a study, extended by answers to control questions.
 
-    `config`: the configuration of the finished run about which the controls ask.
+    - `config`: the configuration of the finished run about which the controls ask.
+    - `roles`: the roles of its speakers.
     """
 
     # A decision that is asked again must be answered by the study's own respondent part.
@@ -124,7 +143,11 @@ def part_for(part: RespondentPart[Any], config: object) -> RespondentPart[Any]:
 
         return answer_control
 
-    controls = {"participant choice": answer_choice, "participant number": answer_number}
+    controls = {
+        f"{role} {kind}": answer
+        for role in roles
+        for kind, answer in ((CHOICE, answer_choice), (NUMBER, answer_number))
+    }
     joined = {key: first_control(own, part.answers.get(key)) for key, own in controls.items()}
     # Take the names from the settings of the controlled run. Later the part is given the settings
     # of the controls, which do not name the options of the study.

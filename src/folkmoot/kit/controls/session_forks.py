@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -29,8 +29,17 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.engine.settings.controls import Language
 from folkmoot.kit.controls.conversations import ControlledDecision, DecisionConversation
 from folkmoot.kit.controls.forking import is_replaced
-from folkmoot.kit.controls.forms import SingleFieldForm
-from folkmoot.kit.controls.replacing import COMPUTED, NOT_REACHED, Treatments, replaced_texts
+from folkmoot.kit.controls.forms import ClosedForm
+from folkmoot.kit.controls.replacing import (
+    CHANGED,
+    COMPUTED,
+    HUMANS,
+    NOT_REACHED,
+    Refusal,
+    Subject,
+    Treatments,
+    replaced_texts,
+)
 from folkmoot.kit.controls.tables import ORDER
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import SourcedText, spans_of
@@ -62,7 +71,8 @@ class SessionParts(NamedTuple):
     """The participants, texts and lists of options of one session, such as a group."""
 
     scopes: tuple[str, ...]
-    participants: frozenset[str]
+    # Whom each speaker answers for: usually the speaker alone.
+    participants_of: Mapping[str, frozenset[str]]
     text_ids: frozenset[str]
     option_lists: tuple[tuple[str, ...], ...]
 
@@ -70,24 +80,26 @@ class SessionParts(NamedTuple):
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
     """Return the participants, texts and lists of options of each session of a run, by unit."""
     columns = ("unit", "participant_id", "address")
-    rows = run.scan_table(ExposureRow.table).select(columns).unique().collect().rows()
+    decided = run.scan_table(ExposureRow.table).select(columns).unique()
+    asked = run.scan_table("answers").select("address", "speaker_id")
+    rows = decided.join(asked, on="address").collect().rows()
     # A scope belongs to a session if all decisions in it are made in that session. Of scopes inside
     # each other, the outermost one counts.
     units: dict[str, set[str]] = {}
-    for unit, _, address in rows:
+    for unit, _, address, _ in rows:
         for scope in enclosing_scopes(address):
             units.setdefault(scope, set()).add(unit)
     scopes: dict[str, set[str]] = {}
-    participants: dict[str, set[str]] = {}
+    participants_of: dict[str, dict[str, set[str]]] = {}
     text_ids: dict[str, set[str]] = {}
-    for unit, participant_id, address in rows:
+    for unit, participant_id, address, speaker_id in rows:
         # A decision at the root of the protocol belongs to no session.
         if not (around := enclosing_scopes(address)):
             continue
         # A decision may share its scope with other sessions. Then its own scope must do.
         own = next((scope for scope in around if len(units[scope]) == 1), around[-1])
         scopes.setdefault(unit, set()).add(own)
-        participants.setdefault(unit, set()).add(participant_id)
+        participants_of.setdefault(unit, {}).setdefault(speaker_id, set()).add(participant_id)
         text_ids.setdefault(unit, set()).update(treatments.at(address))
     unit_of = {scope: unit for unit in scopes for scope in scopes[unit]}
     option_lists: dict[str, set[tuple[str, ...]]] = {}
@@ -101,7 +113,7 @@ def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionPa
     return {
         unit: SessionParts(
             tuple(sorted(scopes[unit])),
-            frozenset(participants[unit]),
+            {speaker: frozenset(who) for speaker, who in participants_of[unit].items()},
             frozenset(text_ids[unit]),
             # In a fixed order, so that a resume builds the same prompts.
             tuple(sorted(option_lists.get(unit, ()))),
@@ -128,25 +140,25 @@ def revise_sessions(
     # It covers all sessions of `decisions`, and in them the prompts of all participants. So each
     # session is run again only once for each control.
 
-    # Any decision of a session can stand for the others, because only its texts and speaker count.
-    samples = {decision.unit: decision for decision in decisions}
-    units = {scope: unit for unit in samples for scope in sessions[unit].scopes}
+    units = {
+        scope: decision.unit for decision in decisions for scope in sessions[decision.unit].scopes
+    }
 
     def revise(
         address: str, speaker: Speaker, built: BuiltMessages, options: tuple[str, ...]
     ) -> tuple[BuiltMessages, tuple[str, ...]]:
         unit = next(units[scope] for scope in enclosing_scopes(address) if scope in units)
         session = sessions[unit]
-        if speaker.id not in session.participants:
+        if speaker.id not in session.participants_of:
             return built, options
-        own = samples[unit]._replace(participant_id=speaker.id, address=unit, options=())
-        lists = session.option_lists
-        shown = replace(treatments, shown={unit: session.text_ids})
+        subject = Subject(session.participants_of[speaker.id], speaker.id, session.text_ids)
         texts = [
             SourcedText(message.content, [span for span in built.spans if span.message == number])
             for number, message in enumerate(built.messages)
         ]
-        changed = replaced_texts(control, own, texts, shown, language, lists)
+        changed = replaced_texts(
+            control, subject, texts, treatments.writers, language, session.option_lists
+        )
         if not is_replaced(texts, changed):
             return built, options
         messages = tuple(
@@ -165,19 +177,19 @@ def revise_sessions(
     return revise
 
 
-def read_finished_run(run: RunFolder) -> FinishedRun | None:
+def read_finished_run(run: RunFolder) -> FinishedRun | Refusal:
     """Return everything that is needed to repeat a run with its study's code.
 
-    Returns None if humans took part or the study has changed.
+    Returns the reason if humans took part or the study has changed.
     """
     with JournalReader(run.path / JOURNAL) as journal:
         if journal.human_answer_count():
-            return None
+            return HUMANS
     change = ReplyChange.from_plan(run.plan)
     try:
         study_file, providers = study_as_it_was_run(run, None, change)
     except NotRebuiltError:
-        return None
+        return CHANGED
     return FinishedRun(
         run.path,
         study_file.study.protocol,
@@ -194,16 +206,17 @@ async def read_numbers(
     scope: Scope,
     finished: FinishedRun,
     conversations: Mapping[str, DecisionConversation],
-) -> dict[str, DecisionConversation] | None:
-    """Repeat a run from its journal, and return the decisions that are numbers.
+) -> dict[str, DecisionConversation] | Refusal:
+    """Repeat a run from its journal, and return the decisions with a number as answer.
 
-    Returns None if today's code would send other requests than the run did.
+    Returns the reason if today's code would send other requests than the run did.
     """
-    # Only the study knows the bounds of a number, so its code runs again.
+    # Only the study knows the bounds of a number, so its code runs again. A reply for several
+    # participants is no number, and its place is no address that is asked.
     watched = [address for address, each in conversations.items() if each.answer is None]
     repeated = await repeat_protocol(scope, finished, watched)
     if not repeated.is_exact:
-        return None
+        return CHANGED
     found = {}
     for address, answer in repeated.answers().items():
         answer_type = repeated.answer_types[address]
@@ -235,7 +248,7 @@ async def ask_in_sessions(
         elif not answer.is_consistent:
             found.append((decision, Missing(COMPUTED), answer.asked_at))
         else:
-            got = _read_answer(conversations[decision.address], answer)
+            got = _read_answer(conversations[decision.place], answer)
             found.append((decision, got, answer.asked_at))
     return found
 
@@ -243,8 +256,8 @@ async def ask_in_sessions(
 def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> Any:
     if reason := answer.row["missing"]:
         return Missing(str(reason))
-    # The study reads a form in its own way. The run's answer comes from the closed field.
-    if isinstance(conversation.answer, SingleFieldForm):
+    # The study reads a form in its own way. The run's answer comes from the closed fields.
+    if isinstance(conversation.answer, ClosedForm):
         read = conversation.answer.parse_reply(answer.reply)
         if isinstance(read, ParsedAnswer):
             return read.value

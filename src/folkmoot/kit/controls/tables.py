@@ -58,7 +58,15 @@ class ControlRow(Row, table="control_answers"):
         "the run has it"
     )
     question: str = column("the id of the question, or the name of the decision")
-    participant_id: str
+    field: str | None = column(
+        "the field of a form with several closed fields; each field has a row. In a list of "
+        "options, each option has a row: true if the list holds it"
+    )
+    participant_id: str = column("the participant, or the leading role, such as a mediator")
+    speaker_id: str = column(
+        "who was asked; it differs from the participant if one reply speaks for several"
+    )
+    role: str = column("the role of the speaker: participant, moderator, …")
     condition: str = column("the condition in which the decision was made")
     unit: str = column("what is independent of others: the group, session or hall, or the person")
     moment: str = column("first: the participant's first decision; final: the last of a condition")
@@ -72,9 +80,10 @@ class ControlRow(Row, table="control_answers"):
         "why there is no answer; nothing_to_replace: the prompt holds no such text, so the "
         "decision is as designed; replied_to_it: the speaker has replied to the text before, and "
         "such a reply could not be asked again; computed_from_it: the protocol has computed a "
-        "value in the prompt from such a reply, and the session could not be run again; "
+        "value in the prompt from such a reply of another session; humans_took_part, "
+        "study_changed: the session could not be run again for this reason; "
         "not_reached: the session was run again, and the participant did not come to the decision; "
-        "open_answer: the decision is no choice or number and has no single closed field, so it "
+        "open_answer: the decision is no choice, number or form with a closed field, so it "
         "could not be asked again; reply_lacks_it: a new reply before the decision lacks what a "
         "later prompt quotes from it"
     )

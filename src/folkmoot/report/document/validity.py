@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.attributes import read_ages
+from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
@@ -213,6 +214,14 @@ def _rows(findings: Sequence[Finding], key: str) -> Iterator[Row]:
                 yield dict(zip(finding.grid.columns, row, strict=True))
 
 
+def _control_rows(findings: Sequence[Finding], key: str) -> Iterator[Row]:
+    # The card is about participants. Controls of leading roles, such as a mediator, are in the
+    # section on controls.
+    for row in _rows(findings, key):
+        if row.get("role", PARTICIPANT) == PARTICIPANT:
+            yield row
+
+
 def _verdict(cell: TableCell) -> Verdict:
     # A finding of an earlier version may hold another word, which decides nothing here.
     return next((verdict for verdict in _WORST if verdict == cell), NOT_KNOWN)
@@ -270,7 +279,7 @@ def _shares(
             ),
             -_number(row[column]),
         )
-        for row in _rows(findings, key)
+        for row in _control_rows(findings, key)
         if row[column] is not None
     ]
 
@@ -288,7 +297,7 @@ def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
             ),
             _number(row["drift_share"]),
         )
-        for row in _rows(findings, USER_DRIFT)
+        for row in _control_rows(findings, USER_DRIFT)
         if row["drift_share"] is not None
     ]
 
@@ -324,7 +333,7 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
             ),
             _number(row["shift_share"]),
         )
-        for row in _rows(findings, ANSWERS_AGAIN)
+        for row in _control_rows(findings, ANSWERS_AGAIN)
         if row["verdict"] is not None
     ]
 

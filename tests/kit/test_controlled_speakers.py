@@ -1,0 +1,147 @@
+"""Controls ask every speaker of a decision: residents in a shared reply, and mediators."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.runner import load_study_with_options
+from folkmoot.kit.controls.asking import run_controls
+from folkmoot.kit.controls.findings import ASKED, USER_DRIFT, control_findings
+from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, NO_PERSONA, RETEST, ControlRow
+from folkmoot.report.document.validity import build_validity_card
+from folkmoot.report.study_check import run_dry_run
+from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from tests.contract.small import small_study
+
+SmallRun = Callable[[str], Path]
+KEYS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
+
+
+def controlled(name: str, small_run: SmallRun, folder: Path) -> tuple[RunFolder, pl.DataFrame]:
+    run = RunFolder(shutil.copytree(small_run(name), folder / "run"))
+    return run, run_controls(run, KEYS, RunOptions()).read_table(ControlRow.table)
+
+
+@pytest.fixture(scope="module")
+def hall(
+    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunFolder, pl.DataFrame]:
+    return controlled("town_hall", small_run, tmp_path_factory.mktemp("hall"))
+
+
+@pytest.fixture(scope="module")
+def groups(
+    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunFolder, pl.DataFrame]:
+    return controlled("negotiation", small_run, tmp_path_factory.mktemp("groups"))
+
+
+def test_each_resident_of_a_shared_reply_is_asked_by_name(
+    hall: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    run, rows = hall
+    shared = rows.filter(pl.col("speaker_id") == "session")
+    assert set(shared["condition"]) == {"1"}
+    assert shared["participant_id"].n_unique() == 3
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        for row in shared.filter(control=NEGATIVE).iter_rows(named=True):
+            entry = journal.entry_at(row["address"])
+            assert entry is not None
+            *_, reply, question = entry.request["messages"]
+            # The reply of the run is that for all residents, and the question is for one of them.
+            assert len(json.loads(reply["content"])) == 6
+            assert f"for {row['participant_id']} alone" in question["content"]
+    # A resident answers the questions alike in a shared reply and alone, so nothing drifts.
+    final = rows.filter(control=NEGATIVE, moment="final")
+    who = ["participant_id", "question"]
+    answers = final.group_by(who).agg(pl.struct("value", "number").n_unique().alias("different"))
+    assert answers.height == 36 and set(answers["different"]) == {1}
+
+
+def test_the_answer_of_one_resident_is_read_from_the_reply_for_all(
+    hall: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    run, rows = hall
+    again = rows.filter(control=RETEST)
+    assert again.height == 3
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        for row in again.iter_rows(named=True):
+            entry = journal.entry_at(row["address"])
+            assert entry is not None
+            own = json.loads(entry.reply)[row["participant_id"]]
+            assert row["number"] == own["satisfaction"]
+
+
+def test_a_shared_hall_that_is_run_again_without_personas_describes_nobody(
+    hall: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    run, _ = hall
+    described = run.read_table("portraits").filter(discussion_id="set01_lv1")["portrait"]
+    scope = f"decision-{NO_PERSONA}/set01_lv1/"
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        addresses = [a for a in journal.list_addresses() if a.startswith(scope)]
+        assert addresses
+        for address in addresses:
+            entry = journal.entry_at(address)
+            assert entry is not None
+            system = entry.request["messages"][0]["content"]
+            assert not any(text in system for text in described)
+
+
+def test_a_mediator_is_asked_and_has_contrasts_of_its_own(
+    groups: tuple[RunFolder, pl.DataFrame],
+) -> None:
+    run, rows = groups
+    negative = rows.filter(control=NEGATIVE, role="moderator")
+    assert set(negative["condition"]) == {"C3", "C4", "C5"}
+    assert set(negative["participant_id"]) == {"system"}
+    findings = {finding.key: finding for finding in control_findings(run)}
+    drift = findings[USER_DRIFT].grid
+    roles = Counter(row[drift.columns.index("role")] for row in drift.rows)
+    assert roles["participant"] and roles["moderator"]
+    assert "2 moderators (a leading role)" in findings[ASKED].says
+    # The card is about participants.
+    (row,) = (
+        row for row in build_validity_card(run, [*findings.values()]) if row.name == "User drift"
+    )
+    assert "moderator" not in row.figures and f"{roles['participant']} contrasts" in row.figures
+
+
+def test_all_scores_of_a_form_are_asked_again(groups: tuple[RunFolder, pl.DataFrame]) -> None:
+    _, rows = groups
+    scores = rows.filter(control="no_persona", question="own scores")
+    assert scores.height and not scores["missing"].drop_nulls().to_list()
+    fields = scores["field"].to_list()
+    # A number for each option, and for each option whether it is rejected.
+    assert any(field.startswith("scores.") for field in fields)
+    assert set(
+        rows.filter(pl.col("field").str.starts_with("hard_no."))["expected"].drop_nulls()
+    ) <= {
+        "true",
+        "false",
+    }
+
+
+@pytest.mark.parametrize("name", ["town_hall", "negotiation"])
+def test_the_price_of_all_speakers_is_the_number_of_calls(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    run, rows = request.getfixturevalue({"town_hall": "hall", "negotiation": "groups"}[name])
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in KEYS.items())
+    options = RunOptions(model="synthetic", overrides=keys)
+    total = run_dry_run(load_study_with_options(small_study(name, tmp_path), options), None)
+    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
+    assert lines.keys() >= {f"controls: {control}" for control in (NEGATIVE, RETEST, NO_PERSONA)}
+    made = rows.filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
+    assert {f"controls: {control}" for control in made["control"]} == lines.keys()
+    with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
+        assert sum(lines.values()) == len(journal.list_addresses())
