@@ -66,7 +66,7 @@ def convergence_p(
 
     - `retest`: for each group the answers to a retest before the conversation.
     - `after`: for each group the answers of the same participants after the conversation.
-    - `rng`: selects the participants at random for whom the two answers are swapped.
+    - `rng`: selects at random for which participants the two answers are swapped.
 
     The result is 1 if all participants give the same answer twice, and NaN if there are no groups.
     """

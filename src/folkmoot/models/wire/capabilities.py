@@ -220,7 +220,7 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema with all properties required and no further ones allowed.
+    """Return the schema with all properties required and all other properties forbidden.
 
     The second value is False if an object with free keys prevents this.
     """

@@ -94,7 +94,7 @@ class Sample:
 
 
 def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
-    """Read runs and files, and give each of the samples a unique name.
+    """Read runs and files as samples, each with a unique name.
 
     Raises InputError if a source cannot be read.
     """

@@ -111,7 +111,7 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with described clusters of reasons for each option."""
+    """Return the state with clusters of reasons for each option, each with a description."""
     # The individual summaries are embedded, clustered within each option and described by a model.
     # Readers are not shown a cluster without a description.
     interviewed = state.participants_in(config.conditions_with("interview"))

@@ -92,8 +92,8 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
     """One description of a cluster, as participants see it on the page of summaries.
 
-    The rows follow the order of options in the study file. With `option_order: random`, the page of
-    each participant has another order (`options_shown` in `participants`).
+    The rows follow the order of options in the study file. With `option_order: random`, the
+    order differs between participants (`options_shown` in `participants`).
     """
 
     draw: int = column("draw of the summaries, from 1; see `summary_draws`")

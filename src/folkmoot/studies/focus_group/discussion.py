@@ -239,7 +239,10 @@ class DiscussionTranscript(BaseModel):
         }
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
-        """Return each participant's intent at the time `when` to pay the product's own price."""
+        """Return the answers on buying at the product's own price, by participant id.
+
+        - `when`: the time of the question.
+        """
         return {
             intent.persona_id: intent.answer
             for intent in self.intents
@@ -252,5 +255,8 @@ class DiscussionTranscript(BaseModel):
 
 
 def recent_transcript(messages: Sequence[DiscussionMessage], last: int) -> Transcript:
-    """Return the `last` latest messages as a transcript for the prompt of a speaker."""
+    """Return the latest messages as a transcript for the prompt of a speaker.
+
+    - `last`: the number of messages.
+    """
     return Transcript(tuple(message.as_utterance for message in messages[-last:]))
