@@ -347,7 +347,7 @@ def fork(
 
         folkmoot.fork(run, address, say="I disagree.")
 
-    - `address`: the address of a question or the id of an utterance.
+    - `address`: the `address` of an answer, or the `utterance_id` of an utterance.
     - `say`: the new reply.
     - `drop`: if True, the reply is removed.
     - `model`: another model that gives the reply.

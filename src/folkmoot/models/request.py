@@ -308,7 +308,7 @@ class Provider(Protocol):
     """The interface of a provider, as the gateway uses it.
 
     `complete_request` and `embed_texts` raise a ModelError and never retry. The parameter
-    `address` is the address of the call in the run.
+    `address` identifies the call in the run.
     """
 
     # The error tells the gateway whether to retry. The embedded respondent seeds its random draws

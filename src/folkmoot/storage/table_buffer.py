@@ -66,7 +66,7 @@ class RowOrder:
         self._count = 0
 
     def next_key(self) -> bytes:
-        """Count one more row or child scope, and return its sort key."""
+        """Count one more row or child scope (part of a stage), and return the sort key."""
         self._count += 1
         return self.key_of(self._count - 1)
 

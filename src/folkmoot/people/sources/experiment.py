@@ -62,7 +62,7 @@ def read_experiment(path: Path) -> list[HumanAnswer]:
     - a missing column
     - a cell that is empty or not a number
     - a person who answers twice about one item
-    - a row without an arm, if other rows have one
+    - a row without a condition, if other rows have a condition
     """
     table = read_people(path)
     if lacking := [name for name in (PERSON, ITEM, BEFORE, AFTER) if name not in table.columns]:

@@ -76,7 +76,7 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without a clear person, item or arm."""
+    """Yield a problem for each row without a clear person, item or condition."""
     # `table` is the result of `read_people`.
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}
@@ -92,7 +92,7 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without an arm and for each arm with two spellings."""
+    """Yield a problem for each row without a condition and each condition with two spellings."""
     # Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
     if ARM not in table.columns or table[ARM].null_count() == table.height:
         return

@@ -53,7 +53,7 @@ class AnswererKey(NamedTuple):
 
 @dataclass(slots=True)
 class SeatAnswers:
-    """The answers of humans and of models to one question, by seat."""
+    """The answers of humans and of models to one question, by session and speaker."""
 
     # Answers are options or numbers.
 

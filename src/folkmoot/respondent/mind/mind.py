@@ -108,7 +108,7 @@ class SimulatedRespondent:
 
     @cached_property
     def mentioned_names(self) -> tuple[str, ...]:
-        """The names in `RespondentPart.option_names` that occur in the passages of the request."""
+        """The names in `RespondentPart.option_names` that occur in quoted texts of the request."""
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
@@ -143,7 +143,7 @@ class SimulatedRespondent:
     # --- opinions --------------------------------------------------------------------------------
 
     def initial_utilities(self) -> list[float]:
-        """Return how much the person likes each option before reading any passage."""
+        """Return how much the person likes each option before reading the request."""
         spread = 1 - 0.8 * self.knobs.shrinking_variance
         return [self._option_taste(option, spread) for option in self.options]
 
@@ -187,7 +187,7 @@ class SimulatedRespondent:
         return dose_of(self.reading.told, self.options, first_option, self.at.lexicon)
 
     def option_utilities(self) -> list[float]:
-        """Return the utility of each option after the person has read all passages."""
+        """Return the utility of each option after the person has read the request."""
         initial = self.initial_utilities()
         utilities = apply_persuasion(
             initial, self.options, self.exposure_dose, self.who, self.knobs
@@ -213,7 +213,7 @@ class SimulatedRespondent:
         return counts[0][0] if has_clear_winner else ""
 
     def opinion_of_option(self, option: str) -> float:
-        """Return the utility of one option after the person has read all passages.
+        """Return the utility of one option after the person has read the request.
 
         Utilities have a mean of about 0 and a standard deviation of about 1.3.
         """

@@ -30,7 +30,7 @@ class Passage(NamedTuple):
 
 
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
-    """Return all passages of a request in order."""
+    """Return all texts of known source in a request, in order."""
     # A nested passage comes after the passage around it.
     found = []
     ends: dict[int, int] = {}
@@ -45,7 +45,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages of these kinds.
+    """Return the passages (texts of known source) that have one of these kinds.
 
     - `own`: True for the speaker's own passages, False for passages of others, None for all.
     """
@@ -67,7 +67,7 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Group passages by conversation. The last group holds passages outside conversations."""
+    """Group texts by conversation. The last group holds texts outside conversations."""
     # In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
     # conversation are in order of speech.
     scopes: dict[str, list[Passage]] = {}

@@ -71,7 +71,7 @@ class PromptReading:
 
     @cached_property
     def heard_passages(self) -> tuple[Passage, ...]:
-        """The passages of other speakers that can contain arguments."""
+        """The quoted texts of other speakers that can contain arguments."""
         return tuple(passage for passage in self.told if not passage.own)
 
     @cached_property

@@ -40,7 +40,7 @@ def answer_role(mind: SimulatedRespondent) -> str:
 
 
 def summarise_arguments(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences on each option for which the passages give arguments."""
+    """Return two or three sentences on each option for which the request contains arguments."""
     phrases = phrases_of(mind, mind.reading.told)
     options = [option for option in (*mind.options, "") if phrases.get(option)]
     if options:
@@ -63,7 +63,7 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
-    """Return the reasons that the passages give for an option."""
+    """Return the reasons for an option that the request contains."""
     # If the passages give no reasons, they are reasons that fit the person.
     heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))

@@ -205,7 +205,7 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Let a coder judge how far each restatement gives the reasons of the opposing view."""
+    """Let a model judge how far each restatement gives the reasons of the opposing view."""
     # The coder is shown the opposing view and its reasons, but not the condition of the
     # participant.
     reasons = {

@@ -105,7 +105,7 @@ class Concept:
         return next((result for result in matching if result.counts != (0, 0)), None)
 
     def withheld_finding(self, key: str, title: str, statement: str, section: str) -> Finding:
-        """Return a finding with a statement and no numbers, because the codes are unreliable."""
+        """Return a finding with a statement and no numbers, because the coding is unreliable."""
         if self.has_several_concepts:
             key, title = f"{key}_{self.name}", f"{title} ({self.name})"
         return Finding(key, title, statement, ResultTable((), ()), section=section)
@@ -434,7 +434,7 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
 
 
 def coded_themes(concept: Concept) -> Finding | None:
-    """Return the finding on objections, needs and themes, or None if there are no codes."""
+    """Return the finding on objections, needs and themes, or None if nothing was coded."""
     codings = concept.codes.get("remarks")
     if codings is None or codings.primary_coder is None:
         return None
