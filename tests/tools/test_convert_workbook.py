@@ -294,7 +294,7 @@ def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> 
 def test_the_columns_of_a_task_are_those_of_the_layout(tmp_path: Path) -> None:
     path, _ = converted(archive(), tmp_path)
     header = next(load_workbook(path)[TASKS].iter_rows(values_only=True))
-    assert header == (*TASK_COLUMNS, "people_text")
+    assert header == (*TASK_COLUMNS, "people_text", "measure")
 
 
 @pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")

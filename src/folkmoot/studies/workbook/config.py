@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
@@ -26,7 +26,7 @@ ComputedScope = Literal["participant", "session"]
 TASK_TYPES: tuple[str, ...] = get_args(TaskType)
 VAR_TYPES: tuple[str, ...] = get_args(VarType)
 COMPUTED_SCOPES: tuple[str, ...] = get_args(ComputedScope)
-ComputedKind = Literal["number", "share"]
+ComputedKind = Literal["number", "share", "helper"]
 COMPUTED_KINDS: tuple[str, ...] = get_args(ComputedKind)
 STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "treatment_assignment_strategy": get_args(TreatmentStrategy),
@@ -257,6 +257,11 @@ class Task(_Part):
         description="What people in a seat read in place of llm_text. Text, or a dict by role. "
         "Blank: they read llm_text.",
     )
+    measure: str = Field(
+        "",
+        description="Questions with the same measure are its rounds, and are analysed together. "
+        "Blank: var_name without the number at its end.",
+    )
     at: Places = Field(default_factory=dict)
 
 
@@ -348,8 +353,8 @@ class Computed(_Part):
     )
     kind: ComputedKind = Field(
         "number",
-        description="share: from 0 to 1, reported in per cent, and differences in points. Blank: a "
-        "number.",
+        description="share: from 0 to 1, reported in per cent, and differences in points. helper: "
+        "for texts and conditions, not compared. Blank: a number.",
     )
     at: Places = Field(default_factory=dict)
 
@@ -373,6 +378,11 @@ class Workbook(_Part):
     constants: tuple[Constant, ...] = Field((), description="The sheet of constants.")
     computed: tuple[Computed, ...] = Field((), description="The sheet of calculated values.")
     notes: tuple[str, ...] = Field((), description="Advisories for the researcher.")
+
+    @property
+    def helper_names(self) -> frozenset[str]:
+        """The names of computed values that are no results."""
+        return frozenset(item.name for item in self.computed if item.kind == "helper")
 
 
 # A default that stops a mistake, such as two long lists of constants, before it costs money.
@@ -493,14 +503,17 @@ def measures_of(
     variables: Iterable[tuple[str, bool]], book: Workbook | None = None
 ) -> list[Measure]:
     """Group the variables into measures, so that all rounds of a variable form one measure."""
-    # Variables such as `give_1` and `give_2` are the rounds of one measure. The boolean beside a
-    # name says whether its value is computed.
+    # Variables such as `give_1` and `give_2` are the rounds of one measure, unless the sheet names
+    # their measure. The boolean beside a name says whether its value is computed.
+    stated = {task.var_name: task.measure for task in book.tasks} if book else {}
     shares = {item.name for item in book.computed if item.kind == "share"} if book else set()
     # A computed and an asked variable are never rounds of one measure.
     stems: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for name, computed in variables:
         match = _ROUND.match(name)
         stem, number = (match[1], int(match[2])) if match and match[1] else (name, 0)
+        if not computed:
+            stem = stated.get(name) or stem
         stems.setdefault((stem, computed), []).append((number, name))
     return [
         Measure(
@@ -516,17 +529,26 @@ def measures_of(
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the comparisons of treatments and of experiments that a workbook declares."""
     # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
-    # values, only these can be primary. Contrasts between experiments are exploratory.
+    # values, only these can be primary, and otherwise questions that ask for a number: an answer
+    # without a type is a text, which only may be a number. Contrasts between experiments are
+    # exploratory.
     book = config.workbook
-    asked_names = [(task.var_name, False) for task in book.tasks if _may_be_numeric(task)]
+    tasks = sorted(filter(_may_be_numeric, book.tasks), key=lambda task: not task.var_type)
+    asked_names = [(task.var_name, False) for task in tasks]
+    typed = [(task.var_name, False) for task in tasks if task.var_type]
     # A session value has no participants, so it is not compared between them.
-    computed = [(item.name, True) for item in book.computed if item.scope == "participant"]
+    computed = [
+        (item.name, True)
+        for item in book.computed
+        if item.scope == "participant" and item.name not in book.helper_names
+    ]
     measures = measures_of([*computed, *dict.fromkeys(asked_names)], book)
+    main_names = {name for name, _ in computed or typed or asked_names}
     treatments = list(dict.fromkeys(treatment.label for treatment in book.treatments))
     pairs = [(measure, treatment) for measure in measures for treatment in treatments[1:]]
     claims = [
         _between_treatments(
-            book, measure, (treatment, treatments[0]), _claim_family(n, measure, bool(computed))
+            book, measure, (treatment, treatments[0]), _claim_family(n, measure, main_names)
         )
         for n, (measure, treatment) in enumerate(pairs)
     ]
@@ -558,8 +580,9 @@ def _may_be_numeric(task: Task) -> bool:
     return task.type.endswith("_question") and task.var_type != "category"
 
 
-def _claim_family(number: int, measure: Measure, has_computed: bool) -> Family:
-    return "primary" if number < MOST_PRIMARY and measure.computed == has_computed else "secondary"
+def _claim_family(number: int, measure: Measure, main_names: Collection[str]) -> Family:
+    is_main = all(name in main_names for name in measure.variable_names)
+    return "primary" if number < MOST_PRIMARY and is_main else "secondary"
 
 
 def _between_treatments(

@@ -59,9 +59,10 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     # Leave out the Facilitator and the Summarizer, who are no participants.
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
-    names = values.select("name", "computed").unique(maintain_order=True).iter_rows()
-    # The first measures in the order of the data, so that a large workbook has a readable report.
     design = WorkbookConfig.model_validate(run.config).workbook
+    results_alone = values.filter(~pl.col("name").is_in(design.helper_names))
+    names = results_alone.select("name", "computed").unique(maintain_order=True).iter_rows()
+    # The first measures in the order of the data, so that a large workbook has a readable report.
     measures = measures_of(names, design)[:MOST_MEASURES]
     results = read_results(run, WorkbookConfig, declare_claims)
     treatments = _played_treatments(design, sessions)

@@ -14,7 +14,7 @@ from openpyxl import load_workbook
 import folkmoot
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims
 from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import import_survey
 from tests.studies.workbook.qualtrics.qsf_builder import (
@@ -410,6 +410,25 @@ def test_a_long_chain_of_skips_keeps_its_conditions_short(tmp_path: Path) -> Non
 
 
 # --- randomizers and embedded data -------------------------------------------------------------
+
+
+def test_treatments_are_compared_by_questions_and_not_by_embedded_data(tmp_path: Path) -> None:
+    check = {"Type": "ContentType", "ContentType": "ValidNumber", "ValidNumber": {"Min": "0"}}
+    arms = draw("FL_3", 1, show("BL_Buses"), show("BL_Roads"))
+    document = survey(
+        [
+            told("QID1", "The money pays for buses."),
+            told("QID2", "The money pays for roads."),
+            entry("QID3", "You live in ${e://Field/region}. Why?"),
+            entry("QID4", "How many dollars would you pay?", Validation={"Settings": check}),
+        ],
+        {"BL_Buses": ["QID1"], "BL_Roads": ["QID2"], "BL_Q": ["QID3", "QID4"]},
+        [fields("FL_2", region=None), arms, show("BL_Q")],
+    )
+    config, _ = made(document, tmp_path)
+    assert [item.kind for item in config.workbook.computed] == ["helper"]
+    primary = [claim for claim in declare_claims(config) if claim.family == "primary"]
+    assert [claim.outcome for claim in primary] == ["Q4 per participant"]
 
 
 def arm_survey(*elements: Any) -> Any:

@@ -419,6 +419,7 @@ def _parse_task(row: Row, problems: Problems) -> Task:
         generate_speculation_score=row.parse_boolean("generate_speculation_score", problems),
         format_response=row.parse_boolean("format_response", problems),
         people_text=_prompts_of(row, "people_text", problems, is_required=False),
+        measure=row.text("measure"),
         at=row.cell_addresses(),
     )
 

@@ -96,8 +96,10 @@ def make_study(path: Path) -> ImportedStudy:
         "constants": (),
     }
     if flow.data.computed:
+        # They hold embedded data for texts and conditions. No treatment can change them.
         content["computed"] = [
-            (computed, "participant", text) for computed, text in flow.data.computed.items()
+            (computed, "participant", text, "helper")
+            for computed, text in flow.data.computed.items()
         ]
     book = f"{name}.xlsx"
     files: dict[str, str | bytes] = {
@@ -166,6 +168,8 @@ def _write_tasks(flow: SurveyFlow) -> Iterator[Sequence[Scalar | None]]:
             human_text=task.human_text[:MAX_CELL],
             llm_text=text,
             var_name=task.variable,
+            # Q1 and Q2 are two questions, not two rounds of one.
+            measure=task.variable,
             var_type=task.item.var_type,
             response_options=options or None,
             randomize_response_order=int(task.item.is_shuffled),
