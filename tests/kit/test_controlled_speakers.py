@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
@@ -145,3 +147,21 @@ def test_the_price_of_all_speakers_is_the_number_of_calls(
     assert {f"controls: {control}" for control in made["control"]} == lines.keys()
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
         assert sum(lines.values()) == len(journal.list_addresses())
+
+
+def test_attributes_are_stated_for_each_resident_of_a_shared_reply(tmp_path: Path) -> None:
+    keys = ("levels=[1]", "controls={retest: false, confounders: [handedness], participants: 4}")
+    path = small_study("town_hall", tmp_path)
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=keys).folder
+    with JournalReader(run.path / JOURNAL) as journal:
+        entry = journal.entry_at("set01_lv1/vote/ask0")
+        assert entry is not None
+        system = entry.request["messages"][0]["content"]
+    found = re.findall(r"You are (A\d+),|With which hand do you write\? (.*?)\.", system)
+    ids, hands = ([text for text in texts if text] for texts in zip(*found, strict=True))
+    stated = dict(zip(ids, hands, strict=True))
+    assert len(stated) == 6 and len(set(stated.values())) == 2
+    rows = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
+    asked = rows.filter(question="handedness")
+    assert asked.height == 8
+    assert all(row["value"] == stated[row["participant_id"]] for row in asked.iter_rows(named=True))

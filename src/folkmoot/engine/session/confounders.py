@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from folkmoot.conversation.prompts import Prompt
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import (
     CONFOUNDER,
     ControlQuestion,
@@ -19,6 +21,7 @@ from folkmoot.engine.settings.controls import (
 )
 from folkmoot.provenance import (
     Replacement,
+    SourcedText,
     concatenate_texts,
     join_texts,
     quote_value,
@@ -42,25 +45,24 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     # The attributes depend only on the seed and the participant's id, so all prompts of a
     # participant state the same facts. A moderator or a coder has no persona.
     stated = settings.stated if settings is not None else ()
-    # Only text that quotes this speaker's own persona counts: a moderator's prompt may quote the
-    # personas of participants.
-    persona_spans = [
-        span for span in spans_of(speaker.system) if span.source[::2] == ("persona", speaker.id)
-    ]
-    if settings is None or not stated or not persona_spans:
+    # The end of each participant's description. Only text that quotes this speaker's own persona
+    # counts: a moderator's prompt may quote the personas of participants.
+    ends: dict[str, int] = {}
+    for span in spans_of(speaker.system):
+        if span.source.kind == "persona":
+            described = span.source.speaker
+            ends[described] = max(span.end, ends.get(described, 0))
+    if speaker.id in ends:
+        ends = {speaker.id: ends[speaker.id]}
+    elif speaker.role != PARTICIPANT_ROLE:
+        ends = {}
+    # Otherwise the speaker answers for several participants, so all of them are described.
+    if settings is None or not stated or not ends:
         return speaker
-    end = max(span.end for span in persona_spans)
-    texts = [
-        quote_value(
-            _statement(attribute, speaker.id, seed, settings.language),
-            "persona",
-            f"{CONFOUNDER}{attribute.id}",
-            speaker.id,
-        )
-        for attribute in stated
+    inserted = [
+        Replacement(end, end, _statements(stated, id, seed, settings.language))
+        for id, end in sorted(ends.items(), key=lambda item: item[1])
     ]
-    parts = ["\n\n", _INTRODUCTIONS[settings.language], join_texts(" ", texts)]
-    inserted = [Replacement(end, end, concatenate_texts(parts, plain=None))]
     system = speaker.system
     changed = replace_parts(concatenate_texts([system], plain=None), inserted)
     # The inserted sentences move the cache breakpoints behind them.
@@ -68,6 +70,22 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
         shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ())
     )
     return replace(speaker, system=Prompt(changed, changed.spans, cache_breakpoints))
+
+
+def _statements(
+    stated: Sequence[ControlQuestion], participant_id: str, seed: int, language: Language
+) -> SourcedText:
+    texts = [
+        quote_value(
+            _statement(attribute, participant_id, seed, language),
+            "persona",
+            f"{CONFOUNDER}{attribute.id}",
+            participant_id,
+        )
+        for attribute in stated
+    ]
+    parts = ["\n\n", _INTRODUCTIONS[language], join_texts(" ", texts)]
+    return concatenate_texts(parts, plain=None)
 
 
 def _statement(attribute: ControlQuestion, speaker_id: str, seed: int, language: Language) -> str:

@@ -103,7 +103,7 @@ def findings_in(
     - `attributes`: the stated attributes of the participants, or None.
     """
     # The options have one order for all participants.
-    table = _with_roles(table)
+    table = with_roles(table)
     contrasts = decision_contrasts(table, options)
     # Drift findings show the effect next to the drift, so effects are measured first.
     effects = measure_effects(table, contrasts)
@@ -120,8 +120,9 @@ def findings_in(
     )
 
 
-def _with_roles(table: pl.DataFrame) -> pl.DataFrame:
-    # Controls of earlier versions asked participants only, and recorded no role and no fields.
+def with_roles(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of control answers with the columns that earlier versions did not record."""
+    # Earlier versions asked participants alone, and compared no forms with several fields.
     for name in ("role", "speaker_id", "field"):
         if name not in table.columns:
             table = table.with_columns(pl.lit(None, pl.String).alias(name))

@@ -25,15 +25,16 @@ WHOM = "study.controls.participant"
 TURNS = 4
 
 
-def _person_of(mind: SimulatedRespondent) -> tuple[SimulatedRespondent, str]:
-    # The participant who answers, and the persona text: in a reply for several participants, the
-    # question names one of them.
-    named = (p.text for p in of_kind(mind.reading.passages, "value") if p.source.id == WHOM)
+def _person_of(mind: SimulatedRespondent) -> tuple[SimulatedRespondent, str, str]:
+    # The participant who answers, the persona text, and the participant's id: in a reply for
+    # several participants, the question names one of them.
+    reading = mind.reading
+    named = (p.text for p in of_kind(reading.passages, "value") if p.source.id == WHOM)
     whom = next(named, "")
     if not whom:
-        return mind, mind.reading.persona or ""
-    persona = "\n".join(persona_of(mind.reading.passages, whom))
-    return mind.mind_of(persona or whom), persona
+        return mind, reading.persona or "", reading.speaker
+    persona = "\n".join(persona_of(reading.passages, whom))
+    return mind.mind_of(persona or whom), persona, whom
 
 
 def _exposure_share(mind: SimulatedRespondent) -> float:
@@ -61,19 +62,21 @@ def answer_choice(mind: SimulatedRespondent) -> object:
     options = mind.reading.offered
     if not options:
         return None
-    mind, _ = _person_of(mind)
-    if stated := _stated(mind):
+    mind, _, whom = _person_of(mind)
+    if stated := _stated(mind, whom):
         return next((option for option in options if stated.endswith(f" {option}.")), None)
     if _has_drifted(mind, mind.knobs.drift):
         return options[0]
     return _stable_option(mind, options)
 
 
-def _stated(mind: SimulatedRespondent) -> str:
+def _stated(mind: SimulatedRespondent, whom: str) -> str:
     # The scope of a control question is named by the id of the question.
     id = f"{CONFOUNDER}{mind.at.address.split('/')[-2]}"
     own = (
-        passage for passage in of_kind(mind.reading.passages, "persona") if passage.source.id == id
+        passage
+        for passage in of_kind(mind.reading.passages, "persona")
+        if passage.source.id == id and passage.source.speaker == whom
     )
     return next((passage.text for passage in own), "")
 
@@ -89,14 +92,14 @@ def answer_number(mind: SimulatedRespondent) -> object:
     if bounds is None:
         return None
     low, high, _ = bounds
-    mind, persona = _person_of(mind)
+    mind, persona, whom = _person_of(mind)
     age = _AGE.search(persona)
     # The setting `drift` leaves the age alone, so that each of the two faults shows in one control
     # only.
     if mind.at.address.split("/")[-2] == AGE:
         if age and not _has_drifted(mind, mind.knobs.persona_forgetting):
             return age[1]
-    elif stated := _stated(mind):
+    elif stated := _stated(mind, whom):
         return stated.rstrip(".").rpartition(" ")[2]
     elif _has_drifted(mind, mind.knobs.drift):
         return round(low + (high - low) / 2)

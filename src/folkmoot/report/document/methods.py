@@ -16,7 +16,8 @@ import polars as pl
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
 from folkmoot.kit.controls.asking import open_controls
-from folkmoot.kit.controls.effects import from_session_run_again
+from folkmoot.kit.controls.effects import ANSWER_KEYS, from_session_run_again
+from folkmoot.kit.controls.findings import with_roles
 from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NAMES, NEGATIVE, ControlRow
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.inference.claims import Result
@@ -192,22 +193,22 @@ def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]
     if controls is None:
         yield "No control questions were asked."
     else:
-        table = controls.scan_table(ControlRow.table)
+        table = with_roles(controls.read_table(ControlRow.table))
         answered = table.filter(pl.col("control") != AS_DESIGNED, pl.col("missing").is_null())
+        # A form has a row for each of its fields, but it is one answer.
+        answered = answered.unique(ANSWER_KEYS, maintain_order=True)
         # Participants of several groups may have the same id.
         people = pl.struct("unit", "participant_id").n_unique()
-        counts = (
-            answered.group_by("control", maintain_order=True)
-            .agg(people.alias("people"), pl.len())
-            .collect()
+        counts = answered.group_by("control", "role", maintain_order=True).agg(
+            people.alias("people"), pl.len()
         )
         counts_text = "; ".join(
             f"{CONTROL_NAMES.get(control, control)}: {format_count(answers, 'answer')} of "
-            f"{format_count(people, 'participant')}"
-            for control, people, answers in counts.iter_rows()
+            f"{format_count(people, role)}"
+            for control, role, people, answers in counts.iter_rows()
         )
         yield f"Control questions after the protocol: {counts_text}."
-        in_sessions = answered.filter(from_session_run_again()).collect().height
+        in_sessions = answered.filter(from_session_run_again()).height
         if in_sessions:
             yield (
                 "From sessions that the study ran again, with texts replaced for all participants: "
