@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot.cli.app import app
+from folkmoot.engine.run.grid import GridCell
+from folkmoot.engine.session.plan import DESIGN, Plan
 from folkmoot.engine.settings.claims import evaluate_claims
 from folkmoot.engine.settings.hypotheses import (
     ADDED_LATER,
@@ -24,12 +28,13 @@ from folkmoot.errors import DriftError, InputError
 from folkmoot.measures.inference.claims import judge
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.report.comparison.pooled import judge_claims
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
-from tests.contract.small import small_study
+from tests.contract.small import SMALL, small_study
 
 MORE = {"measure": "position_changed", "contrast": ["acp", "simple_voting"], "direction": "greater"}
 
@@ -218,6 +223,16 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     [
         ({"measure": "position_chnged"}, "did you mean position_changed"),
         ({"measure": "participants.warmth"}, "no column warmth in the table participants"),
+        ({"measure": "particpants.position_changed"}, "did you mean participants?"),
+        ({"measure": "participants.final_choice"}, "final_choice is a text"),
+        ({"measure": "first_votes.votes"}, "first_votes has no conditions to compare"),
+        (
+            {"contrast": ["acp", "simple_votin"]},
+            "there is no condition simple_votin in this study with these settings (did you mean "
+            "simple_voting? there are: simple_voting, simple_passive, clarified_passive, acp, ",
+        ),
+        ({"smallest": 5}, "the measure is a share"),
+        ({"expected": -12}, "write expected: -0.12 for -12 points"),
         ({"direction": "upwards"}, "must be one of"),
         ({"contrast": ["acp", "acp"]}, "two different conditions"),
         ({"direction": "equivalent"}, "needs a margin"),
@@ -232,6 +247,90 @@ def test_mistakes_are_named_by_line(changes: dict, says: str, tmp_path: Path) ->
         load_study_file(path)
     assert says in str(error.value)
     assert "hypotheses" in str(error.value)
+
+
+def hypothesis_in(study: str, folder: Path, settings: dict, **stated: object) -> Path:
+    """The small study of a type, with changed settings and one hypothesis."""
+    path = small_study(study, folder)
+    loaded = yaml.safe_load(path.read_text("utf-8"))
+    path.write_text(yaml.safe_dump({**loaded, **settings, "hypotheses": [stated]}), "utf-8")
+    return path
+
+
+# Conditions that the study type knows, and that this file does not run.
+NOT_RUN = [
+    ("cross_pollination", {"conditions": ["acp", "simple_passive"]}, ["acp", "simple_voting"]),
+    ("cross_pollination", {"revote": False}, ["acp", "simple_voting"]),
+    ("town_hall", {"levels": [1, 4]}, ["4", "3"]),
+    ("negotiation", {"conditions": ["C1", "C2", "C3"]}, ["C4", "C3"]),
+    ("focus_group", {}, ["oven", "toaster"]),
+]
+MEASURES = {
+    "cross_pollination": "position_changed",
+    "town_hall": "discussions.items_passed",
+    "negotiation": "measures.satisfaction",
+    "focus_group": "statements.position",
+}
+
+
+@pytest.mark.parametrize(("study", "settings", "contrast"), NOT_RUN)
+def test_a_condition_that_is_not_run_is_refused_before_the_first_call(
+    study: str, settings: dict, contrast: list[str], tmp_path: Path
+) -> None:
+    stated = {"measure": MEASURES[study], "contrast": contrast, "direction": "different"}
+    path = hypothesis_in(study, tmp_path, settings, **stated)
+    commands = (
+        ("check", str(path)),
+        ("plan", str(path)),
+        ("run", str(path), "--model", "synthetic", "--out", str(tmp_path / "run")),
+    )
+    missing = contrast[1] if contrast[1] != "C3" else contrast[0]
+    for command in commands:
+        done = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+        assert done.exit_code == 2, (command, done.output)
+        told = " ".join(done.output.split())
+        assert "hypotheses[1].contrast" in told and f" {missing} " in told, told
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_of_a_grid_that_removes_the_condition_is_refused(tmp_path: Path) -> None:
+    path = hypothesis_in("cross_pollination", tmp_path, {}, **MORE)
+    out = tmp_path / "grid"
+    command = ["run", str(path), "--model", "synthetic", "--grid", "revote=true,false"]
+    done = CliRunner().invoke(app, [*command, "--out", str(out)], env={"COLUMNS": "300"})
+    assert done.exit_code == 2
+    assert "in the cell revote false: position_changed is not recorded" in done.output
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("study", sorted(MEASURES))
+def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path: Path) -> None:
+    loaded = load_study_file(small_study(study, tmp_path))
+    conditions = loaded.study.conditions(loaded.config)
+    for claim in loaded.study.claims(loaded.config):
+        assert set(claim.contrast) <= set(conditions.get(claim.by, claim.contrast))
+
+
+def test_one_hypothesis_is_one_row_whatever_a_setting_calls_its_conditions(tmp_path: Path) -> None:
+    """Without `revote` the study type compares nothing with simple voting, so plans of earlier
+    versions have its key in place of its name."""
+    cells = {}
+    for repeat, revote in enumerate((True, False), 1):
+        folder = tmp_path / str(revote)
+        run_of(folder, votes(40, 10))
+        settings = {**yaml.safe_load(SMALL["cross_pollination"]), "revote": revote}
+        settings |= {"study": "cross_pollination", "hypotheses": [MORE]}
+        (folder / "study.yaml").write_text(yaml.safe_dump(settings), "utf-8")
+        plan = Plan(folder / "plan.json", started_at="2026-11-26T09:00:00+00:00")
+        plan.seal_part(DESIGN, {"settings": settings})
+        plan.write_plan()
+        cell = GridCell(folder.name, {"revote": str(revote).lower()}, repeat, repeat)
+        cells[folder.name] = (cell, RunFolder(folder))
+    found = judge_claims(cells)
+    assert found is not None
+    (row,) = found.grid.rows
+    assert row[0] == "changed their choice: Adversarial (ACP) exceeds Simple voting"
+    assert "simple_voting" not in found.says and "supported in 2 of 2 cells" in found.says
 
 
 def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> None:

@@ -32,6 +32,10 @@ from folkmoot.storage.tables import (
 Config = TypeVar("Config", bound=BaseModel)
 # If several tables have a column of this name, the first of these tables is meant.
 TABLES = ("participants", "discussions", "sessions", "groups", "measures", "members", "residents")
+# Tables with one row for each answer or utterance, and no measures.
+NOT_MEASURED = ("answers", "utterances")
+# The kinds of the columns of each declared table.
+Tables = Mapping[str, Mapping[str, str]]
 COMPLETE = "complete"
 # The key of the finding that lists all claims of a report.
 CLAIMS_TESTED = "claims_tested"
@@ -176,8 +180,7 @@ class ClaimReader:
         # None if no table has both a numeric column of this name and the arms of the claim.
         table_name, _, column = claim.measure.rpartition(".")
         for name in [table_name] if table_name else [*TABLES, *self._run.table_names()]:
-            # These tables have one row for each answer or utterance, and no measures.
-            if name in ("answers", "utterances") or not self._run.has_table(name):
+            if name in NOT_MEASURED or not self._run.has_table(name):
                 continue
             schema = self._run.scan_table(name).collect_schema()
             across = claim.by == ACROSS
@@ -327,16 +330,20 @@ def pair_sides(
 
 
 def as_declared(
-    claim: Claim, tables: Mapping[str, Mapping[str, str]], others: Sequence[Claim] = ()
+    claim: Claim,
+    tables: Tables,
+    others: Sequence[Claim] = (),
+    names: Mapping[str, str] | None = None,
 ) -> Claim:
     """Complete a hypothesis: set its kind, its unit and the words that it lacks.
 
     - `tables`: the declared tables, each with the kinds of its columns. Without the table of the
       measure, kind and unit stay as they are.
     - `others`: the planned comparisons of the study type.
+    - `names`: condition → name for readers.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
-    named = _name_as_declared(claim, others)
+    named = _name_as_declared(claim, others, names or {})
     table, kind = find_declared(claim.measure, tables)
     if kind is None:
         return named
@@ -353,14 +360,15 @@ def as_declared(
     return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))
 
 
-def _name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
+def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[str, str]) -> Claim:
     # Names that the claim has already are kept. An arm or measure without a name in the study type
     # keeps its name in the tables.
     same = [claim for claim in declared if claim.is_same_measure(stated)]
-    labels = {
+    labels = dict(names) | {
         arm: name
         for claim in same or declared
         for arm, name in zip(claim.contrast, claim.names, strict=True)
+        if name
     }
     first, second = (
         name or labels.get(arm, "") for arm, name in zip(stated.contrast, stated.names, strict=True)
@@ -373,17 +381,26 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim]) -> Claim:
     return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
 
 
-def find_declared(measure: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None]:
+def find_declared(measure: str, tables: Tables) -> tuple[str, str | None]:
     """Return the table that declares a measure, and the kind of the measure's column.
 
     The kind is "bool", "int", "float" or "text". It is None if no table declares the measure.
     """
+    # As after a run, the first table that can be compared is meant.
     table_name, _, column = measure.rpartition(".")
-    table_names = [table_name] if table_name else [*TABLES, *tables]
-    return next(
-        ((name, tables[name][column]) for name in table_names if column in tables.get(name, {})),
-        ("", None),
-    )
+    table_names = [table_name] if table_name else [*TABLES, *sorted(tables)]
+    having = [name for name in table_names if column in tables.get(name, {})]
+    name = next((name for name in having if column in comparable_columns(name, tables)), "")
+    name = name or next(iter(having), "")
+    return name, tables[name][column] if name else None
+
+
+def comparable_columns(table: str, tables: Tables) -> list[str]:
+    """Return the columns of a declared table that a hypothesis can compare between conditions."""
+    columns = tables[table]
+    if table in NOT_MEASURED or not any(by in columns for by in CONDITION_COLUMNS):
+        return []
+    return [column for column, kind in columns.items() if kind != "text"]
 
 
 def _describe_estimand(claim: Claim) -> str:

@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from folkmoot.engine.settings.claims import Tables, comparable_columns, find_declared
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import did_you_mean, join_first
 from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import (
@@ -28,12 +30,15 @@ from folkmoot.measures.wording import (
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import CONDITION_COLUMNS
 
 # The key of the finding.
 KEY = "hypotheses"
 FINDINGS_SECTION = "Preregistered hypotheses"
 # The unit of a claim before its table is known.
 UNKNOWN_UNIT = "unit of the table"
+# At most this many columns are listed in a hint.
+MAX_LISTED = 8
 
 
 class Hypothesis(BaseModel):
@@ -43,7 +48,7 @@ class Hypothesis(BaseModel):
 
     measure: str = Field(
         min_length=1,
-        description="column of a table, e.g. `position_changed` or `votes.choice`",
+        description="number or truth value in a table, e.g. `position_changed` or `measures.satisfaction`",
         json_schema_extra=field_notes(label="What is measured"),
     )
     contrast: tuple[str, str] = Field(
@@ -94,27 +99,99 @@ class Hypothesis(BaseModel):
         return self.as_claim().says
 
 
+# A column of conditions, or a measure (`table.column`) → its conditions → their names for readers.
+Conditions = Mapping[str, Mapping[str, str]]
+
+
 def check_hypotheses(
-    hypotheses: Sequence[Hypothesis], tables: Mapping[str, Collection[str]]
+    hypotheses: Sequence[Hypothesis], tables: Tables, conditions: Conditions
 ) -> list[Problem]:
     """Return the problems of hypotheses that can be found before a run.
 
-    `tables`: the columns of each table.
+    - `tables`: the declared tables, each with the kinds of its columns. A study type that declares
+      no tables may still record any column.
+    - `conditions`: the conditions of the run. Empty if the study type does not tell them.
     """
-    problems = []
-    columns = {column for table_columns in tables.values() for column in table_columns}
+    problems: list[Problem] = []
     for number, hypothesis in enumerate(hypotheses, 1):
         key = f"hypotheses[{number}]"
-        table, _, column = hypothesis.measure.rpartition(".")
-        known_columns = tables.get(table, ()) if table else columns
-        # A study type that declares no tables may still record any column.
-        if tables and column not in known_columns:
-            hint = did_you_mean(column, sorted(known_columns or columns))
-            where = f"the table {table}" if table in tables else "any table of this study"
-            problems.append(Problem(f"there is no column {column} in {where}", key=key, hint=hint))
-        if hypothesis.direction == "equivalent" and not hypothesis.smallest:
-            hint = "write smallest: with the largest difference that still counts as none"
-            problems.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
+        measure_problem = _check_measure(hypothesis, tables, key) if tables else None
+        problems += (
+            [measure_problem]
+            if measure_problem is not None
+            else _check_contrast(hypothesis, tables, conditions, key)
+        )
+        problems += _check_sizes(hypothesis, tables, key)
+        for earlier, other in enumerate(hypotheses[: number - 1], 1):
+            if replace(hypothesis.as_claim(), margin=0.0) == replace(other.as_claim(), margin=0.0):
+                hint = "several hypotheses are tested at a stricter level; remove one"
+                message = f"states the same direction of the same contrast as hypotheses[{earlier}]"
+                problems.append(Problem(message, key=key, hint=hint))
+    return problems
+
+
+def _check_measure(hypothesis: Hypothesis, tables: Tables, key: str) -> Problem | None:
+    key = f"{key}.measure"
+    named_table, _, column = hypothesis.measure.rpartition(".")
+    if named_table and named_table not in tables:
+        hint = did_you_mean(named_table, tables, f"there are: {', '.join(sorted(tables))}")
+        return Problem(f"there is no table {named_table} in this study", key=key, hint=hint)
+    table, kind = find_declared(hypothesis.measure, tables)
+    if kind is None:
+        places = [named_table] if named_table else [*tables]
+        known = {name for place in places for name in comparable_columns(place, tables)}
+        where = f"the table {named_table}" if named_table else "any table of this study"
+        hint = did_you_mean(
+            column, sorted(known), f"there are: {join_first(sorted(known), MAX_LISTED)}"
+        )
+        return Problem(f"there is no column {column} in {where}", key=key, hint=hint)
+    comparable = comparable_columns(table, tables)
+    if column in comparable:
+        return None
+    if comparable:
+        hint = f"numbers and truth values of {table}: {join_first(comparable, MAX_LISTED)}"
+        return Problem(f"{column} is a text, which has no difference", key=key, hint=hint)
+    others = [name for name in tables if comparable_columns(name, tables)]
+    hint = f"these have: {', '.join(sorted(others))}"
+    return Problem(f"the table {table} has no conditions to compare", key=key, hint=hint)
+
+
+def _check_contrast(
+    hypothesis: Hypothesis, tables: Tables, conditions: Conditions, key: str
+) -> list[Problem]:
+    table, _ = find_declared(hypothesis.measure, tables)
+    column = hypothesis.measure.rpartition(".")[2]
+    by = next((name for name in CONDITION_COLUMNS if name in tables.get(table, ())), "")
+    known = [*conditions.get(by, ())]
+    # Without settings that switch the measure off, all conditions have it.
+    measured = [*conditions.get(f"{table}.{column}", known)]
+    problems = []
+    for arm in hypothesis.contrast if known else ():
+        if arm not in known:
+            message = f"there is no {by} {arm} in this study with these settings"
+            listed = f"there are: {', '.join(known)}"
+        elif arm not in measured:
+            message = f"{column} is not recorded in the {by} {arm} with these settings"
+            listed = f"it is recorded in: {', '.join(measured)}"
+        else:
+            continue
+        hint = " ".join(filter(None, (did_you_mean(arm, measured), listed)))
+        problems.append(Problem(message, key=f"{key}.contrast", hint=hint))
+    return problems
+
+
+def _check_sizes(hypothesis: Hypothesis, tables: Tables, key: str) -> list[Problem]:
+    problems = []
+    if hypothesis.direction == "equivalent" and not hypothesis.smallest:
+        hint = "write smallest: with the largest difference that still counts as none"
+        problems.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
+    is_share = find_declared(hypothesis.measure, tables)[1] == "bool"
+    sizes = {"smallest": hypothesis.smallest, "expected": hypothesis.expected or 0.0}
+    for name, size in sizes.items() if is_share else ():
+        if abs(size) >= 1:
+            hint = f"write {name}: {size / 100:g} for {size:g} points" if abs(size) < 100 else ""
+            message = "the measure is a share, so a difference lies between −1 and 1"
+            problems.append(Problem(message, key=f"{key}.{name}", hint=hint))
     return problems
 
 

@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from folkmoot.engine.settings.claims import add_claims, as_declared, evaluate_claims, join_claims
+from folkmoot.engine.settings.claims import (
+    Tables,
+    add_claims,
+    as_declared,
+    evaluate_claims,
+    join_claims,
+)
 from folkmoot.engine.settings.hypotheses import (
     NOT_SEALED,
     Hypothesis,
@@ -22,8 +28,6 @@ from folkmoot.engine.settings.hypotheses import (
 from folkmoot.measures.inference.claims import Claim, Family, Result
 from folkmoot.storage.run_folder import RunFolder
 
-# The kinds of the columns of each declared table.
-Tables = Mapping[str, Mapping[str, str]]
 # The part of `plan.json` with the claims.
 CLAIMS = "claims"
 

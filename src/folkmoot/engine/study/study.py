@@ -28,7 +28,11 @@ from folkmoot.engine.settings.claims import (
     tested_finding,
 )
 from folkmoot.engine.settings.config import ConfigT, StudyConfig
-from folkmoot.engine.settings.hypotheses import build_hypotheses_finding, read_sealed
+from folkmoot.engine.settings.hypotheses import (
+    Conditions,
+    build_hypotheses_finding,
+    read_sealed,
+)
 from folkmoot.engine.study.consent import TRUST_ENV_VARIABLE, Consent
 from folkmoot.engine.study.strict_answers import (
     StrictTables,
@@ -144,6 +148,10 @@ class Study(Generic[ConfigT]):
     # Returns the comparisons of a study with these settings, stated without data. At most three of
     # them may be primary, for the main question of the study.
     claims: Callable[[ConfigT], Sequence[Claim]] = lambda _config: ()
+    # Returns the conditions of a run with these settings, and their names for readers: the column
+    # that holds the conditions → condition → name. A measure that only some conditions record is a
+    # key as well (`table.column`). A hypothesis about any other condition is rejected before a run.
+    conditions: Callable[[ConfigT], Conditions] = lambda _config: {}
     # Returns results from the tables of a finished run.
     findings: Callable[[RunFolder], list[Finding]] = lambda _run: []
     # Returns the questions that participants answered twice, with both answers. The report uses
@@ -284,8 +292,11 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
     """Return the claims of a study before a run: its hypotheses, then its type's claims."""
     tables, declared = declared_tables(study.tables), study.claims(config)
+    columns = study.conditions(config).values() if config.hypotheses else ()
+    names = {condition: name for column in columns for condition, name in column.items()}
     stated = [
-        as_declared(hypothesis.as_claim(), tables, declared) for hypothesis in config.hypotheses
+        as_declared(hypothesis.as_claim(), tables, declared, names)
+        for hypothesis in config.hypotheses
     ]
     return join_claims(stated, declared)
 

@@ -341,9 +341,11 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
     config_problems = [*study.check_config(config, path.parent), *_respondent_problems(config)]
     # Seats are listed from the settings, so wrong settings would only cause further problems.
     config_problems = config_problems or _seat_problems(study, config, path.parent)
+    # Conditions follow from the settings, so wrong settings would only cause further problems.
+    conditions = study.conditions(config) if config.hypotheses and not config_problems else {}
     for problem in [
         *config_problems,
-        *check_hypotheses(config.hypotheses, columns_of_class(study.tables)),
+        *check_hypotheses(config.hypotheses, columns_of_class(study.tables), conditions),
     ]:
         # A study type names the key only. A problem in another file has its location already.
         if not problem.file:

@@ -13,7 +13,11 @@ from folkmoot.engine.study.study import ExpectedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.cross_pollination.config import CrossPollinationConfig, declare_claims
+from folkmoot.studies.cross_pollination.config import (
+    CrossPollinationConfig,
+    declare_claims,
+    name_conditions,
+)
 from folkmoot.studies.cross_pollination.exposure_design import EXPOSURE
 from folkmoot.studies.cross_pollination.files import derived_files
 from folkmoot.studies.cross_pollination.findings import compute_findings
@@ -62,6 +66,7 @@ STUDY = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    conditions=name_conditions,
     findings=compute_findings,
     derived=derived_files,
     strict_tables=strict_tables,

@@ -556,11 +556,16 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
     # ones.
     # The claims are two-sided, because the source study states no direction. Without `revote` the
     # participants of simple voting have no second vote, so no change is possible.
-    conditions = [
-        name for name in config.condition_designs if name != SIMPLE_VOTING or config.revote
-    ]
+    conditions = [*name_conditions(config)[CHANGED]]
     claims = [_change_claim(config, *pair) for pair in combinations(reversed(conditions), 2)]
     return sorted(claims, key=lambda claim: claim.family != "primary")
+
+
+def name_conditions(config: CrossPollinationConfig) -> dict[str, dict[str, str]]:
+    """Return the conditions of a run, and those in which a change of choice is recorded."""
+    names = {name: condition_label(name) for name in config.condition_designs}
+    twice = {name: label for name, label in names.items() if name != SIMPLE_VOTING or config.revote}
+    return {"condition": names, CHANGED: twice}
 
 
 def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Claim:

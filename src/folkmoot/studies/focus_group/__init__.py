@@ -12,7 +12,7 @@ from pathlib import Path
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.reply_checks import part_of_stage
-from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims
+from folkmoot.studies.focus_group.config import DiscussionConfig, declare_claims, name_conditions
 from folkmoot.studies.focus_group.exposure_design import EXPOSURE
 from folkmoot.studies.focus_group.files import derived_files
 from folkmoot.studies.focus_group.findings import compute_findings
@@ -51,6 +51,7 @@ STUDY = Study(
     image_locations=list_images,
     seats=available_seats,
     claims=declare_claims,
+    conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_positions,
     reply_unit=part_of_stage,

@@ -407,6 +407,11 @@ def declare_claims(config: DiscussionConfig) -> list[Claim]:
     return [*concept_claims, *(_concept_claim(concept, concepts[0]) for concept in concepts[1:])]
 
 
+def name_conditions(config: DiscussionConfig) -> dict[str, dict[str, str]]:
+    """Return the concepts that groups discuss, which are the conditions of a focus group."""
+    return {"stimulus": {concept.id: concept.id for concept in config.concepts}}
+
+
 def _movement_claim(concept: str, family: Family, has_several_concepts: bool) -> Claim:
     return Claim(
         POSITION,

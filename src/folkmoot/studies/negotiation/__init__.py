@@ -15,7 +15,7 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims
+from folkmoot.studies.negotiation.config import NegotiationConfig, declare_claims, name_conditions
 from folkmoot.studies.negotiation.exposure_design import EXPOSURE
 from folkmoot.studies.negotiation.files import derived_files
 from folkmoot.studies.negotiation.findings import compute_findings
@@ -60,6 +60,7 @@ STUDY = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_statements,
     reply_unit=group_of_answer,

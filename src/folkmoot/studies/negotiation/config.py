@@ -388,6 +388,12 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
     return sorted(claims, key=lambda claim: claim.family != "primary")
 
 
+def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
+    """Return the conditions under which each group negotiates."""
+    # They are named by their codes.
+    return {"condition": dict.fromkeys(config.conditions, "")}
+
+
 def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:
     names = [f"{name} ({CONDITIONS[name].title})" for name in pair]
     return Claim(

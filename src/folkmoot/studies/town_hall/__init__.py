@@ -21,7 +21,12 @@ from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import SOURCE_MODEL, TownHallConfig, declare_claims
+from folkmoot.studies.town_hall.config import (
+    SOURCE_MODEL,
+    TownHallConfig,
+    declare_claims,
+    name_conditions,
+)
 from folkmoot.studies.town_hall.exposure_design import EXPOSURE
 from folkmoot.studies.town_hall.files import derived_files
 from folkmoot.studies.town_hall.findings import compute_findings
@@ -70,6 +75,7 @@ STUDY: Study[TownHallConfig] = Study(
     size=design_size,
     seats=available_seats,
     claims=declare_claims,
+    conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_satisfaction,
     reply_unit=set_of_answer,

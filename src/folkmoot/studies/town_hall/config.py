@@ -581,6 +581,17 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
     ]
 
 
+def name_conditions(config: TownHallConfig) -> dict[str, dict[str, str]]:
+    """Return the levels of a run, and those in which vulnerable residents have figures."""
+    levels = levels_of(config)
+    names = {level.name: f"level {level.name}" for level in levels}
+    with_vulnerable = {
+        level.name: names[level.name] for level in levels if level.vulnerable and config.vulnerable
+    }
+    measured = (GAP, GAP.replace("gap_", "vulnerable_"))
+    return {"level": names, **dict.fromkeys(measured, with_vulnerable)}
+
+
 def _inclusion_at(level: Level) -> Claim:
     return Claim(
         INCLUSION,

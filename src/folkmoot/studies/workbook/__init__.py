@@ -20,7 +20,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.workbook.checks import cells_with_images
-from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims
+from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims, name_conditions
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.findings import compute_findings, strict_tables
 from folkmoot.studies.workbook.preparation import (
@@ -53,6 +53,7 @@ STUDY = Study(
     image_locations=cells_with_images,
     preview=preview_prompts,
     claims=declare_claims,
+    conditions=name_conditions,
     findings=compute_findings,
     reply_unit=part_of_stage,
     strict_tables=strict_tables,

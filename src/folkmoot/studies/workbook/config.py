@@ -562,6 +562,11 @@ def declare_claims(config: WorkbookConfig) -> list[Claim]:
     ]
 
 
+def name_conditions(config: WorkbookConfig) -> dict[str, dict[str, str]]:
+    """Return the treatments of a workbook."""
+    return {"treatment": {treatment.label: "" for treatment in config.workbook.treatments}}
+
+
 def _describe_combinations(book: Workbook) -> list[str]:
     assignments = [
         [f"{constant.name} = {_format_value(value)}" for value in constant.values]
