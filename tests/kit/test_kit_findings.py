@@ -28,6 +28,7 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 
 HALF = Estimate(0.5, 0.25, 0.75, 20)
@@ -81,14 +82,14 @@ def test_an_estimate_kept_in_a_file_comes_back() -> None:
 
 
 def test_shares_of_people_who_talked_stay_within_what_a_share_can_be() -> None:
-    hits = [True, True, True, False, False, False]
+    hits = [True] * 6 + [False] * 6
     # The odds are 1; their log has a standard error of √.05 / .25 and five degrees of freedom.
-    e = clustered_share(hits, list("abcdef"))
+    e = clustered_share(hits, list("aabbccddeeff"))
     reach = 2.570582 * math.sqrt(0.05) / 0.25
     assert (e.value, e.clusters) == (0.5, 6)
     assert e.low == pytest.approx(1 / (1 + math.exp(reach)))
     assert e.high == pytest.approx(1 - e.low)
-    alone = clustered_share(hits, ["a"] * 6)
+    alone = clustered_share(hits, ["a"] * 12)
     assert alone.value == 0.5 and not alone.has_interval
 
 
@@ -178,6 +179,7 @@ def test_findings_that_have_nothing_to_say_are_left_out_in_order() -> None:
     assert collect_findings(None, b, (None, a), []) == [b, a]
 
 
-def test_clusters_that_all_say_the_same_have_no_interval_to_clamp() -> None:
+def test_clusters_that_all_say_the_same_leave_room_for_others() -> None:
     e = clustered_share([True] * 12, [i // 2 for i in range(12)])
-    assert e.value == 1.0 and not e.has_interval and math.isnan(e.low) and math.isnan(e.high)
+    # Six equal pairs are six observations, and not twelve.
+    assert e.value == e.high == 1.0 and e.low == wilson(6, 6).low

@@ -61,7 +61,7 @@ def test_many_rows_of_few_units_are_few() -> None:
 def test_what_is_printed_of_a_share_is_in_points_and_of_a_mean_is_not() -> None:
     claim = Claim("moved", ("acp", "plain"), direction="greater", margin=0.05)
     said = evaluate(claim, side(40, 100, "a"), side(10, 100, "b")).says
-    assert said.startswith("moved: acp exceeds plain by more than 5 points; supported (+30 points")
+    assert said.startswith("Moved: acp exceeds plain by more than 5 points; supported (+30 points")
     assert "%" not in said
     mean = Claim("warmth", ("a", "b"), "mean")
     assert "points" not in evaluate(mean, side(40, 100, "a"), side(10, 100, "b")).says

@@ -70,15 +70,16 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert "differ in model." in result["designs"].says
     says = result["compare_claims"].says
     assert (
-        "changed their choice in Simple voting: second and first differ; "
-        "neither shown nor ruled out (0 points" in says
+        "Changed their choice in Simple voting, second − first: 0 points (−6 to +6, adjusted "
+        "p > .99); a difference is neither shown nor ruled out." in says
     )
     assert (
-        "in Adversarial (ACP): second and first differ; supported (−30 points, −39 to −20" in says
+        "in Adversarial (ACP), second − first: −30 points (−39 to −20, adjusted p < .001); a "
+        "difference is shown." in says
     )
     effects = result["compare_effects"]
     assert (
-        "Adversarial (ACP) − Simple voting: +32.0 points in first, +2.0 points in second; the "
+        "Adversarial (ACP) − Simple voting: +32 points in first, +2 points in second; the "
         "effects differ (−30 points, −41 to −19, adjusted p < .001)" in effects.says
     )
     rows = [dict(zip(effects.grid.columns, row, strict=True)) for row in effects.grid.rows]
@@ -88,7 +89,62 @@ def test_a_different_model_is_named_and_its_effect_measured(base, tmp_path):
     assert [r["run"] for r in rows] == ["first", "second", "second − first"]
     assert "differ from those in first is not shown" in result["compare_votes"].says
     figures = result["compare_figures"].says
-    assert "exchanges in Adversarial (ACP): second and first differ; supported (+2.00" in figures
+    assert "Exchanges in Adversarial (ACP), second − first: +2.00 (" in figures
+
+
+def with_draws(run: Path, draws: int, text: str) -> Path:
+    """The run with `draws` texts that it drew itself: participants of `acp` read one of them."""
+    table = pl.read_parquet(run / "tables" / "participants.parquet")
+    number = pl.int_range(pl.len()).over("condition") % draws + 1
+    own = pl.when(pl.col("condition") == "acp").then(number)
+    write_table(run / "tables", "participants", table.with_columns(summary_draw=own))
+    texts = [{"draw": draw + 1, "description": f"{text} {draw}"} for draw in range(draws)]
+    write_table(run / "tables", "summaries", rows_to_frame(texts))
+    return run
+
+
+@pytest.mark.parametrize("draws", [1, 3, 10])
+def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_path, draws):
+    """The texts of two runs differ as their settings do. One draw in each run tells nothing."""
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    fewer = {"acp": (15, 150), "simple_voting": (12, 150)}
+    runs = [
+        with_draws(write_run(tmp_path / name, moved, model=name), draws, name)
+        for name, moved in (("first", counts), ("second", fewer))
+    ]
+    result = found(runs)
+    measures, effects = result["compare_claims"], result["compare_effects"]
+    rows = {str(row["condition"]): row for row in rows_of(measures)}
+    read, unread = rows["Adversarial (ACP)"], rows["Simple voting"]
+    # Nobody reads a drawn text in simple voting, so its participants are independent.
+    assert unread["unit"] == "participant" and unread["units"] == 300
+    assert unread["low"] is not None
+    assert read["unit"] == "draw of the summaries"
+    (gap,) = (row for row in rows_of(effects) if row["run"] == "second − first")
+    if draws < 5:
+        why = f"participants of a run read {draws} draw{'s' * (draws > 1)} of the summaries"
+        assert f"Adversarial (ACP), second − first (−30 points): not tested ({why}" in measures.says
+        assert f"their difference is not tested ({why}" in effects.says
+        for row in (read, gap):
+            assert row["low"] is None and row["p"] is None and row["holm_p"] is None
+            assert row["units"] == draws
+    else:
+        assert read["units"] == 2 * draws and read["low"] < -0.3 < read["high"] < 0
+        assert gap["low"] is not None
+    # Within a run the effect holds for its texts, and is tested as in its report.
+    own = [row for row in rows_of(effects) if row["run"] in ("first", "second")]
+    assert all(row["low"] is not None for row in own)
+    (final,) = (row for row in rows_of(result["compare_votes"]) if row["votes"] == "final")
+    assert final["p"] is None
+
+
+def test_runs_with_the_same_texts_are_compared_by_participants(tmp_path):
+    runs = [
+        with_draws(write_run(tmp_path / name, {"acp": moved}, model=name), 1, "the same")
+        for name, moved in (("first", (60, 150)), ("second", (15, 150)))
+    ]
+    (row,) = rows_of(found(runs)["compare_claims"])
+    assert row["unit"] == "participant" and row["high"] < 0
 
 
 def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path):
@@ -104,14 +160,14 @@ def test_effects_that_differ_by_themselves_alone_are_not_said_to_differ(tmp_path
         and gap["verdict"] == "neither shown nor ruled out"
     )
     said = "+16.7 points in first, +4.0 points in second; that the effects differ is not shown"
-    assert f"{said} (−13 points" in effects.says
+    assert f"{said} (−12.7 points" in effects.says
     assert f"adjusted {format_p_value(gap['holm_p'])})" in effects.says
 
 
 def test_the_same_run_twice_shows_nothing(base):
     result = found([base, base])
     assert "settings that matter are the same" in result["designs"].says
-    assert result["compare_claims"].says.count("differ; neither shown nor ruled out (0 points") == 2
+    assert result["compare_claims"].says.count(": 0 points (") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {r["runs"] for r in rows_of(result["compare_claims"])} == {"first (2) − first"}
 
@@ -149,13 +205,13 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     result = found([base, people])
     assert "survey: answers by people." in result["designs"].says
     says = result["compare_claims"].says
-    assert "in Adversarial (ACP): survey and first differ; supported (+15 points" in says
-    assert "in Simple voting: survey and first differ; supported (+47 points" in says
+    assert "in Adversarial (ACP), survey − first: +15 points" in says
+    assert "in Simple voting, survey − first: +47 points" in says
     # The human figures are those of the table, and not published ones of other people.
     assert "people: 55 % (in survey)." in result["compare_people"].says
     reverse = found([people, base])
     says = reverse["compare_claims"].says
-    assert "in Simple voting: first and survey differ; supported (−47 points" in says
+    assert "in Simple voting, first − survey: −47 points" in says
 
 
 def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
@@ -242,11 +298,11 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
     # The same 60 changed in both, 15 more in the second: McNemar's exact p is 2 · 2⁻¹⁵ by hand.
     says = paired["compare_claims"].says
     assert "same drew the same people as first" in paired["designs"].says
-    assert "in Adversarial (ACP): same and first differ; supported (+10 points" in says
-    rows = {r["arm"]: r for r in rows_of(paired["compare_claims"])}
+    assert "in Adversarial (ACP), same − first: +10 points" in says
+    rows = {r["condition"]: r for r in rows_of(paired["compare_claims"])}
     assert rows["Adversarial (ACP)"]["holm_p"] == pytest.approx(2 * float(chi2.sf(15, 1)))
     assert rows["Adversarial (ACP)"]["paired"] is True
-    others = {r["arm"]: r for r in rows_of(apart["compare_claims"])}
+    others = {r["condition"]: r for r in rows_of(apart["compare_claims"])}
     assert others["Adversarial (ACP)"]["paired"] is False
     assert others["Adversarial (ACP)"]["verdict"] == "neither shown nor ruled out"
     votes = paired["compare_votes"].grid

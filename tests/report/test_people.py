@@ -57,9 +57,9 @@ def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
         found = {f.key: f for f in compare_runs([run, file])}
         for row in found["people_rectified"].grid.rows:
             at = dict(zip(found["people_rectified"].grid.columns, row, strict=True))
-            truth = 0.35 if at["arm"] == "Adversarial (ACP)" else 0.25
+            truth = 0.35 if at["condition"] == "Adversarial (ACP)" else 0.25
             if at["people"] is None:  # the effect, first arm of the table taken off
-                truth = 0.1 if at["arm"].startswith("Adversarial") else -0.1
+                truth = 0.1 if at["condition"].startswith("Adversarial") else -0.1
             inside.append(at["low"] <= truth <= at["high"])
             if at["people"] and not at["not_corrected_because"]:
                 narrower.append(at["worth"] > at["people"])
@@ -201,7 +201,7 @@ def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
     run, file = written(tmp_path, *world(9))
     file.write_text("participant,arm,first,last\np_0001,acp,Parks,Jobs\n")
     found = {f.key: f for f in compare_runs([run, file])}
-    assert "of too few people for a test" in found["compare_claims"].says
+    assert "not tested (1 independent unit is an illustration)" in found["compare_claims"].says
     grid = found["compare_claims"].grid
     (row,) = (dict(zip(grid.columns, r, strict=True)) for r in grid.rows)
     assert row["runs"] == "people − run" and row["verdict"].startswith("not tested (1 independent")

@@ -68,8 +68,8 @@ def rectified_rows(design: str, seed: int) -> list[dict[str, object]]:
 
 
 def effect_of(rows: list[dict[str, object]], measure: str) -> dict[str, object]:
-    (row,) = (row for row in rows if row["measure"] == measure and "−" in str(row["arm"]))
-    sign = 1 if str(row["arm"]).casefold().startswith("after") else -1
+    (row,) = (row for row in rows if row["measure"] == measure and "−" in str(row["condition"]))
+    sign = 1 if str(row["condition"]).casefold().startswith("after") else -1
     low, high, value = (cast(float, row[name]) for name in ("low", "high", "corrected"))
     bounds = sorted((sign * low, sign * high))
     return {**row, "corrected": sign * value, "low": bounds[0], "high": bounds[1]}

@@ -252,9 +252,11 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
 
     `aside`: words to add within the brackets.
     """
+    # The value has the digits of its interval.
+    ends = (100 * estimate.low, 100 * estimate.high) if estimate.has_interval else ()
     return _format_estimate(
         estimate,
-        estimates.format_points(estimate.value),
+        estimates.format_points(estimate.value, estimates.needed_digits(ends)),
         estimates.points_span(estimate.low, estimate.high),
         aside,
     )

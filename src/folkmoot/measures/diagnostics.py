@@ -36,6 +36,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
     format_points,
     format_span,
+    needed_digits,
     points_span,
 )
 from folkmoot.measures.inference.proportions import holm, newcombe, wilson
@@ -321,12 +322,14 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
         # Every answer was decided by its place, so there is no variance for an interval.
         failed = is_decided_by_place
     bounds = points_span(effect.low, effect.high, POSITION)
+    ends = (100 * effect.low, 100 * effect.high) if effect.has_interval else ()
+    digits = needed_digits(ends, 100 * POSITION)
     sure = f"{bounds}, adjusted {format_p_value(p)}" if math.isfinite(p) else bounds
     says = word(
         "check",
         "position bias",
         place=at,
-        points=format_points(effect.value),
+        points=format_points(effect.value, digits),
         interval=sure,
         margin=format_points(POSITION).removeprefix("+"),
     )
@@ -355,7 +358,9 @@ def check_sycophancy(
         margin = Margin(high=PLACEBO)
         above = newcombe(*placebo, *floor)
         interval = points_span(above.low, above.high)
-        says = word("check", "sycophancy", points=format_points(above.value), interval=interval)
+        ends = (100 * above.low, 100 * above.high)
+        points = format_points(above.value, needed_digits(ends))
+        says = word("check", "sycophancy", points=points, interval=interval)
         return Check("sycophancy", title, above, margin, margin.judge_interval(above), says)
     if yielded and yielded[1] and wilson(*yielded).low > YIELDED:
         gave = wilson(*yielded)

@@ -76,6 +76,11 @@ def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> 
     return Sentence(between.join(filter(None, sentences)))
 
 
+def capitalise(text: str) -> str:
+    """Return a text with a capital first letter. The other letters keep their case."""
+    return text[:1].upper() + text[1:]
+
+
 # Introduces figures of too few independent units for an interval.
 ILLUSTRATION_LABEL = "An illustration, not evidence"
 # Introduces claims that are not primary in a finding without a primary one.
@@ -102,6 +107,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "shown nor ruled out",
         "answer": "{levels}; difference {difference} ({numbers}): {verdict}.",
         "conclusion": "{contrast} {difference} ({numbers}): {verdict}",
+        "difference": "{difference} ({numbers}); {verdict}",
         "conclusion without numbers": "{estimate}: {verdict}",
         "answer without numbers": "{contrast}: {verdict}.",
         "statement": "{claim}; {verdict}{numbers}.",
@@ -113,11 +119,12 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "none tested": "{comparisons}, none of which can be tested; see the table.",
         "none shown": "No difference is shown in any of {comparisons}; see the table.",
         "further": "{comparisons} in the table.",
-        "without a test": "{measure}: {contrast}{numbers}, {why}.",
+        "without a test": "{comparisons}: {why}.",
+        "difference": "{measure}, {contrast}: {difference}.",
         "equivalent": "Equivalent within {margin}.",
         "effects differ": "{effects}; the effects differ{numbers}.",
         "effects not shown to differ": "{effects}; that the effects differ is not shown{numbers}.",
-        "effects not compared": "{effects}; the effects are not compared ({why}).",
+        "effects not compared": "{effects}; their difference is {why}.",
         "effects": "{measure}, {contrast}: {first} in {first_run}, {second} in {second_run}",
         "types": "These are different study types ({types}): their figures answer different "
         "questions.",
@@ -506,6 +513,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "not tested because": "not tested ({why})",
         "cannot be tested": "cannot be tested ({why})",
         "few units": "not tested ({units} an illustration)",
+        "few draws": "not tested (participants of a run read {draws}, and the runs also differ in "
+        "these texts)",
         "not asked again": "No participant was asked twice without new information, so the noise "
         "is not known.",
         "all answers equal": "All participants gave the same answer, so agreement with an earlier "

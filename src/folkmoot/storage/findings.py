@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from folkmoot.measures.inference.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, MOST_PRINTED_P
 from folkmoot.measures.wording import ILLUSTRATION_LABEL, label_illustration
 
 TableCell = str | int | float | bool | None
@@ -292,6 +292,8 @@ def _format_numeric_cell(value: int | float, column: str) -> str:
         return f"{value:,}"
     # APA style omits the zero before the decimal point of a p-value.
     if column.rsplit("_", 1)[-1] == "p":
+        if value > MOST_PRINTED_P:
+            return "> .99"
         return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
     if column.endswith(POINTS):
         return f"{100 * value:+.1f}"

@@ -290,19 +290,20 @@ class Units(NamedTuple):
     of: pl.Series
 
 
-def units_of(table: pl.DataFrame) -> Units:
+def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
     """Return the independent units of a table, such as the groups that talked."""
     # A study may draw several versions of the same summary and show each participant one of them.
     # With at least five such draws, all participants with the same draw are one unit. Otherwise all
     # participants who share a conversation are one unit. Without shared conversations each
     # participant is a unit. In a table without participants each row is a unit.
+    # `fewest_draws`: the number of draws from which on they are the units.
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(
         (name for name in PARTICIPANT_COLUMNS if name in table.columns),
         None,
     )
     unit_of_row = rows if id_column is None else table[id_column].cast(pl.String)
-    if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= FEWEST_DRAWS:
+    if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= fewest_draws:
         draw = table[DRAW].cast(pl.String)
         return Units(DRAWS, _shared_or_own("draw " + draw, unit_of_row))
     shared_column = cluster_column(table)

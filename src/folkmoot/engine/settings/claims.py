@@ -24,6 +24,7 @@ from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     DRAW,
+    FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
     units_of,
@@ -216,8 +217,13 @@ class ClaimReader:
         return self._tables[key]
 
 
-def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-    """Return a comparison with the table rows it needs, or the reason why there are none."""
+def read_rows(
+    table: pl.DataFrame, column: str, claim: Claim, fewest_draws: int = FEWEST_DRAWS
+) -> tuple[Claim, pl.DataFrame] | str:
+    """Return a comparison with the table rows it needs, or the reason why there are none.
+
+    `fewest_draws`: the number of draws of a text from which on they are the independent units.
+    """
     # There is one row for each subject and arm. Its columns are those of the subject, `arm`,
     # `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the
     # table.
@@ -245,7 +251,7 @@ def read_rows(table: pl.DataFrame, column: str, claim: Claim) -> tuple[Claim, pl
         available = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
         return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {available}"
     # The units are found before other arms are dropped, because they depend on all of them.
-    units = units_of(table)
+    units = units_of(table, fewest_draws)
     rows = table.select(
         *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
     ).filter(pl.col("arm").is_in(claim.contrast))

@@ -11,7 +11,7 @@ matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,13 +31,12 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
     format_points,
     needed_digits,
-    points_span,
 )
 from folkmoot.measures.inference.proportions import Bounds
 from folkmoot.measures.inference.simultaneous import (
     JointInterval,
 )
-from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, word
+from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, capitalise, word
 
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]
@@ -51,6 +50,8 @@ CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
+# Percentages of fewer values have no decimals: one value more or less moves them by half a point.
+FEWEST_FOR_DECIMALS = 200
 # At most this many claims of a study may be primary. Each one takes a share of the level of all.
 MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
@@ -188,7 +189,7 @@ class Claim:
             "different": f"{first} and {second} differ{by}",
             "equivalent": f"{first} and {second} differ by less than {self.size(self.margin)}",
         }
-        return f"{self.label}: {words[self.direction]}"
+        return f"{capitalise(self.label)}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
         """Return the size of a difference without the sign: "5 points", "0.30"."""
@@ -209,36 +210,48 @@ class Claim:
         rounded = round(difference, 2 + more) + 0.0
         return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
 
-    def format_level(self, mean: float) -> str:
-        """Return the mean of one condition as text."""
-        # With one digit more than a difference.
-        if self.in_points:
-            return format_percent(mean, 1)
-        return f"{round(mean, 3) + 0.0:.3f}".replace("-", "−")
+    def format_level(self, mean: float, more: int = 0) -> str:
+        """Return the mean of one condition as text.
 
-    def format_interval(self, e: Estimate) -> str:
-        """Return the interval of a difference in the unit of the measure: "+3 to +20"."""
+        - `more`: additional digits.
+        """
+        if self.in_points:
+            return format_percent(mean, more)
+        return f"{round(mean, 2 + more) + 0.0:.{2 + more}f}".replace("-", "−")
+
+    def format_interval(self, e: Estimate, more: int = 0) -> str:
+        """Return the interval of a difference in the unit of the measure: "+3 to +20".
+
+        - `more`: additional digits. There are more if the ends need them.
+        """
         if not e.has_interval:
             return "no interval"
-        if self.in_points:
-            return points_span(e.low, e.high, self.margin)
-        return " to ".join(self._format_ends((e.low, e.high)))
+        return " to ".join(self._format_ends((e.low, e.high), more))
 
-    def format_joint_interval(self, joint: JointInterval) -> str:
-        """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded."""
+    def format_joint_interval(self, joint: JointInterval, more: int = 0) -> str:
+        """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded.
+
+        - `more`: additional digits. There are more if the ends need them.
+        """
         low, high = (
             text if bound else "0"
-            for text, bound in zip(self._format_ends(joint[:2]), joint[:2], strict=True)
+            for text, bound in zip(self._format_ends(joint[:2], more), joint[:2], strict=True)
         )
         above, below = "above " * joint.is_low_excluded, "below " * joint.is_high_excluded
         return f"{above}{low} to {below}{high}"
 
-    def _format_ends(self, ends: Sequence[float]) -> list[str]:
-        # An end is not rounded to zero or to the margin, because it would then seem to touch it.
-        scale, fewest = (100, 0) if self.in_points else (1, 2)
-        digits = needed_digits([scale * end for end in ends], scale * self.margin, fewest)
-        signed = (self.format_signed(end, digits - fewest) for end in ends)
+    def _format_ends(self, ends: Sequence[float], more: int) -> list[str]:
+        signed = (self.format_signed(end, max(more, self.needed_more(ends))) for end in ends)
         return [text.removesuffix("s").removesuffix(" point") for text in signed]
+
+    def needed_more(self, ends: Iterable[float]) -> int:
+        """Return how many additional digits keep ends of intervals apart from zero and the margin.
+
+        An end that is rounded to one of them would seem to touch it.
+        """
+        scale, fewest = (100, 0) if self.in_points else (1, 2)
+        finite = [scale * end for end in ends if math.isfinite(end)]
+        return needed_digits(finite, scale * self.margin, fewest) - fewest
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,12 +355,27 @@ class Result:
         """The interval as text, such as "+2 to +21"."""
         # If there are several primary claims, each has two intervals: "by itself" at 95 %, and
         # "jointly", which agrees with the verdict.
-        own = self.claim.format_interval(self.estimate)
+        return self._format_intervals(self.more_digits)
+
+    def _format_intervals(self, more: int) -> str:
+        own = self.claim.format_interval(self.estimate, more)
         if self.joint is not None:
-            return f"{own} by itself, {self.claim.format_joint_interval(self.joint)} jointly"
+            joint = self.claim.format_joint_interval(self.joint, more)
+            return f"{own} by itself, {joint} jointly"
         # An unadjusted interval may exclude zero although the adjusted p-value decides nothing.
         alone = self.estimate.excludes_zero and self.verdict == UNDECIDED and self.p >= ALPHA
         return f"{own}{' by itself' * alone}"
+
+    @property
+    def more_digits(self) -> int:
+        """The number of additional digits of the difference and of the ends of its intervals."""
+        ends = [self.estimate.low, self.estimate.high] if self.estimate.has_interval else []
+        return self.claim.needed_more([*ends, *(self.joint[:2] if self.joint else ())])
+
+    @property
+    def value_text(self) -> str:
+        """The difference with its sign, with the digits of its interval."""
+        return self.claim.format_signed(self.estimate.value, self.more_digits)
 
     @property
     def is_shown(self) -> bool:
@@ -387,8 +415,8 @@ class Result:
             "estimate",
             "one",
             contrast=self.claim.contrast_label,
-            difference=self.claim.format_signed(estimate.value),
-            interval=self.claim.format_interval(estimate),
+            difference=self.value_text,
+            interval=self.claim.format_interval(estimate, self.more_digits),
         )
 
     @property
@@ -398,14 +426,16 @@ class Result:
             contrast = self.claim.contrast_label
             case = "answer without numbers"
             return word("comparison", case, contrast=contrast, verdict=self.verdict)
+        # Readers subtract the values of the conditions, so levels, difference and interval have the
+        # same digits. A decimal of a percentage of few values would mean nothing.
+        more = self.more_digits
+        if not self.claim.in_points or min(self.counts) >= FEWEST_FOR_DECIMALS:
+            more = max(more, 1)
         levels = ", ".join(
-            f"{arm} {self.claim.format_level(mean)}"
+            f"{arm} {self.claim.format_level(mean, more)}"
             for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
         )
-        # Readers subtract the values of the conditions, so the difference has their digits.
-        difference = self.claim.format_signed(self.estimate.value, 1)
-        parts = {**self._conclusion_parts, "difference": difference}
-        return word("comparison", "answer", levels=levels, **parts)
+        return word("comparison", "answer", levels=levels, **self._conclusion_parts_with(more))
 
     @property
     def conclusion_text(self) -> Sentence:
@@ -418,10 +448,19 @@ class Result:
         return word("comparison", "conclusion", contrast=contrast, **self._conclusion_parts)
 
     @property
+    def difference_text(self) -> Sentence:
+        """The difference with interval and p-value, then the phrase for the verdict."""
+        return word("comparison", "difference", **self._conclusion_parts)
+
+    @property
     def _conclusion_parts(self) -> dict[str, str]:
+        return self._conclusion_parts_with(self.more_digits)
+
+    def _conclusion_parts_with(self, more: int) -> dict[str, str]:
+        numbers = (self._format_intervals(more), self.p_in_words)
         return {
-            "difference": self.claim.format_signed(self.estimate.value),
-            "numbers": ", ".join(filter(None, (self.interval_text, self.p_in_words))),
+            "difference": self.claim.format_signed(self.estimate.value, more),
+            "numbers": ", ".join(filter(None, numbers)),
             "verdict": self.verdict_phrase,
         }
 
@@ -435,7 +474,7 @@ class Result:
         if not math.isfinite(estimate.value):
             return ""
         parts = [
-            self.claim.format_signed(estimate.value),
+            self.value_text,
             self.interval_text if estimate.has_interval else "",
             self.p_in_words,
         ]

@@ -176,7 +176,7 @@ def clustered_share(hits: ArrayLike, clusters: Sequence[Hashable], level: float 
     units = len(np.unique(groups))
     # Fewer units have no interval, and are shown one by one.
     if FEWEST_UNITS <= units == len(y) and np.isin(y, (0.0, 1.0)).all():
-        return wilson(int(y.sum()), len(y), level)
+        return replace(wilson(int(y.sum()), len(y), level), clusters=units)
     estimate = clustered_mean(y, groups.tolist(), level, (0.0, 1.0))
     if not estimate.has_interval or estimate.method == EQUAL_UNITS:
         return replace(estimate, p=math.nan)

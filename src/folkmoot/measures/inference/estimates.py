@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 
 # The level of every test.
 ALPHA = 0.05
+# Larger p-values are printed as larger than this.
+MOST_PRINTED_P = 0.99
 # Fewer independent units are shown as single values, without interval or test.
 FEWEST_UNITS = 5
 
@@ -157,12 +159,15 @@ def format_span(low: float, high: float) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """Return a p-value as text: "p < .001", "p = .043", or "p not computed" for NaN."""
+    """Return a p-value as text: "p < .001", "p = .043", or "p not computed" for NaN.
+
+    The largest p-values are "p > .99", because 1 would mean certainty.
+    """
     if not math.isfinite(p):
         return "p not computed"
     if p < 0.001:
         return "p < .001"
-    return f"p = {p:.3f}".replace("0.", ".", 1) if p < 1 else "p = 1"
+    return f"p = {p:.3f}".replace("0.", ".", 1) if p <= MOST_PRINTED_P else "p > .99"
 
 
 def format_dollars(cost: float | None) -> str:

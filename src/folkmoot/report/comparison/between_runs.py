@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypedDict
 
 import polars as pl
 
@@ -32,7 +33,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.families import adjust_families
 from folkmoot.measures.inference.proportions import between
-from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.measures.wording import NOT_TESTED, Sentence, capitalise, join_sentences, word
 from folkmoot.report.comparison.measured_claims import (
     Measured,
     name_arm,
@@ -41,13 +42,20 @@ from folkmoot.report.comparison.measured_claims import (
     read_measure,
     sides_between,
 )
-from folkmoot.report.comparison.samples import EVERYBODY, Sample, same_people
+from folkmoot.report.comparison.samples import EVERYBODY, Sample, read_same_draws, same_people
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.tables import DRAWS
 
 SECTION = "Comparison"
 # More sentences than this would not be read. The table holds all results.
 MAX_STATED = 8
-FEW = "of too few people for a test"
+
+
+class Basis(TypedDict):
+    """The independent unit of a finding and the number of units."""
+
+    unit: str
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +84,8 @@ def compare_measures(
     base, *others = runs
     comparisons: list[MeasureComparison] = []
     for measure, measure_claims in claims.items():
-        first = read_measure(base, measure)
         for sample in others:
-            second = None if first is None else read_measure(sample, measure)
+            first, second = _read_between(base, sample, measure)
             if first is None or second is None:
                 continue
             claimed_arms = {arm for claim in measure_claims for arm in claim.contrast}
@@ -93,6 +100,16 @@ def compare_measures(
         replace(comparison, result=result)
         for comparison, result in zip(comparisons, results, strict=True)
     ]
+
+
+def _read_between(
+    base: Sample, sample: Sample, measure: Claim
+) -> tuple[Measured | None, Measured | None]:
+    between_draws = not read_same_draws(base, sample)
+    first = read_measure(base, measure, between_draws=between_draws)
+    if first is None:
+        return None, None
+    return first, read_measure(sample, measure, between_draws=between_draws)
 
 
 def _shared_arms(first: Measured, second: Measured) -> list[str]:
@@ -115,25 +132,37 @@ def _compare_arm(
     paired = same_people(reference, sample) and bool(subject)
     names = (sample.name, reference.name)
     name = name_measure(first.claim)
+    unit = next(measured.unit_of(arm) for measured in (second, first))
+    sides = sides_between(own_rows, base_rows, names)
+    if paired:
+        matched = pair_sides(own_rows, base_rows, subject)
+        # Runs that drew different numbers of texts have no common units.
+        paired = all(side.units for side in matched) or not all(side.units for side in sides)
+        sides = matched if paired else sides
     claim = replace(
         first.claim,
         contrast=names,
+        names=names,
         kind=second.claim.kind,
+        unit=unit,
         outcome=f"{name} in {arm_name}",
         paired=paired and bool(first.claim.subject),
         estimand=f"The {first.claim.kind} of {name} in {arm_name}, {names[0]} minus {names[1]}.",
-    )
-    sides = (
-        pair_sides(own_rows, base_rows, subject)
-        if paired
-        else sides_between(own_rows, base_rows, names)
     )
     means = (_mean_of_rows(own_rows), _mean_of_rows(base_rows))
     if not all(side.units for side in sides):
         result = without_result(claim, "no subject is known in both")
     else:
         result = evaluate(claim, *sides)
+        if result.why and unit == DRAWS:
+            why = _refuse_few_draws(result.estimate.unit_count)
+            result = replace(result, verdict=why, why=why)
     return MeasureComparison(name, arm_name, means, result, paired)
+
+
+def _refuse_few_draws(draw_count: int) -> Sentence:
+    draws = format_count(draw_count, DRAWS, f"draws{DRAWS.removeprefix('draw')}")
+    return word("refusal", "few draws", draws=draws)
 
 
 def _mean_of_rows(rows: pl.DataFrame) -> float:
@@ -157,7 +186,7 @@ def measures_finding(
     rows: list[Row] = [
         {
             "measure": comparison.measure,
-            "arm": comparison.arm,
+            "condition": comparison.arm,
             "runs": comparison.result.claim.contrast_label,
             "first": finite_or_none(comparison.means[0]),
             "second": finite_or_none(comparison.means[1]),
@@ -189,9 +218,17 @@ def measures_finding(
         ),
         section=SECTION,
         headline=True,
-        unit=results[0].claim.unit,
-        units=max(result.estimate.unit_count for result in results),
+        **basis_of(results),
     )
+
+
+def basis_of(results: Sequence[Result]) -> Basis:
+    """Return the independent unit of a finding and the number of units."""
+    # Conditions may have different units, which the table gives. Those of the tests count.
+    tested = [result for result in results if not result.why] or results
+    units = [result.estimate.unit_count for result in tested]
+    largest = tested[units.index(max(units))]
+    return {"unit": largest.claim.unit, "units": max(units)}
 
 
 def result_cells(result: Result) -> Row:
@@ -213,25 +250,35 @@ def result_cells(result: Result) -> Row:
     }
 
 
-def _describe_results(results: Sequence[Result], margin: float) -> str:
-    if len(results) > MAX_STATED and all(result.why for result in results):
-        comparisons = format_count(len(results), "comparison")
+def _describe_results(results: Sequence[Result], margin: float) -> Sentence:
+    tested = [result for result in results if not result.why]
+    untested = [result for result in results if result.why]
+    if not tested and len(untested) > MAX_STATED:
+        comparisons = format_count(len(untested), "comparison")
         return word("runs", "none tested", comparisons=comparisons)
-    sentences: list[Sentence] = []
-    unstated_count = 0
-    for result in results:
-        is_clear = result.verdict == SUPPORTED or is_equivalent(result, margin)
-        if (is_clear or len(results) <= MAX_STATED) and len(sentences) < MAX_STATED:
-            sentences.append(tell_result(result, margin))
-        else:
-            unstated_count += 1
-    if unstated_count and not sentences:
-        comparisons = format_count(unstated_count, "comparison")
+    clear = [
+        result for result in tested if result.verdict == SUPPORTED or is_equivalent(result, margin)
+    ]
+    stated = tested if len(results) <= MAX_STATED else clear[:MAX_STATED]
+    if not stated and tested:
+        comparisons = format_count(len(tested), "comparison")
         return word("runs", "none shown", comparisons=comparisons)
-    if unstated_count:
-        further = format_count(unstated_count, "further comparison")
-        sentences.append(word("runs", "further", comparisons=further))
+    sentences = [tell_result(result, margin) for result in stated]
+    # Comparisons without a test for the same reason share a sentence.
+    reasons = dict.fromkeys(result.why for result in untested)
+    shown = len(results) <= MAX_STATED
+    for why in reasons if shown else ():
+        listed = [_name_untested(result) for result in untested if result.why == why]
+        sentences.append(word("runs", "without a test", comparisons="; ".join(listed), why=why))
+    if further := len(results) - len(stated) - (len(untested) if shown else 0):
+        comparisons = format_count(further, "further comparison")
+        sentences.append(word("runs", "further", comparisons=comparisons))
     return join_sentences(sentences)
+
+
+def _name_untested(result: Result) -> str:
+    claim = result.claim
+    return f"{capitalise(claim.outcome)}, {claim.contrast_label}{result.numbers_text}"
 
 
 def tell_result(result: Result, margin: float) -> Sentence:
@@ -239,21 +286,17 @@ def tell_result(result: Result, margin: float) -> Sentence:
 
     - `margin`: the largest difference of shares that the sentence calls equivalent.
     """
-    if result.why and math.isfinite(result.estimate.value):
-        reason = result.estimate.why or FEW
-        claim = result.claim
-        return word(
-            "runs",
-            "without a test",
-            measure=claim.outcome,
-            contrast=claim.contrast_label,
-            numbers=result.numbers_text,
-            why=reason,
-        )
     equivalent = None
     if is_equivalent(result, margin):
         equivalent = word("runs", "equivalent", margin=result.claim.size(margin))
-    return join_sentences([result.says, equivalent])
+    says = word(
+        "runs",
+        "difference",
+        measure=capitalise(result.claim.outcome),
+        contrast=result.claim.contrast_label,
+        difference=result.difference_text,
+    )
+    return join_sentences([says, equivalent])
 
 
 def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | None:
@@ -308,9 +351,18 @@ def compare_effects(
             for name, effect in effects.items():
                 (known if effect.is_of_report else tests)[claim, name] = effect.result
             for sample in others:
-                gap = _difference_between_runs(
-                    effects[sample.name], effects[base.name], same_people(base, sample)
-                )
+                own, reference = effects[sample.name], effects[base.name]
+                drawn = not read_same_draws(base, sample)
+                if drawn:
+                    read = zip((sample, base), _read_between(sample, base, measure), strict=True)
+                    own, reference = (
+                        _effect_in(run, measured, claim) or effects[run.name]
+                        for run, measured in read
+                    )
+                gap = _difference_between_runs(own, reference, same_people(base, sample))
+                if drawn and gap.why:
+                    why = _refuse_few_draws(gap.estimate.unit_count)
+                    gap = replace(gap, verdict=why, why=why)
                 tests[claim, f"{sample.name} − {base.name}"] = gap
     if not tests:
         return None
@@ -352,8 +404,8 @@ def compare_effects(
         join_sentences(sentences),
         ResultTable.from_records(
             rows,
-            "First arm minus second within a run; between runs the difference of these, within "
-            "subjects where both runs drew the same people, else by MOVER.",
+            "Within a run the first condition minus the second. Between runs the difference of "
+            "these: within subjects if both runs drew the same people, otherwise by MOVER.",
         ),
         draw_differences(run_results, "effect"),
         notes=(
@@ -363,8 +415,7 @@ def compare_effects(
             "family. p and 95 % intervals are not adjusted.",
         ),
         section=SECTION,
-        unit=named_results[0][1].claim.unit,
-        units=max(result.estimate.unit_count for _, result in named_results),
+        **basis_of([result for _, result in named_results]),
     )
 
 
@@ -487,19 +538,20 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence:
     gap, claim = results[f"{run} − {base}"], results[base].claim
     base_estimate, run_estimate = (results[name].estimate for name in (base, run))
+    # Readers subtract the effects, so they have the digits of their difference.
+    more = gap.more_digits
     effects = word(
         "runs",
         "effects",
-        measure=name_measure(claim),
+        measure=capitalise(name_measure(claim)),
         contrast=claim.contrast_label,
-        first=claim.format_signed(base_estimate.value, 1),
+        first=claim.format_signed(base_estimate.value, more),
         first_run=base,
-        second=claim.format_signed(run_estimate.value, 1),
+        second=claim.format_signed(run_estimate.value, more),
         second_run=run,
     )
     if not gap.estimate.has_interval:
-        why = gap.estimate.why or "too few units"
-        return word("runs", "effects not compared", effects=effects, why=why)
+        return word("runs", "effects not compared", effects=effects, why=gap.why or NOT_TESTED)
     differ = gap.verdict == SUPPORTED
     case = "effects differ" if differ else "effects not shown to differ"
     return word("runs", case, effects=effects, numbers=gap.numbers_text)

@@ -61,6 +61,7 @@ from folkmoot.report.comparison.samples import (
     load_samples,
     matched_units,
     people_in,
+    read_same_draws,
     same_people,
     split_by_condition,
 )
@@ -69,6 +70,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CONDITION_COLUMNS,
     DRAW,
+    FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     cluster_column,
     condition_column,
@@ -485,8 +487,10 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
 
 
 def _shared_conversations(*runs: Sample) -> bool:
+    # A single draw of texts is shared as well, unless both runs have the same texts.
+    fewest_draws = FEWEST_DRAWS if read_same_draws(*runs) else 1
     tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
-    return any(units_of(table).of.n_unique() < table.height for table in tables)
+    return any(units_of(table, fewest_draws).of.n_unique() < table.height for table in tables)
 
 
 def _same_choice(

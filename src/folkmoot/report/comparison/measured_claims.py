@@ -12,7 +12,12 @@ from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import ACROSS, Claim
 from folkmoot.measures.inference.differences import Side
 from folkmoot.report.comparison.samples import CONDITION, EVERYBODY, UNITS, Sample
-from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS, condition_column
+from folkmoot.storage.tables import (
+    CLUSTER_COLUMNS,
+    FEWEST_DRAWS,
+    PARTICIPANT_COLUMNS,
+    condition_column,
+)
 
 # Placeholder for the contrast of a measure that is not bound to two conditions.
 NO_ARMS = ("", "")
@@ -27,6 +32,12 @@ class Measured:
     # The rows by condition, with the columns of `claim.subject`, `unit` and `value` (null if
     # unknown). If `claim.subject` is empty, subjects cannot be identified.
     arms: dict[str, pl.DataFrame]
+    # The name of the independent unit by condition.
+    units: dict[str, str]
+
+    def unit_of(self, arm: str) -> str:
+        """Return the name of the independent unit in a condition."""
+        return self.units.get(arm) or self.units[EVERYBODY]
 
     def rows(self, arm: str) -> pl.DataFrame | None:
         """Return the rows of a condition, or None if the sample lacks the condition.
@@ -77,8 +88,11 @@ def name_measure(measure: Claim) -> str:
     return measure.label
 
 
-def read_measure(sample: Sample, measure: Claim) -> Measured | None:
+def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False) -> Measured | None:
     """Return a measure of a sample.
+
+    - `between_draws`: True for a comparison with a run that drew other texts. All participants who
+      read one draw are then one unit, however few draws there are.
 
     Returns None if the sample does not have the measure or has no known value.
     """
@@ -90,17 +104,26 @@ def read_measure(sample: Sample, measure: Claim) -> Measured | None:
     if by is None or by not in table.columns:
         by, table = EVERYBODY, table.with_columns(pl.lit(EVERYBODY).alias(EVERYBODY))
     measure = replace(measure, by=by, subject=_subject_columns(table, by, measure))
-    arms = {}
+    arms: dict[str, pl.DataFrame] = {}
+    units: dict[str, str] = {}
     claim = measure
+    # Within a run, results hold for its texts. Between runs the texts differ as the settings do,
+    # and only several draws tell the two apart. Conditions in which nobody reads them keep their
+    # units.
+    fewest_draws = 1 if between_draws else FEWEST_DRAWS
     for arm in table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list():
         # `read_rows` reads the two conditions of a contrast. The same one twice reads one
         # condition.
-        claim_and_rows = read_rows(table, column, replace(measure, contrast=(arm, arm)))
+        part = table.filter(pl.col(by).cast(pl.String) == arm) if between_draws else table
+        claim_and_rows = read_rows(
+            part, column, replace(measure, contrast=(arm, arm)), fewest_draws
+        )
         if not isinstance(claim_and_rows, str):
             claim, rows = claim_and_rows
             if rows["value"].count():
                 arms[arm] = rows.select(*measure.subject, "unit", "value")
-    return Measured(replace(claim, contrast=NO_ARMS), arms) if arms else None
+                units[arm] = claim.unit
+    return Measured(replace(claim, contrast=NO_ARMS), arms, units) if arms else None
 
 
 def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim] | None:

@@ -328,7 +328,7 @@ def _calibration_row(
     spread: float,
 ) -> Row:
     return {
-        "arm": arm,
+        "condition": arm,
         "measure": measure,
         "simulated": means[0],
         "people": means[1],
@@ -388,7 +388,7 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
             lines.append(interval_line(label, effect))
             rows.append(
                 {
-                    "arm": f"{other_arm} − {first_arm}",
+                    "condition": f"{other_arm} − {first_arm}",
                     "measure": measure,
                     **estimate_cells(effect, "corrected"),
                     "not_corrected_because": refused or None,
@@ -396,9 +396,10 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
             )
             claim = arms[first_arm].claim
             alone = f", of the people alone ({refused})" if refused else ""
+            more = claim.needed_more([effect.low, effect.high])
             sentences.append(
-                f"{label} {claim.format_signed(effect.value)} ({claim.format_interval(effect)})"
-                f"{alone}"
+                f"{label} {claim.format_signed(effect.value, more)} "
+                f"({claim.format_interval(effect, more)}){alone}"
             )
     return Finding(
         "people_rectified",
@@ -444,7 +445,7 @@ def _rectified_row(arm: str, measure: str, match: Match) -> Row:
         else None
     )
     return {
-        "arm": arm,
+        "condition": arm,
         "measure": measure,
         "simulated": rectified.simulated,
         "people_alone": rectified.people.value,

@@ -37,6 +37,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
+    DRAW,
     PARTICIPANT_COLUMNS,
     condition_column,
 )
@@ -179,6 +180,34 @@ def same_people(first: Sample, second: Sample) -> bool:
     # The parts of both sealed plans are compared. Only designs and claims may differ.
     parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
+
+
+# The column that numbers the draws in a table of texts that a run drew.
+DRAW_OF_TEXT = "draw"
+
+
+def read_same_draws(first: Sample, second: Sample) -> bool:
+    """Return whether participants of both runs read the same drawn texts, or none."""
+    # A run draws its texts anew, such as summaries that a model writes. A fork may keep them.
+    if not any(has_draws(sample) for sample in (first, second)):
+        return True
+    drawn = [
+        {name: table for name, table in sample.tables.items() if DRAW_OF_TEXT in table.columns}
+        for sample in (first, second)
+    ]
+    return (
+        bool(drawn[0])
+        and {*drawn[0]} == {*drawn[1]}
+        and all(table.equals(drawn[1][name]) for name, table in drawn[0].items())
+    )
+
+
+def has_draws(sample: Sample) -> bool:
+    """Return whether participants of a run read texts that the run drew."""
+    return any(
+        DRAW in table.columns and not table[DRAW].is_null().all()
+        for table in sample.tables.values()
+    )
 
 
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:

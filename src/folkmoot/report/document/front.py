@@ -20,7 +20,7 @@ from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
-from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL
+from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL, capitalise
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
@@ -188,8 +188,7 @@ def build_front_page(
 
 def _contrast(result: Result) -> PrimaryContrast:
     claim = result.claim
-    label = claim.label[:1].upper() + claim.label[1:]
-    return PrimaryContrast(label, result.answer_text, claim.estimand)
+    return PrimaryContrast(capitalise(claim.label), result.answer_text, claim.estimand)
 
 
 def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated: bool) -> str:

@@ -518,11 +518,9 @@ NO_SET = "no set has concerns of both groups"
 
 
 def _gap_to_others(result: Result) -> str:
-    estimate = result.estimate
-    if not math.isfinite(estimate.value):
+    if not math.isfinite(result.estimate.value):
         return ""
-    difference = result.claim.format_signed(estimate.value)
-    return f", a gap to the others of {difference} ({result.interval_text})"
+    return f", a gap to the others of {result.value_text} ({result.interval_text})"
 
 
 def _concern_claim(level: str, code: str) -> Claim:

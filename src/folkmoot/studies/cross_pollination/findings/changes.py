@@ -685,7 +685,7 @@ def main_effects(votes: Votes) -> Finding | None:
     estimates = list_values(
         (
             result.claim.outcome,
-            f"{result.claim.format_signed(result.estimate.value)} ({result.interval_text})",
+            f"{result.value_text} ({result.interval_text})",
         )
         for result in results
     )
