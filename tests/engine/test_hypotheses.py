@@ -311,6 +311,54 @@ def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path
         assert set(claim.contrast) <= set(conditions.get(claim.by, claim.contrast))
 
 
+OWN_TYPE = """
+from folkmoot import Choice, Speaker, Study, StudyConfig
+
+
+class Config(StudyConfig):
+    people: int = 12
+
+
+async def protocol(session):
+    async def vote(scope, n):
+        answer = Choice(["yes", "no"])
+        said = await scope.ask(Speaker(f"p{n}"), "Yes or no?", answer_type=answer)
+        row = {"id": f"p{n}", "condition": "reasons" if n % 2 else "plain", "agrees": said == "yes"}
+        scope.record("votes", {**row, "delay": None if n % 2 else n})
+
+    await session.map(range(session.config.people), vote)
+
+
+STUDY = Study(name="own", title="Own", config=Config, protocol=protocol)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stated", "exit_code", "told"),
+    [
+        ({"contrast": ["reasons", "none"]}, 2, "no condition none; there are plain, reasons"),
+        ({"measure": "votes.warmth"}, 2, "no table has votes.warmth and arms"),
+        ({"smallest": 5}, 2, "write smallest: 0.05 for five points"),
+        ({"measure": "delay"}, 0, "delay is unknown in reasons"),
+        ({}, 0, ""),
+    ],
+)
+def test_the_dry_run_finds_what_a_study_type_does_not_declare(
+    stated: dict, exit_code: int, told: str, tmp_path: Path
+) -> None:
+    """Such a type tells neither its tables nor its conditions. What the embedded respondent alone
+    leaves unknown is a warning, because a model may answer otherwise."""
+    (tmp_path / "own.py").write_text(OWN_TYPE, "utf-8")
+    hypothesis = {"measure": "agrees", "contrast": ["reasons", "plain"], "direction": "greater"}
+    settings = {"study": "./own.py", "hypotheses": [{**hypothesis, **stated}]}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    done = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
+    assert done.exit_code == exit_code, done.output
+    assert told in " ".join(done.output.split())
+    assert ("test it" in done.output) == bool(told), done.output
+
+
 def test_one_hypothesis_is_one_row_whatever_a_setting_calls_its_conditions(tmp_path: Path) -> None:
     """Without `revote` the study type compares nothing with simple voting, so plans of earlier
     versions have its key in place of its name."""

@@ -33,7 +33,7 @@ from folkmoot.engine.study.consent import (
     describe_model_loading,
     model_files,
 )
-from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.engine.study.study_file import StudyFile, locate_problem
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.pricing import add_controls
 from folkmoot.measures.inference.estimates import format_count, format_dollars
@@ -167,7 +167,7 @@ def check_study_file(
         str(study_file.path),
         study_file.study.title,
         notices,
-        tuple(warnings),
+        (*warnings, *_hypothesis_problems(study_file, estimate, certain=False)),
         tuple(study_file.study.notes(study_file.config)),
         estimate,
         tuple(_list_facts(study_file, estimate, notices)),
@@ -183,7 +183,10 @@ def run_dry_run(
     """
     # The real run would fail in the same way, after calls that cost money.
     try:
-        return add_controls(estimate_run(study_file, model, embedding), study_file, model)
+        estimate = add_controls(estimate_run(study_file, model, embedding), study_file, model)
+        if problems := _hypothesis_problems(study_file, estimate, certain=True):
+            raise InputError(problems)
+        return estimate
     except (InputError, StorageError):
         raise
     except Exception as error:
@@ -198,6 +201,20 @@ def run_dry_run(
                 hint="no model was asked; `folkmoot run --no-preflight` skips the dry run",
             )
         ) from error
+
+
+def _hypothesis_problems(
+    study_file: StudyFile, estimate: RunEstimate, *, certain: bool
+) -> list[Problem]:
+    cannot = "the run cannot test it" if certain else "the dry run could not test it"
+    return [
+        locate_problem(
+            study_file,
+            Problem(f"{cannot}: {hypothesis.reason}", key=f"hypotheses[{hypothesis.number}]"),
+        )
+        for hypothesis in estimate.untestable
+        if hypothesis.is_certain == certain
+    ]
 
 
 def _list_facts(

@@ -29,6 +29,7 @@ from folkmoot.engine.run.runner import apply_limit, open_dry_run, run_study
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.map_execution import run_locally
 from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
+from folkmoot.engine.settings.claims import ClaimReader, find_declared
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
@@ -40,6 +41,7 @@ from folkmoot.models.request import (
 )
 from folkmoot.provenance import Source
 from folkmoot.randomness import generator
+from folkmoot.storage.rows import columns_of_class
 from folkmoot.storage.run_folder import RunFolder
 
 I = TypeVar("I")  # noqa: E741
@@ -103,6 +105,8 @@ class RunEstimate:
     parts: frozenset[str] = frozenset()
     # What the researcher should know about the calls before the run.
     notes: tuple[str, ...] = ()
+    # The hypotheses of the study file that the tables of the dry run cannot test.
+    untestable: tuple[UntestableHypothesis, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -453,12 +457,27 @@ def _estimate_of(dry_run: DryRun, scale: float) -> RunEstimate:
         },
         questions=counting.question_log.stages,
         parts=dry_run.parts,
+        # A part of the study may lack a condition of the whole.
+        untestable=tuple(
+            hypothesis._replace(is_certain=hypothesis.is_certain and scale == 1 and sampler is None)
+            for hypothesis in dry_run.untestable
+        ),
     )
 
 
 def _wave_sizes(calls: int) -> Iterator[int]:
     for first in range(0, calls, MAX_WAVE_CALLS):
         yield min(MAX_WAVE_CALLS, calls - first)
+
+
+class UntestableHypothesis(NamedTuple):
+    """A hypothesis of a study file that a dry run could not test."""
+
+    # Counted from 1.
+    number: int
+    reason: str
+    # True if the run cannot test the hypothesis either.
+    is_certain: bool
 
 
 class DryRun(NamedTuple):
@@ -471,6 +490,7 @@ class DryRun(NamedTuple):
     sampler: Sampler | None = None
     cut: bool = False
     parts: frozenset[str] = frozenset()
+    untestable: tuple[UntestableHypothesis, ...] = ()
 
     @property
     def outermost_item_count(self) -> int:
@@ -518,8 +538,27 @@ def _dry_run(
             was_cut = has_copies or counting.bytes > counting.max_bytes
             if not was_cut:
                 raise
-        parts = planned_parts(study_file.study, RunFolder(out))
-    return DryRun(counting, sampler, was_cut, parts)
+        run = RunFolder(out)
+        parts = planned_parts(study_file.study, run)
+        untestable = () if was_cut else tuple(_find_untestable(study_file, run))
+    return DryRun(counting, sampler, was_cut, parts, untestable)
+
+
+def _find_untestable(study_file: StudyFile, run: RunFolder) -> Iterator[UntestableHypothesis]:
+    declared = columns_of_class(study_file.study.tables)
+    reader = ClaimReader(run)
+    for number, hypothesis in enumerate(study_file.config.hypotheses, 1):
+        table, _ = find_declared(hypothesis.measure, declared)
+        # A dry run lacks tables that are made from a finished run.
+        if table and not run.has_table(table):
+            continue
+        claim = hypothesis.as_claim()
+        rows = reader.read_rows(claim)
+        if isinstance(rows, str):
+            yield UntestableHypothesis(number, rows, True)
+        # A value that the embedded respondent does not give may be known in the run.
+        elif isinstance(reason := reader.read_sides(claim), str):
+            yield UntestableHypothesis(number, reason, False)
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:

@@ -571,6 +571,10 @@ async def _write_outputs(
         # The digests in the manifest cover committed entries only, so the journal is closed here.
         context.journal.close()
         if execution.options.is_dry_run:
+            # These tables show which hypotheses the study cannot test.
+            if outcome == "done" and execution.study_file.config.hypotheses:
+                for name, table in context.recorded_tables():
+                    write_table(context.folder / TABLES, name, table)
             return
         # Polars cannot reuse memory that Python has freed, so the peak would be the sum of both.
         if context.is_large:

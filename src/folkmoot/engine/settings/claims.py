@@ -171,10 +171,15 @@ class ClaimReader:
         # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
+        found = self.read_rows(claim)
+        return found if isinstance(found, str) else _sides_of(claim, *found)
+
+    def read_rows(self, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
+        """Return a claim with its rows, or the reason why the run has no such rows."""
         table, column = self._table_of(claim)
         if table is None:
             return f"no table has {claim.measure} and arms"
-        return _sides_of(table, column, claim)
+        return read_rows(table, column, claim)
 
     def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
         # Returns (table, name of the measure's column), with only the needed columns. The table is
@@ -289,11 +294,7 @@ def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     )
 
 
-def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
-    rows_or_problem = read_rows(table, column, claim)
-    if isinstance(rows_or_problem, str):
-        return rows_or_problem
-    resolved, rows = rows_or_problem
+def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame) -> Read:
     first_rows, second_rows = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
     first, second = (
         pair_sides(first_rows, second_rows, claim.subject)
@@ -303,6 +304,7 @@ def _sides_of(table: pl.DataFrame, column: str, claim: Claim) -> Read:
     if empty_arms := [
         arm for arm, side in zip(claim.contrast, (first, second), strict=True) if not side.units
     ]:
+        column = claim.measure.rpartition(".")[2]
         return f"{column} is unknown in {' and '.join(empty_arms)}"
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
 

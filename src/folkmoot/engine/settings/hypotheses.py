@@ -48,7 +48,8 @@ class Hypothesis(BaseModel):
 
     measure: str = Field(
         min_length=1,
-        description="number or truth value in a table, e.g. `position_changed` or `measures.satisfaction`",
+        description="number or truth value in a table, e.g. `position_changed` or "
+        "`measures.satisfaction`",
         json_schema_extra=field_notes(label="What is measured"),
     )
     contrast: tuple[str, str] = Field(
