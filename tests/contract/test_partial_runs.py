@@ -102,6 +102,8 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     assert found[0].key == COMPLETE and not {FAILED_FINDING_KEY, "partial"} & {f.key for f in found}
     assert len(found) > 2
     assert expected.lacks in " ".join(f.says for f in found)
+    # What the prompts of an incomplete part showed is compared when the part ends.
+    assert [f.alarms for f in found if f.key == "exposure" and f.alarms] == []
     value: Any = run.read_json(expected.file)
     for key in expected.count:
         value = value[key]

@@ -20,6 +20,7 @@ from folkmoot.measures.inference.estimates import format_count, format_percent
 from folkmoot.measures.wording import word
 from folkmoot.provenance import Source
 from folkmoot.storage.findings import Finding, Heatmap, ResultTable, column_heading
+from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
@@ -53,6 +54,8 @@ class Decision:
     within: Collection[str] = ()
     # The id of the unit of analysis, such as a group. Empty: the participant is the unit.
     unit: str = ""
+    # The part of the run that is complete as a whole, such as a session. Empty: the unit.
+    part: str = ""
 
 
 class ExposureRow(Row, table="exposure"):
@@ -104,12 +107,25 @@ class ExposureTable:
     def __call__(
         self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
     ) -> Iterator[ExposureRow]:
-        decisions = iter(self.decisions(run))
+        decisions = _decisions_of_complete_parts(self.decisions, run)
         # Join in parts, because a run may have a hundred thousand decisions.
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):
             recorded = _read_recorded(run, [decision.address for decision in part])
             for decision in part:
                 yield from _exposure_rows(decision, recorded, self)
+
+
+def _decisions_of_complete_parts(decisions: Decisions, run: RunFolder) -> Iterator[Decision]:
+    if not isinstance(run, PartialRun):
+        yield from decisions(run)
+        return
+    # The rows of a part are recorded when the part ends. Before that, the tables do not say what
+    # the design shows, and texts of the part would count as words from elsewhere. Decisions are
+    # made from all rows, because some tables do not name the part.
+    incomplete = frozenset(run.parts.planned).difference(run.parts.complete)
+    for decision in decisions(run.whole):
+        if (decision.part or decision.unit or decision.participant_id) not in incomplete:
+            yield decision
 
 
 class _Recorded(NamedTuple):

@@ -190,6 +190,9 @@ def describe_parts(run: PartialRun) -> Finding:
     ]
     incomplete = [name for name in parts.planned if name not in complete_parts]
     notes = [f"Not complete: {join_first(incomplete)}."] if incomplete else []
+    if complete_parts and incomplete:
+        # The table `answers` does not name the part.
+        notes.append("Counts of calls and of answers by kind cover everything asked so far.")
     empty_tables = [
         table_name
         for table_name in run.table_names()

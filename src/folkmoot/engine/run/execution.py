@@ -586,7 +586,7 @@ async def _write_outputs(
             study = execution.study_file.study
             run = RunFolder(context.folder)
             covered_run = run if outcome == "done" else take_complete_parts(study, run)
-            for name, table in _derived_tables(study, context):
+            for name, table in _derived_tables(study, context, covered_run):
                 tables[name] = write_table(context.folder / TABLES, name, table)
             _write_codebook(execution, tables)
             with JournalReader(context.journal.path) as journal:
@@ -609,14 +609,14 @@ async def _write_outputs(
 
 
 def _derived_tables(
-    study: Study, context: RunContext
+    study: Study, context: RunContext, covered_run: RunFolder
 ) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
     # If the study's code fails, the run must not fail, because it is paid for. A table with half of
     # its rows would look complete, so there is no table then.
     buffers: dict[str, TableBuffer] = {}
     try:
         with JournalReader(context.journal.path) as journal:
-            arguments = RunFolder(context.folder), journal, context.prompts.source_texts()
+            arguments = covered_run, journal, context.prompts.source_texts()
             for row in study.derived_tables(*arguments):
                 buffers.setdefault(row.table, context.new_recording(row.table)).add_row(row.cells())
     except Exception as error:

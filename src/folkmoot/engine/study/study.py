@@ -198,8 +198,8 @@ class Study(Generic[ConfigT]):
     # Returns why a finished run is unusable as a whole (exit status 3), or an empty string. The
     # engine itself finds runs in which no answer could be parsed.
     unusable_reason: Callable[[RunFolder], str] = lambda _run: ""
-    # Yields rows of tables that are made from a finished run, given its folder, its journal and the
-    # texts of the prompts by name. `tables` lists their classes.
+    # Yields rows of tables that are made from the complete parts of a run, given its folder, its
+    # journal and the texts of the prompts by name. `tables` lists their classes.
     derived_tables: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
         lambda _run, _journal, _prompts: ()
     )

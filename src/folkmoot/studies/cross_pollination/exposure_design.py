@@ -82,6 +82,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
                     f"{cell_id(SUMMARY, page)}/",
                 ),
                 unit=f"draw {page}" if has_draw_units and row["summary_draw"] else "",
+                part=participant_id,
             )
 
 

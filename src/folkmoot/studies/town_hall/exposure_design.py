@@ -54,6 +54,8 @@ def label_source(source: Source) -> str:
 @dataclass
 class _Discussion:
     level: str
+    # The number of the set, as in the column `set`.
+    set: str
     # Resident id → id of the persona text.
     portraits: dict[str, str] = field(default_factory=dict)
     # Ids of the ballot items.
@@ -69,7 +71,9 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     discussions: dict[str, _Discussion] = {}
     for row in run.read_table("portraits").iter_rows(named=True):
         discussion_id, resident_id = row["discussion_id"], row["agent_id"]
-        discussion = discussions.setdefault(discussion_id, _Discussion(row["level"]))
+        discussion = discussions.setdefault(
+            discussion_id, _Discussion(row["level"], str(row["set"]))
+        )
         discussion.portraits[resident_id] = cell_id(
             "portraits.portrait", discussion_id, resident_id
         )
@@ -194,7 +198,16 @@ def _question_decisions(
         ):
             shows[CONSENSUS] = _utterance_ids(closing)
         allowed_ids = _utterance_ids([*shared_rows, *own_notes])
-        yield Decision(address, resident_id, discussion.level, name, shows, allowed_ids, set_name)
+        yield Decision(
+            address,
+            resident_id,
+            discussion.level,
+            name,
+            shows,
+            allowed_ids,
+            unit=set_name,
+            part=discussion.set,
+        )
 
 
 def _utterance_ids(rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[str]:

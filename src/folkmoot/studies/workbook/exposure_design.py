@@ -93,6 +93,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
             shows,
             allowed_ids,
             unit,
+            part=str(seat["session"]),
         )
 
 
