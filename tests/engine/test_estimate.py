@@ -20,6 +20,7 @@ from folkmoot.engine.run.dry_run import RunEstimate, StageEstimate, estimate_run
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.errors import InputError
 from folkmoot.models.request import estimate_tokens
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -158,6 +159,18 @@ def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
     total = estimate_run(load_study_file(path), None)
     assert {s.stage: s.calls for s in total.stages}["recruitment"] == 2 * 30  # 1.5 x 20 lines
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pilot.yaml"]
+
+
+def test_too_few_people_are_told_by_the_number_that_the_whole_study_needs(tmp_path: Path) -> None:
+    rows = "".join(f"Person {n},{20 + n}\n" for n in range(24))
+    (tmp_path / "people.csv").write_text(f"name,age\n{rows}")
+    (tmp_path / "pilot.yaml").write_text(
+        "pilot_id: small\ntopic: {description: Money, options: [Parks, Jobs]}\n"
+        "participants_per_condition: 30\npersonas: {source: table, file: people.csv}\n"
+    )
+    # The dry run is of a part of the study.
+    with pytest.raises(InputError, match="120 personas are needed, 24 exist"):
+        estimate_run(load_study_file(tmp_path / "pilot.yaml"), "synthetic")
 
 
 def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:

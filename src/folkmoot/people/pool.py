@@ -38,7 +38,7 @@ def draw_personas(
     """
     # The error names the file `source`.
     if count > len(personas):
-        hint = "add people, or run fewer participants with --limit"
+        hint = "add people, or lower the number of participants"
         problem = f"{count} personas are needed, {len(personas)} exist"
         raise InputError(Problem(problem, str(source or ""), key="personas", hint=hint))
     return [personas[int(index)] for index in rng.choice(len(personas), size=count, replace=False)]

@@ -32,6 +32,7 @@ from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.settings.claims import ClaimReader, find_declared
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import InputError
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
     ModelRequest,
@@ -400,7 +401,13 @@ def estimate_run(
                 else 1.0
             )
             dry_run = None
-    dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
+    try:
+        dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
+    except InputError:
+        # The message may give the size of the part, which is not that of the study.
+        if sample_file is not whole:
+            _dry_run(whole, model, embedding_model, kinds)
+        raise
     if dry_run.cut:
         dry_run = _dry_run(sample_file, model, embedding_model, kinds, sample=True, within=True)
         # A protocol may reject copied results inside its items. Then sample outermost forks only.
