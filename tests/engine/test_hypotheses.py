@@ -377,7 +377,7 @@ def test_one_hypothesis_is_one_row_whatever_a_setting_calls_its_conditions(tmp_p
     found = judge_claims(cells)
     assert found is not None
     (row,) = found.grid.rows
-    assert row[0] == "changed their choice: Adversarial (ACP) exceeds Simple voting"
+    assert row[0] == "Changed their choice: Adversarial (ACP) exceeds Simple voting"
     assert "simple_voting" not in found.says and "supported in 2 of 2 cells" in found.says
 
 
