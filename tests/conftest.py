@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from xdist.scheduler import LoadGroupScheduling
 
 # Files of the tests are their own: nobody is asked, and no yes is remembered on this machine.
 os.environ["FOLKMOOT_TRUST"] = "1"
+# Each command that a test starts would else compile all modules anew, which takes as long as what
+# it does.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
@@ -83,6 +88,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 20)  # what tests leave is seldom cyclic
 
 
 @pytest.fixture(autouse=True, scope="session")
