@@ -1,4 +1,4 @@
-"""The notebooks of examples/notebooks run from the top, twice, without a key."""
+"""The notebooks of examples/notebooks run from the top without a key, and again at night."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ import pytest
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-AGAIN = "first_run"  # run twice: the second time everything comes from the journal
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_runs_again(path: Path, tmp_path: Path) -> None:
+# Run again, everything comes from the journal. Daily, test_python_api runs the cells of the page
+# of the Python interface twice in one process and once more in another.
+AGAIN = pytest.param(
+    EXAMPLES / "notebooks" / "first_run.ipynb",
+    2,
+    marks=pytest.mark.nightly(part="pages"),
+    id="first_run again",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "times"), [*(pytest.param(path, 1, id=path.stem) for path in NOTEBOOKS), AGAIN]
+)
+def test_a_notebook_runs_and_runs_again(path: Path, times: int, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     folder = tmp_path / "examples" / "notebooks"
     outputs: list[object] = []
-    for _ in range(2 if path.stem == AGAIN else 1):
+    for _ in range(times):
         notebook = nbformat.read(path, as_version=4)
         client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}})
         client.execute()

@@ -113,7 +113,7 @@ def example(study: str) -> Path:
 
 
 # Daily one study with units and one with sessions; the whole examples of all five by night.
-DAILY = ("cross_pollination", "workbook")
+DAILY = ("cross_pollination",)
 
 
 @pytest.mark.parametrize("study", sample_daily(sorted(registered_studies()), DAILY, "truths"))

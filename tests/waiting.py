@@ -17,5 +17,5 @@ def wait_until(moment: Callable[[], bool], seen: Callable[[], object] = lambda: 
             return
         now = time.monotonic()
         assert now < give_up, f"waited in vain for {LONG:g} s; seen: {seen()}"
-        # Whoever is waited for needs the processor as well: look half of the time at most.
-        time.sleep(max(0.002, now - started))
+        # Whoever is waited for needs the processor as well: look a quarter of the time at most.
+        time.sleep(max(0.003, 3 * (now - started)))

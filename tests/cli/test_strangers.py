@@ -24,6 +24,7 @@ from tests.faults import lab
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import good, put, save
+from tests.sweeps import sample_daily
 
 PILOT = f"{lab.PILOT}embedding_model: synthetic\n"
 KEY = "key-that-must-not-be-found-0451"
@@ -121,7 +122,7 @@ def test_code_is_not_run_unasked(desk: Desk, command: str) -> None:
 
 def test_a_yes_holds_until_the_file_is_another_one(desk: Desk) -> None:
     mark = code(desk)
-    status, said = desk.start("run", "evil.yaml", "--trust")
+    status, said = desk.folkmoot("run", "evil.yaml", "--trust")
     assert status == 0, said
     mark.unlink()
     status, said = desk.start("report", "outputs/evil")
@@ -138,7 +139,9 @@ def test_a_yes_holds_until_the_file_is_another_one(desk: Desk) -> None:
     assert memory.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("answer", ["y\n", "n\n", "\n", "\x04"])
+@pytest.mark.parametrize(
+    "answer", sample_daily(["y\n", "n\n", "\n", "\x04"], daily=["y\n", "\n"], part="pages")
+)
 def test_the_question_at_the_terminal(desk: Desk, answer: str) -> None:
     mark = code(desk)
     status, said = desk.typed(answer, "run", "evil.yaml")
@@ -148,7 +151,7 @@ def test_the_question_at_the_terminal(desk: Desk, answer: str) -> None:
 
 def test_a_run_folder_from_somebody_else_runs_no_code(desk: Desk) -> None:
     mark = code(desk)
-    desk.start("run", "evil.yaml", "--trust")
+    desk.folkmoot("run", "evil.yaml", "--trust")
     mark.unlink()
     next(desk.state.rglob("trusted")).unlink()
     status, said = desk.start("report", "outputs/evil")
@@ -160,7 +163,7 @@ def test_a_run_folder_from_somebody_else_runs_no_code(desk: Desk) -> None:
 
 def test_compiled_code_in_a_run_folder_is_code_too(desk: Desk) -> None:
     mark = code(desk)
-    desk.start("run", "evil.yaml", "--trust")
+    desk.folkmoot("run", "evil.yaml", "--trust")
     mark.unlink()
     py_compile.compile(str(desk.folder / "evil.py"), str(desk.folder / "worse.pyc"))
     kept = desk.folder / "outputs" / "evil"

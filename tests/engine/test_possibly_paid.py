@@ -125,7 +125,7 @@ def test_what_is_billed_is_paid_or_possibly_paid(
     assert money.calls - vendor.calls <= CONCURRENCY + ahead
 
 
-@pytest.mark.parametrize("calls_between", sample_daily([5, 15], daily=[15], part="kills"))
+@pytest.mark.parametrize("calls_between", sample_daily([5, 15, 25], daily=[25], part="kills"))
 @pytest.mark.parametrize("limit", [("--budget", 0.03), ("--set", "budget_calls=60")])
 def test_no_number_of_kills_has_a_budget_passed(
     limit: tuple[str, object], calls_between: int, vendor: Vendor, tmp_path: Path

@@ -186,7 +186,12 @@ STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
 """
 
 
-@pytest.mark.parametrize("how", ["waits", "swallows", "computes", "blocks"])
+@pytest.mark.parametrize(
+    "how",
+    sample_daily(
+        ["waits", "swallows", "computes", "blocks"], daily=["swallows", "blocks"], part="kills"
+    ),
+)
 def test_a_second_ctrl_c_ends_whatever_the_study_does(
     how: str, tmp_path: Path, serve: Serve
 ) -> None:

@@ -79,14 +79,14 @@ def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     line = CommandLine(server.openai)
-    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "4", "--trust"]
+    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "1", "--trust"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     path = small_study("workbook", tmp_path)
     line.run("run", path, "--model", MODEL, "--out", whole, "--trust")
     shutil.copytree(whole, killed)
     line.run("controls", whole, *flags)
-    # All but the first eight calls belong to games.
-    assert not kill_and_finish(server, line, killed / CONTROLS, 40, "controls", killed, *flags)
+    # All but the first two calls belong to games.
+    assert not kill_and_finish(server, line, killed / CONTROLS, 20, "controls", killed, *flags)
     assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
     line.run("verify", killed)
 

@@ -287,7 +287,8 @@ def test_controls_that_asked_nothing_yet_can_be_asked_with_other_settings(sound:
 
 def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    path.write_text(f"{PILOT}controls: {{negative: false, retest: false, confounders: all}}\n")
+    few = PILOT.replace("participants_per_condition: 40", "participants_per_condition: 4")
+    path.write_text(f"{few}controls: {{negative: false, retest: false, confounders: all}}\n")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
     assert run_controls(run, {"participants": 1}, RunOptions()).has_table("control_answers")

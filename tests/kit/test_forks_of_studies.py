@@ -35,6 +35,7 @@ from tests.contract.small import people_of, small_study
 SmallRun = Callable[[str], Path]
 ALL = {"negative": False, "no_persona": True, "same_length": True, "order": True}
 FEW = {**ALL, "retest": False, "order": False, "participants": 2}
+SAMPLED = {**ALL, "participants": 2}
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +161,12 @@ def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
     name: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
     run = RunFolder(shutil.copytree(small_run(name), tmp_path / "run"))
-    run_controls(run, ALL, RunOptions())
+    run_controls(run, SAMPLED, RunOptions())
     rows = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
     again = rows.filter(pl.col("control").is_in([RETEST, *REPLACING]))
     found = count_decisions(again).select("control", "moment", "missing").rows()
     assert {row for row in found if row[2] is not None} == LEFT_OUT[name]
-    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in ALL.items())
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in SAMPLED.items())
     options = RunOptions(model="synthetic", overrides=keys)
     notes = run_dry_run(load_study_with_options(small_study(name, tmp_path), options), None).notes
     assert list(notes) == describe_left_out(found) and notes
@@ -194,7 +195,7 @@ def test_a_mediator_is_no_participant_and_writes_no_own_words(
 
 def test_a_choice_in_a_form_is_read_from_its_field(small_run: SmallRun, tmp_path: Path) -> None:
     run = RunFolder(shutil.copytree(small_run("workbook"), tmp_path / "run"))
-    done = run_controls(run, {**FEW, "order": True, "participants": 99}, RunOptions())
+    done = run_controls(run, {**FEW, "order": True, "participants": 4}, RunOptions())
     rows = done.read_table(ControlRow.table).filter(control=ORDER, question="task 7")
     # Task 7 asks for a choice and for how much of it is a guess, as JSON.
     assert rows.height and not rows["missing"].drop_nulls().to_list()

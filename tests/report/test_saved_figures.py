@@ -12,10 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
+from folkmoot.engine.study.study import registered_studies
 from folkmoot.report.document.charts import render_svgs, round_ticks
 from folkmoot.storage.findings import BarChart, Chart, Heatmap
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
+# Daily, test_charts draws each kind of chart.
+STUDIES = sample_daily(
+    sorted(registered_studies()), daily=["cross_pollination", "workbook"], part="pages"
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -32,6 +38,7 @@ def _texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
+@pytest.mark.parametrize("finished", STUDIES, indirect=True)
 def test_figures_of_a_run_are_complete_files_in_words_and_those_of_the_page(
     figures: Path, finished: RunFolder
 ) -> None:

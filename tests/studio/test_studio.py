@@ -87,8 +87,8 @@ def download_and_look(page: Page, studio: StudioProcess, name: str) -> None:
 
 
 def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: StudioProcess) -> None:
-    """A study from an empty form, by clicks on a small screen. That its run comes to a report by
-    clicks is proven in `test_studio_types`."""
+    """A study from an empty form, by clicks on a small screen. `test_studio_types` follows its run
+    to a report by clicks."""
     page.set_viewport_size({"width": 375, "height": 900})
     page.goto(studio.link)
     assert "token" not in page.url
@@ -168,6 +168,7 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
     go_to("link", "Read the report")
     page.keyboard.press("Enter")
     expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
+    download_and_look(page, studio, "keys")
 
 
 @pytest.mark.parametrize(

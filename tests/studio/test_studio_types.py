@@ -13,16 +13,27 @@ from tests.waiting import wait_until
 
 __all__ = ["page"]
 
-# Each day the workbook comes to its report, and a town hall with rows and mappings is checked. A
-# vote is made and run each day by keyboard.
+# Each day a workbook is filled in, and a town hall with rows and mappings is checked. A vote is
+# made and comes to its report each day by keyboard.
 NIGHTLY = pytest.mark.nightly(part="pages")
 
 
 def test_an_experiment_is_written_in_the_form_of_its_workbook(
     page: Page, studio: StudioProcess
 ) -> None:
-    """The workbook that `folkmoot new` writes is empty, so this fills in all of it."""
-    make(page, studio, "workbook", "prices")
+    fill_in_workbook(page, studio, "prices")
+
+
+@NIGHTLY
+def test_an_experiment_that_was_written_in_a_form_runs(page: Page, studio: StudioProcess) -> None:
+    fill_in_workbook(page, studio, "coffee")
+    run_to_report(page, "coffee")
+    download_and_look(page, studio, "coffee")
+
+
+def fill_in_workbook(page: Page, studio: StudioProcess, name: str) -> None:
+    """Fill in the workbook that `folkmoot new` writes, which is empty, until it has no mistake."""
+    make(page, studio, "workbook", name)
     enter(page, "Experiment ID", "prices")
     enter(page, "Model info", "synthetic")
     enter(page, "Temperature", "1")
@@ -62,8 +73,6 @@ def test_an_experiment_is_written_in_the_form_of_its_workbook(
     enter(row(page, "Row 2").last, "Age", "How old are you?")
     expect(page.locator("#status")).to_contain_text("No mistake")
     look(page, "workbook")
-    run_to_report(page, "prices")
-    download_and_look(page, studio, "prices")
 
 
 def test_a_town_hall_is_made_with_rows_and_mappings(page: Page, studio: StudioProcess) -> None:

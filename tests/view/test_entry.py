@@ -21,11 +21,13 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 from yarl import URL
 
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.seat_manager import PLAYED_BY_MODEL
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.engine.seats.withdrawal import read_withdrawals
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.default_signals import with_default_signals
 from tests.sweeps import sample_daily
 from tests.view.asking import asking, served
@@ -305,6 +307,9 @@ async def test_killed_and_resumed_the_same_people_have_the_same_seats(tmp_path: 
             await again.begin(people[0])
             assert set(await asyncio.gather(*(one.take_part(1) for one in people))) == {1}
         await again.kill()
+    with JournalReader(out / JOURNAL) as journal:  # every answer that a page acknowledged
+        kept = [e.address for e in journal.read_entries("ask") if e.model_asked == HUMAN_MODEL]
+    assert len(kept) == 4
     with open_run(study, out, "--resume") as last:
         async with visitors(last.entry, id, "", "", "") as people:
             assert "the study has begun" in (await people[3].get(last.entry)).lower()

@@ -300,6 +300,7 @@ async def test_three_people_in_a_focus_group(tmp_path: Path, async_browser: Brow
     assert "porcelain" not in everything and OPINION in everything
 
 
+@pytest.mark.nightly(part="pages")  # daily, test_hall_privacy reads everything that is sent
 async def test_a_person_in_a_town_hall_sees_no_private_thoughts(
     tmp_path: Path, async_browser: Browser
 ) -> None:
@@ -316,6 +317,7 @@ async def test_a_person_in_a_town_hall_sees_no_private_thoughts(
     assert mine["missing"].null_count() == mine.height > 3
 
 
+@pytest.mark.nightly(part="kills")  # daily, test_entry kills a run with four people twice
 async def test_an_answer_that_was_sent_survives_kill_9_and_the_link_stays(
     votes: Path, async_browser: Browser
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
     the_same(done, alone)
 
 
+@pytest.mark.nightly(part="kills")
 def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
     cluster: None, key: None, tmp_path: Path
 ) -> None:
@@ -215,14 +216,8 @@ def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
     assert told["calls"] <= 8 + SHARE_AHEAD * 200 + MIN_CALLS_AHEAD
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        None,
-        pytest.param(2, marks=pytest.mark.nightly(part="kills")),
-        pytest.param(3, marks=pytest.mark.nightly(part="kills")),
-    ],
-)
+@pytest.mark.nightly(part="kills")
+@pytest.mark.parametrize("workers", [None, 2, 3])
 def test_a_head_that_is_killed_is_resumed_by_anybody(
     workers: int | None, cluster: None, alone: folkmoot.Run, tmp_path: Path
 ) -> None:

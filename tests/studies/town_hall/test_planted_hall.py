@@ -121,6 +121,7 @@ def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
     assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
 
 
+@pytest.mark.nightly(part="truths")
 def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
     both = hold(tmp_path, ["1", "quiet"], **SMALL)
     found = change(both, "1", "quiet")
@@ -247,6 +248,7 @@ def scrambled(text: str) -> str:
     return _WORD.sub(lambda m: m[1] or "la" * (1 + len(m[0]) // 4), text)
 
 
+@pytest.mark.nightly(part="truths")  # daily: test_answers_need_no_instructions_and_no_order
 def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):
