@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 import polars as pl
@@ -388,6 +389,12 @@ def _reversed(run: Sequence[tuple[int, int]], text: SourcedText) -> Iterator[Rep
             yield Replacement(*place, SourcedText(str(text)[start:end], inner))
 
 
+@cache
+def _load_neutral_sentences() -> Mapping[str, Sequence[str]]:
+    sentences: Mapping[str, Sequence[str]] = packaged_yaml(__file__, "neutral_texts.yaml")
+    return sentences
+
+
 def neutral_text(length: int, id: str, language: Language) -> str:
     """Return a neutral text of at most `length` characters that ends with a full stop.
 
@@ -395,7 +402,7 @@ def neutral_text(length: int, id: str, language: Language) -> str:
     """
     # The text is cut between two words, so it may be shorter by up to one word. The id selects the
     # first sentence, so different texts get different replacements.
-    sentences = packaged_yaml(__file__, "neutral_texts.yaml")[language]
+    sentences = _load_neutral_sentences()[language]
     # Depend on the id alone, so that a resume and `verify` build the same prompt again.
     start = int.from_bytes(digest("neutral text", id)[:4], "big") % len(sentences)
     words: list[str] = []
