@@ -11,6 +11,7 @@ from typing import Any
 
 import altair as alt
 import vl_convert
+from altair.utils.schemapi import debug_mode
 
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.report.document.alluvial import draw_alluvial
@@ -25,6 +26,8 @@ from folkmoot.storage.findings import (
     ScatterChart,
     column_heading,
 )
+
+# To Altair, channels are given as objects: it spends 10 ms on each that is written as text.
 
 # A chart with its labels is about this wide in pixels, which is still readable on a phone.
 WIDTH = 500
@@ -68,11 +71,16 @@ def build_drawing(chart: Chart) -> Any:
     Returns None for a kind of chart that Altair does not draw.
     """
     draw = _DRAW.get(type(chart))
-    return None if draw is None else draw(chart)
+    if draw is None:
+        return None
+    # Altair would validate each part when it is made. A test validates each kind of chart as a
+    # whole.
+    with debug_mode(False):
+        return draw(chart)
 
 
 def _render_svg(chart: Any, labels: list[str]) -> str:
-    # Validation would take a sixth of the time of a report. A test validates each kind of chart.
+    # Validation would take a sixth of the time of a report.
     spec = _remove_unprintable(chart.to_dict(validate=False))
     spec["config"] = chart_theme()
     # The reader's font may be wider than the font with which the renderer measured the labels.
@@ -126,7 +134,8 @@ def _add_accessible_name(svg: str, description: str) -> str:
 
 
 def _inline_data(names: tuple[str, ...], items: tuple[Any, ...]) -> Any:
-    return alt.InlineData(values=[dict(zip(names, item, strict=True)) for item in items])
+    # Altair copies lists whenever something is added to a chart, but not tuples.
+    return alt.InlineData(values=tuple(dict(zip(names, item, strict=True)) for item in items))
 
 
 def _values_in_order(items: tuple[Any, ...], index: int) -> list[str]:
@@ -153,20 +162,22 @@ def _interval_spec(chart: IntervalChart) -> Any:
         layers.append(
             alt.Chart(bands)
             .mark_rect(color=BAND, opacity=0.35)
-            .encode(x=alt.X("low:Q", title=title, axis=axis), x2="high:Q")
+            .encode(x=alt.X("low:Q", title=title, axis=axis), x2=alt.X2("high:Q"))
         )
         layers.append(
             alt.Chart(bands)
             .mark_text(color=INK, align="left", dy=-3, baseline="bottom", fontSize=11)
-            .encode(x="low:Q", y=alt.value(0), text="name:N")
+            .encode(x=alt.X("low:Q"), y=alt.YValue(0), text=alt.Text("name:N"))
         )
     if chart.reference_line is not None:
         zero = alt.InlineData(values=[{"zero": chart.reference_line}])
-        layers.append(alt.Chart(zero).mark_rule(color=INK, strokeDash=[4, 3]).encode(x="zero:Q"))
+        layers.append(
+            alt.Chart(zero).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
+        )
     base = alt.Chart(data)
     layers.append(
         base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
-            x=alt.X("low:Q", title=title, axis=axis), x2="high:Q", y=y
+            x=alt.X("low:Q", title=title, axis=axis), x2=alt.X2("high:Q"), y=y
         )
     )
     layers.append(
@@ -218,14 +229,14 @@ def _line_spec(chart: LineChart) -> Any:
     series = _values_in_order(chart.items, 0)
     data = _inline_data(("series", "x", "y"), chart.items)
     named = len(series) <= MOST_NAMED
-    colour = _colour_encoding("series", series) if named else alt.value(COLOURS[0])
+    colour = _colour_encoding("series", series) if named else alt.ColorValue(COLOURS[0])
     base = alt.Chart(data).encode(
         x=alt.X(
             "x:Q", title=chart.x or None, axis=_whole_tick_axis(chart), scale=alt.Scale(zero=False)
         ),
         y=alt.Y("y:Q", title=chart.y or None, scale=alt.Scale(zero=False)),
         color=colour,
-        detail="series:N",
+        detail=alt.Detail("series:N"),
     )
     if not named:
         line = base.mark_line(strokeWidth=1, opacity=0.45)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -85,6 +86,7 @@ def write_page(content: Document, folder: Path) -> Path:
     return folder / HTML
 
 
+@cache
 def _template_environment() -> Environment:
     env = Environment(
         loader=FileSystemLoader(TEMPLATES),
