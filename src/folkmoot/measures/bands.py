@@ -93,7 +93,7 @@ def sentence(what: str, value: float, band: Band) -> Sentence:
 
 
 def show(value: float, band: Band) -> str:
-    """Format a value in the unit of a benchmark."""
+    """Format a value in the unit of a human benchmark (band)."""
     if not math.isfinite(value):
         return "unknown"
     if band.unit == "share":

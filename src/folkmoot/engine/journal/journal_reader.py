@@ -1,4 +1,4 @@
-"""Read a journal: lookup for replays, and all queries of reports and `verify`."""
+"""Read a journal: look up recorded replies, and answer queries for reports and `verify`."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TokenUse:
 class QuestionLog:
     """Counts the questions that each human would get, during a dry run.
 
-    `stages`: for each seat, the stage names of each question, in order.
+    `stages`: by seat, the stages of each question, in the order of the questions.
     """
 
     # Re-asks are not counted.

@@ -1,6 +1,6 @@
 """Run the protocol of a finished run again, with some prompts changed.
 
-The new requests belong to another run, such as a run of controls.
+The journal of a second run, such as that of the controls, records the new requests.
 """
 
 # The study's own code runs again. A request that the finished run made is answered from its journal

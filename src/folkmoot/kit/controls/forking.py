@@ -1,4 +1,4 @@
-"""Ask again for the replies that depend on a replaced text, and then for the decision."""
+"""Replace a text, then ask again for all replies that depend on it."""
 # If the speaker has replied to a text, it cannot be replaced alone: the prompt would hold replies
 # to words that are gone. A request records which earlier replies it quotes, so all dependent
 # replies are known before the first call. They are asked again in their order in the study, and

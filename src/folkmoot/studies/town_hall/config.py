@@ -1,4 +1,4 @@
-"""The keys of a town hall's study file, and its levels."""
+"""The keys of a town hall's study file, and the levels of technical implementation."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class ExperimentFiles:
             self._write_experiment(experiment)
 
     def write_rest(self) -> None:
-        """Write the files of each experiment that still lack a finished session."""
+        """Write the files of experiments that have newly finished sessions."""
         for experiment in self._experiments:
             if len(self._done[experiment.id]) > self._written[experiment.id]:
                 self._write_experiment(experiment)

@@ -301,7 +301,8 @@ class Profile(_Frozen):
     `household`, `location`: phrases. The location is empty if it is unknown. `income_usd`: the
     income of the household in dollars per year. `race`: one of `RACES` or a value of the
     researcher's table. `background`: free text of a real profile. `described`: True if
-    `background` describes the whole person, so that drawn circumstances might contradict it.
+    `background` describes the whole person, and
+    randomly drawn circumstances might contradict it.
     """
 
     id: str
