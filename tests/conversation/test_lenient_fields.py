@@ -38,6 +38,8 @@ class Opinion(BaseModel):
     tags: tuple[str, ...]
     note: str = ""
     share: float | None = None
+    side: Literal[-1, 0, 1] = 0
+    ratings: dict[str, int] = {}
 
 
 GOOD: dict[str, Any] = {
@@ -47,6 +49,7 @@ GOOD: dict[str, Any] = {
     "reason": "It is loud.",
     "points": [{"text": "noise", "weight": 2}],
     "tags": ["noise"],
+    "ratings": {"park": 4},
 }
 
 
@@ -81,6 +84,9 @@ def test_what_fits_is_not_touched() -> None:
         ("points", {"text": "cost", "weight": "five"}, [Point(text="cost", weight=5)]),
         ("share", "twenty-five", 25.0),
         ("share", "declined", None),
+        ("side", "minus one", -1),
+        ("side", "1", 1),
+        ("ratings", {"park": "four"}, {"park": 4}),
     ],
 )
 def test_another_form_of_a_value_is_read_and_noted(field: str, said: object, meant: object) -> None:
@@ -118,6 +124,17 @@ def test_entries_that_cannot_be_read_are_dropped_and_counted() -> None:
     dropped = [r for r in found.repairs if r.is_dropped]
     assert [r.kind for r in dropped] == ["unreadable"] * 5
     assert {r.field for r in dropped} == {"points.0", "points.1", "points.3", "points.4", "tags.1"}
+
+
+def test_entries_under_a_name_are_dropped_like_those_of_a_list() -> None:
+    class Panel(BaseModel):
+        points: dict[str, Point]
+
+    said = {"points": {"a": {"text": "noise", "weight": "two"}, "b": {"text": "cost"}, "c": "x"}}
+    found = Json(Panel).parse_reply(json.dumps(said))
+    assert isinstance(found, ParsedAnswer)
+    assert found.value == Panel(points={"a": Point(text="noise", weight=2)})
+    assert {r.field for r in found.repairs if r.is_dropped} == {"points.b", "points.c"}
 
 
 def test_a_field_that_may_be_left_out_is_left_out() -> None:

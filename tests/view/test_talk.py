@@ -222,7 +222,8 @@ def test_fields_are_those_of_objects_alone() -> None:
     assert fields_of('{"a": "x", "b": [1, 2], "c": {"d_e": null}}') == (
         ("a", "x"), ("b", "[1, 2]"), ("c", "d e: null"),
     )  # fmt: skip
-    for text in ("", "plain", "[1]", "{", '"{}"', "{}"):
+    assert fields_of('```json\n{"a": "x"}\n```') == (("a", "x"),)
+    for text in ("", "plain", "[1]", "{", '"{}"', "{}", "{smiles} Yes: no."):
         assert fields_of(text) == ()
 
 

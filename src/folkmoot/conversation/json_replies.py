@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 import json_repair
 
 # The repair library needs seconds for thousands of open braces and for very long texts.
 MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
+# The parse step of a reply that is not valid JSON.
+REPAIRED = "repaired"
 _WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
@@ -26,8 +29,20 @@ def close_cut_json(reply: str) -> str:
     return _LAST_NUMBER.sub("", reply)
 
 
-def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
-    """Return possible readings of a JSON reply, beginning with the strictest reading.
+def read_whole_json(reply: str, *, repair: bool) -> object | None:
+    """Return the JSON value that a reply consists of, or None if the reply is prose.
+
+    - `repair`: whether to repair a reply that is not valid JSON.
+    """
+    # Prose that only mentions an object is no JSON. A backtick opens a code fence.
+    if reply.lstrip()[:1] not in ("{", "[", "`"):
+        return None
+    candidates = json_candidates(reply, "{[")
+    return next((value for step, value in candidates if repair or step != REPAIRED), None)
+
+
+def json_candidates(reply: str, openings: str) -> Iterator[tuple[str, object]]:
+    """Yield possible readings of a JSON reply, beginning with the strictest reading.
 
     - `openings`: the characters with which a JSON value can begin, such as "{".
 
@@ -35,7 +50,6 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")
-    candidates: list[tuple[str, object]] = []
     fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
     for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
         if text is None:
@@ -43,7 +57,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
         # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
-            candidates.append((parse_step, _remove_lone_surrogates(json.loads(text))))
+            yield parse_step, _remove_lone_surrogates(json.loads(text))
     # The repair library turns any prose into some value, so it needs an opening character to start
     # at.
     starts = [reply.index(opening) for opening in openings if opening in reply]
@@ -52,8 +66,7 @@ def json_candidates(reply: str, openings: str) -> list[tuple[str, object]]:
         if fenced and any(opening in fenced[1] for opening in openings):
             body = fenced[1]
         with suppress(ValueError, RecursionError):
-            candidates.append(("repaired", _remove_lone_surrogates(json_repair.loads(body))))
-    return candidates
+            yield REPAIRED, _remove_lone_surrogates(json_repair.loads(body))
 
 
 def _is_worth_repairing(reply: str) -> bool:

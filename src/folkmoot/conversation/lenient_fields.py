@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import re
 import typing
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,6 +47,8 @@ _NUMBER_BY_WORD["hundred"] = _NUMBER_BY_WORD["one hundred"] = 100
 # Numbers such as `4`, `4.0`, `4/5` and `7 out of 10`. At most 15 digits
 # are read, so that the float is exact.
 _NUMBER = re.compile(r"([-+−]?\d{1,15}(?:\.\d{1,15})?)(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?")
+# A text option in pydantic's list of allowed values.
+_QUOTED = r"'((?:[^'\\]|\\.)*)'"
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 
 
@@ -181,8 +183,11 @@ def _repair_value(
     if error_type in ("literal_error", "enum"):
         expected = str(detail.get("ctx", {}).get("expected", ""))
         # pydantic states the allowed options only in the text of its error context, in quotes.
-        option = match_folded(raw, re.findall(r"'((?:[^'\\]|\\.)*)'", expected))
-        return _UNREAD if option is None else option
+        option = match_folded(raw, re.findall(_QUOTED, expected))
+        if option is not None:
+            return option
+        numbers = map(int, re.findall(r"-?\d+", re.sub(_QUOTED, "", expected)))
+        return next((number for number in numbers if number == read_number(raw)), _UNREAD)
     if error_type.startswith(("int_", "float_")):
         number = read_number(raw)
         is_integer = error_type.startswith("int_")
@@ -206,7 +211,10 @@ def _drop_unreadable(
     for end in range(len(path), 0, -1):
         parent_path = path[:end]
         field, raw = _field_at(model, parent_path), _value_at_path(value, parent_path)
-        if isinstance(parent_path[-1], int) or (field is not None and _has_empty_default(field)):
+        is_entry = isinstance(parent_path[-1], int) or _holds_names(
+            _field_at(model, path[: end - 1])
+        )
+        if is_entry or (field is not None and _has_empty_default(field)):
             if raw is _UNREAD:
                 continue
             _value_at_path(value, parent_path[:-1]).pop(parent_path[-1])
@@ -228,6 +236,14 @@ def _has_empty_default(field: FieldInfo) -> bool:
 
 def _may_be_null(field: FieldInfo) -> bool:
     return type(None) in typing.get_args(field.annotation)
+
+
+def _holds_names(field: FieldInfo | None) -> bool:
+    # True for a mapping, such as one rating per proposal. Its entries count like those of a list.
+    if field is None:
+        return False
+    kinds = (field.annotation, *typing.get_args(field.annotation))
+    return any(typing.get_origin(kind) in (dict, Mapping) for kind in kinds)
 
 
 def _field_at(model: type[BaseModel], path: _Path) -> FieldInfo | None:

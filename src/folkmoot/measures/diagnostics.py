@@ -9,7 +9,6 @@ These checks concern opinions. Checks of the form of answers are in `reply_check
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.measures.bands import human_band
 from folkmoot.measures.diversity import (
     FEWEST_VOTES,
@@ -147,13 +147,10 @@ def repeats_itself(text: str) -> bool:
 
 
 def _texts_in(reply: str) -> list[str]:
-    bare = re.sub(r"^\s*```\w*\n(.*)\n```\s*$", r"\1", reply, flags=re.DOTALL)
-    if not bare.lstrip().startswith(("{", "[")):
+    whole = read_whole_json(reply, repair=False)
+    if whole is None:
         return [reply]
-    try:
-        found = [json.loads(bare)]
-    except (ValueError, RecursionError):
-        return [reply]
+    found: list[Any] = [whole]
     texts = []
     # The list grows during the loop: nested values are appended and visited later.
     for value in found:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.journal import JournalEntry, escape_address_part, unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
@@ -273,13 +274,7 @@ def fields_of(reply: str) -> tuple[tuple[str, str], ...]:
 
     The result is empty for any other reply.
     """
-    text = reply.strip()
-    if not text.startswith("{"):
-        return ()
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        return ()
+    fields = read_whole_json(reply, repair=False)
     return (
         tuple((str(key), _plain_text(value)) for key, value in fields.items())
         if isinstance(fields, dict)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.engine.journal.journal_file import FORMAT
@@ -248,7 +248,7 @@ def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) 
                 f"{entry.address}: this reply contains utterances of several speakers", hint=hint
             )
         )
-    _, value = json_candidates(entry.reply, "{[")[0]
+    value = read_whole_json(entry.reply, repair=True)
     # The protocol may have shortened or corrected the utterance. It is then no string of the reply,
     # and the researcher has to give the whole JSON.
     for spoken_text in utterances.values():
@@ -263,9 +263,7 @@ def _build_reply(run: RunFolder, entry: JournalEntry, address: str, words: str) 
 
 
 def _is_structured(reply: str) -> bool:
-    # A reply that only mentions JSON further on is prose. A backtick opens a code fence.
-    candidates = json_candidates(reply, "{[") if reply.lstrip()[:1] in ("{", "[", "`") else []
-    return bool(candidates) and isinstance(candidates[0][1], (dict, list))
+    return isinstance(read_whole_json(reply, repair=True), (dict, list))
 
 
 def _read_utterances(run: RunFolder, address: str) -> dict[str, str]:

@@ -260,9 +260,8 @@ def choice_in_form(
     `reply`: the filled-in form. `chosen`: the option that the filled-in form holds.
     """
     # The schema does not say which field holds the choice. Only the journaled reply shows it.
-    for _, candidate in json_candidates(reply, "{")[:1]:
-        if isinstance(candidate, dict):
-            for name, value in candidate.items():
-                if chosen is not None and str(value).strip() == chosen:
-                    return ChoiceInForm(name, options, schema)
+    _, form = next(json_candidates(reply, "{"), ("", None))
+    for name, value in form.items() if isinstance(form, dict) else ():
+        if chosen is not None and str(value).strip() == chosen:
+            return ChoiceInForm(name, options, schema)
     return None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from folkmoot.conversation.answer_types import AnswerType, ParsedAnswer, ParseFailure, Text
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_replies import json_candidates, read_whole_json
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.json_text import Schema
@@ -240,11 +240,8 @@ def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
 
 
 def _json_in(text: str) -> dict[str, Any] | None:
-    # Prose that only mentions an object is no JSON. A backtick opens a code fence.
-    if not text.lstrip().startswith(("{", "`")):
-        return None
-    values = (value for _, value in json_candidates(text, "{")[:1])
-    return next((value for value in values if isinstance(value, dict)), None)
+    value = read_whole_json(text, repair=True)
+    return value if isinstance(value, dict) else None
 
 
 def _leaves(
@@ -263,7 +260,8 @@ def part_as_text(part: ReplyPart, reply: str) -> str | None:
     """Return a part of a new reply as text, or None if the reply lacks it."""
     if part == ReplyPart():
         return reply
-    value = next((v for _, v in json_candidates(reply, "{")[:1] if isinstance(v, dict)), {})
+    _, first_value = next(json_candidates(reply, "{"), ("", None))
+    value = first_value if isinstance(first_value, dict) else {}
     if part.keys:
         is_whole = value.keys() >= set(part.keys)
         own = {key: value.get(key) for key in part.keys}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
-from pydantic import JsonValue
 
 from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
@@ -209,10 +209,9 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
         return
     # The last try holds the reply that was parsed.
     entry = journal.entry_at(journal.list_ask_addresses(str(row["address"]))[-1])
-    try:
-        reply: JsonValue = json.loads(entry.reply) if entry is not None else None
-    except ValueError:
-        return
+    # Humans answer by a form. Models often put their JSON into a code fence or after a sentence.
+    candidates = json_candidates(entry.reply if entry is not None else "", "{[")
+    _, reply = next(candidates, ("", None))
     schema = entry.request.get("schema") if entry is not None else None
     options_by_field = _offered_options(schema)
     row_options = set(json.loads(str(row["options"]))) if row["options"] else set()
