@@ -545,3 +545,24 @@ def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(
         assert server.model.counts["answered"] - answered == 2 * PEOPLE
     done = load(tmp_path / "run")
     assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
+
+
+def test_controls_of_a_run_by_batches_go_by_batches(tmp_path: Path) -> None:
+    voting: dict[str, Any] = {
+        "pilot_id": "p",
+        "conditions": ["simple_voting"],
+        "participants_per_condition": 3,
+    }
+    voting["personas"] = {"source": "quota"}
+    topic = {"description": "One purpose can be funded.", "options": ["Parks", "Streets"]}
+    with ServerThread(FaultPlan()) as server:
+        for name, batch in (("direct", False), ("batched", True)):
+            values = settings(server, batch=batch, topic=topic, **voting)
+            values |= {"controls": {"order": True}, "embedding_model": "wordllama"}
+            study = tmp_path / f"{name}.json"
+            study.write_text(json.dumps({"study": "cross_pollination", **values}))
+            run(study, out=tmp_path / name, trust=True)
+    direct, batched = (load(tmp_path / name / "controls") for name in ("direct", "batched"))
+    assert batched.manifest["calls"] == batched.manifest["handed_in_by_batches"] > 60
+    assert batched.manifest["cost_usd"] == pytest.approx(direct.manifest["cost_usd"] / 2, rel=1e-3)
+    assert batched.manifest["journal_digest"] == direct.manifest["journal_digest"]

@@ -139,7 +139,9 @@ def run_controls(
     # Ask the model that answered most decisions. It may differ from the study file's model, because
     # the command line can override it.
     model = asked.most_common(1)[0][0]
-    kept = {**calling_settings(run, "respondent", "temperature"), "model": model}
+    # With batches, controls cost half as well, and `check` prices them so.
+    batches = ("batch", "batch_at_least", "batch_poll_seconds")
+    kept = {**calling_settings(run, "respondent", "temperature", *batches), "model": model}
     below = Below(study_of(run, with_humans=with_humans), CONTROLS, AMENDMENT, "folkmoot")
     given = {**kept, **calling, "controls": settings}
     named = study_from_settings(below.study, given, options).config.controls or ControlSettings()

@@ -162,7 +162,7 @@ class ReplacedFor(NamedTuple):
         if not self.alone:
             return "all of a session"
         answers = self.alone + self.session
-        return f"all of a session in {self.session:,} of {answers:,} answers, otherwise one"
+        return f"all of a session in {self.session:,} of {answers:,} answers"
 
     def name_version(self, control: str) -> str:
         """Return the name of a control, with a word for texts replaced in whole sessions."""
