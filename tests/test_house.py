@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 
@@ -32,9 +34,19 @@ def test_a_study_is_a_dozen_files_of_the_same_names_and_a_few_of_its_own(study: 
         assert (study / room / "__init__.py").read_text("utf-8").startswith('"""')
 
 
-def test_no_module_has_more_than_760_lines() -> None:
+def test_no_module_has_more_than_755_lines_and_no_folder_more_than_15_modules() -> None:
     lines = {p: len(p.read_text("utf-8").splitlines()) for p in SOURCE.rglob("*.py")}
-    assert max(lines.values()) <= 760, max(lines, key=lambda p: lines[p])
+    assert max(lines.values()) <= 755, max(lines, key=lambda p: lines[p])
+    modules = Counter(p.parent for p in lines if p.name != "__init__.py")
+    assert max(modules.values()) <= 15, max(modules, key=lambda p: modules[p])
+
+
+def test_each_folder_says_what_is_in_it_and_who_imports_it() -> None:
+    """The folders of study types are described together, in `studies`."""
+    for path in SOURCE.glob("*/**/__init__.py"):
+        described = path if path.parents[1].name != "studies" else path.parents[1] / "__init__.py"
+        said = ast.get_docstring(ast.parse(described.read_text("utf-8"))) or ""
+        assert len(said.splitlines()) >= 3 and re.search(r"\bimports?\b", said), path
 
 
 def test_commands_start_without_the_libraries_of_statistics_and_charts() -> None:

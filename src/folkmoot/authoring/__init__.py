@@ -1,6 +1,6 @@
 """Generate help for writing study files from the fields of the configuration classes.
 
-The command line and study types import this package, which imports the engine.
+The command line and the studio import this package, which imports the engine.
 
 - `schema`: creates the JSON Schema of a study type's file.
 - `keys`: lists the keys with default, bounds and description.

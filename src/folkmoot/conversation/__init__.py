@@ -6,5 +6,6 @@
 - `prompts`: renders templates in the sandbox of `template_sandbox`.
 - `transcript`: builds the messages of a request from a history and a prompt.
 
-The engine, `folkmoot.kit` and the study types import this package.
+This package imports `models`. The folders `measures` and `people`, the engine and all folders above
+the engine import it.
 """

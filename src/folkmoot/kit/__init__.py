@@ -10,4 +10,6 @@
 - `calls`: reads usage and cost of calls.
 - `polis`: reads a Polis export.
 - `base_personas`: the table of raw persona lines.
+
+Start with `findings`. Study types, reports, pages and the command line import this folder.
 """

@@ -1,7 +1,10 @@
 """Measures: pure functions from arrays to numbers, one subject per file.
 
-Studies and reports call these functions. None of them reads a file, a clock or a global random
-generator.
+Start with the folder `inference`: estimates, tests and claims. `wording` holds the words of their
+sentences, and `bands` published figures of humans. None of the functions reads a file of a run, a
+clock or a global random generator.
+
+`storage` and every folder above it may import this folder.
 """
 
 # scipy and scikit-learn take seconds to import, so each function imports them when it needs them. A

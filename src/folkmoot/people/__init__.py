@@ -1,6 +1,8 @@
 """Participants: personas, sources and the pool of personas, and assignment to conditions.
 
 No module here imports the engine. Only `sources.persona_hub.fetch_file` uses the network.
+
+The engine, `kit`, study types, comparisons and the command line import this folder.
 """
 # The functions take plain values, and studies and the command line combine them. Only functions
 # with a path argument use the disk.

@@ -2,4 +2,6 @@
 
 Start with `run_folder`, which reads a run. `table_buffer` holds the rows during a run, `tables`
 writes the tables, and `rows` declares the tables.
+
+The engine and every folder above it may import this one. It imports `measures` and `models`.
 """

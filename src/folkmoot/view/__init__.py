@@ -6,5 +6,7 @@
 - `pages`: shows a run.
 - `seat`, `forms` and `entry`: the pages for human participants.
 - `connections`: the HTTP server.
+
+Start with `pages`. The command line and the studio import this package.
 """
 # Pages do not write into the folder of a run, except those of the seats.

@@ -8,6 +8,10 @@
 - `run_context`: holds seed, journal, gateway, folder and rows.
 - `plan`: fixes the design in `plan.json`.
 - `folder_access`: creates the run folder and locks it for one process.
+- `arguments`: checks what a protocol passes.
+- `confounders`: adds attributes to the descriptions of participants.
+- `fork_source` and `repeated_protocol`: open a finished run and run its protocol again.
+- `run_totals`: adds up calls and cost.
 
 This folder imports `calls` and the folders that `calls` imports. The folders `study`, `cluster` and
 `run` may import it.

@@ -51,6 +51,8 @@ Codebooks are in the folder `codebooks` next to the study's config.
 
 **Roles** are `coder` and `second_coder` under `models:`, which must be different models. The second
 coder codes a random sample. See docs/coding.md for finished runs and human coders.
+
+Study types, reports and the command line import this folder.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@
 - `tables`: the table of answers to control questions.
 - `effects`, `persona_findings` and `across`: measure effects and side effects.
 - `findings`: the findings of all controls.
+
+Reports, the command line and the Python interface import this folder. No study type imports it.
 """
 # Some controls continue the conversation of a decision with a further question. Other controls ask
 # the decision again, unchanged or with parts of its prompt replaced. The controls are a separate

@@ -2,6 +2,8 @@
 
 A package registers a function `(n, rng) -> list[Persona]` in the entry-point group
 `folkmoot.personas`.
+
+The engine, study types, comparisons and the command line import this folder.
 """
 # Sources that read files or ask models (`table`, `persona_hub`) have other settings, and their
 # functions are called directly.

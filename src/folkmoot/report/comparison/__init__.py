@@ -9,4 +9,6 @@
 - `pooled`, `figures` and `matrix`: join the runs of a grid.
 - `forks`: compares a fork with the run that it repeats.
 - `power` and `simulated_power`: plan the size of a run.
+
+The command line, the pages, the Python interface and `report.document` import this folder.
 """

@@ -10,4 +10,6 @@
 - `methods`: the text for a paper.
 - `charts`, `alluvial` and `style`: draw the charts.
 - `saved_figures`: saves the charts as files.
+
+The command line, the pages and the Python interface import this folder.
 """

@@ -9,4 +9,6 @@
 - `lexicon`, `speech`: the vocabulary and the sentences.
 - `scales`: rating scales.
 - `part`: the interface for study types.
+
+The engine, `kit.controls` and study types import this folder.
 """

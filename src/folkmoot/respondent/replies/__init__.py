@@ -6,4 +6,6 @@
 - `coder`: codes of texts.
 - `people`: personas.
 - `pathologies`: typical faults of weak models, if a setting asks for them.
+
+Only `respondent` and the workbook study import this folder.
 """

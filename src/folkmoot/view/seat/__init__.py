@@ -4,6 +4,8 @@
 - `question_page`: shows a question and reads its form.
 - `researcher`: the researcher's page on all seats.
 - `serving`: runs the server.
+
+Only the command line imports this folder.
 """
 # The command line and programs in Python import this folder.
 

@@ -1,6 +1,8 @@
 """Grounded personas, drawn from a population that agrees with published figures.
 
 Start with `PersonaGenerator`. All figures are in `us.yaml`.
+
+`people.sources`, two study types and the command line import this folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The findings of a cross-pollination run, computed from its tables.
 
 `votes` reads the tables. Each other module holds the findings of one subject.
+
+Only this study type imports it.
 """
 
 from __future__ import annotations

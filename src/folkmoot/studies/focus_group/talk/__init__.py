@@ -6,4 +6,6 @@
 - `reading`: codes the answers.
 - `character`: finds replies that are out of character.
 - `views`: finds the product and the views in a prompt, for answers by rules without a model.
+
+Only this study type imports it.
 """

@@ -6,4 +6,6 @@
 - `operators`: decisions from these scores.
 - `vocabulary`: the values that replies may name.
 - `replies`: the answer types and their parsers.
+
+Only this study type imports it.
 """

@@ -8,6 +8,8 @@
 - `calls`: the record of each answer.
 - `heard_statements`: the statements in a prompt, for answers by rules without a model.
 - `repairs`: corrections of replies before they are validated.
+
+Only this study type imports it.
 """
 
 # The texts in `pin_schema` and in field descriptions are sent to models. This package imports no

@@ -6,4 +6,6 @@ Start with `reading`. No other module of this study type opens a spreadsheet.
 - `sheets`: reads cells.
 - `layouts`: knows the names of sheets and columns and writes new workbooks.
 - `qualtrics`: converts a Qualtrics survey into a workbook.
+
+Only this study type imports this folder.
 """
