@@ -120,7 +120,7 @@ def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
     call("plan", str(path), "--out", str(target), "--model", "synthetic", "--budget", "12")
     fields = fields_of(target.read_text("utf-8"))
     assert (
-        "1. changed their choice: Adversarial (ACP) exceeds Simple voting by more than 5 points "
+        "1. Changed their choice: Adversarial (ACP) exceeds Simple voting by more than 5 points "
         "(primary)." in (fields["Hypotheses"])
     )
     assert "Expected: +20 points." in fields["Hypotheses"]

@@ -375,11 +375,14 @@ def compare_effects(
     named_results = [
         (name, results[name]) for results in by_claim.values() for name in (*run_names, *gap_names)
     ]
+    # If the first run has primary or secondary claims, the sentences are about these.
+    told = _confirmatory_claims([*by_claim])
     sentences = [
-        _tell_effect(claim_results, sample.name, base.name)
-        for claim_results in by_claim.values()
-        for sample in others
+        _tell_effect(by_claim[claim], sample.name, base.name) for claim in told for sample in others
     ]
+    if further := len(by_claim) - len(told):
+        comparisons = format_count(further, "further comparison")
+        sentences.append(word("runs", "further", comparisons=comparisons))
     rows: list[Row] = [
         {
             "claim": f"{name_measure(result.claim)}: {result.claim.contrast_label}",
