@@ -150,4 +150,5 @@ STUDY = Study(
     tables=(Answer,),
     # Members of a group hear each other, so their replies are no independent units.
     reply_unit=lambda row: row["stage"],
+    reply_unit_name="group",
 )

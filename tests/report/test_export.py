@@ -28,7 +28,7 @@ def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Pat
     for kind in FORMATS:
         export_run(pilot, kind, tmp_path / kind)
         text = (tmp_path / kind / "README.txt").read_text("utf-8")
-        assert text.startswith("SYNTHETIC") and "not findings about people" in text
+        assert text.startswith("SYNTHETIC") and "no evidence about people" in text
         assert pilot.id in text and pilot.manifest["models"][0]["served"][0] in text
 
 

@@ -154,7 +154,7 @@ def test_what_is_not_known_is_amber_and_a_failed_check_red(
 @pytest.mark.parametrize(
     ("changes", "colour", "reason"),
     [
-        ({"synthetic": True}, "red", "no evidence about people"),
+        ({"synthetic": True}, "red", "Answered by the embedded respondent."),
         ({"unusable": "no answer could be read"}, "red", "no answer could be read"),
         ({"outcome": "paused"}, "red", "paused"),
         ({"answers": {"count": 0}}, "red", "The run recorded no answer"),

@@ -135,7 +135,7 @@ def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
     for name in ("User drift", "Persona kept", "Reliability (retest)"):
         assert card[name].verdict == "failed", card[name]
     assert "other people in another condition" in card["User drift"].consequence
-    apart = r": shares of answers are \d+ points \(\d+ to \d+\) apart on average"
+    apart = r"should change, shares of answers are \d+ points \(\d+ to \d+\) apart on average"
     assert re.search(apart, card["User drift"].figures)
     # What controls leave out is asked by the next run, because controls are asked once.
     assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
@@ -227,12 +227,15 @@ def test_the_question_of_the_study_stands_first_with_its_estimand(
 def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None:
     for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished_page)):
         told = text_of(contrast).replace("−", "-")
+        # Of few participants, the number stands beside the share: "33 % (2 of 6)".
+        told = re.sub(r" \(\d+ of \d+\)", "", told)
         values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", told)
         if values is None:
             assert "unknown" in told or "tested" in told
             continue
         first, second, difference = (float(values[n]) for n in (1, 3, 5))
-        assert abs(first - second - difference) <= (1.0 if values[2] else 0.01)
+        # One of the last digits that are printed. Sums of decimals are not exact.
+        assert abs(first - second - difference) <= (1.0 if values[2] else 0.01) + 1e-9
 
 
 def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_path: Path) -> None:

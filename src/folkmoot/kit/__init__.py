@@ -5,6 +5,7 @@
 - `controls`: checks that an effect has the assumed cause.
 - `exposure`: records which texts each prompt contained.
 - `sources`: checks where the texts in prompts come from.
+- `reply_units`: finds the conversations of a run, the units of its replies.
 - `retest`: asks one question twice.
 - `run_below`: runs a study about a finished run.
 - `calls`: reads usage and cost of calls.

@@ -25,7 +25,6 @@ from folkmoot.measures.diagnostics import (
     Check,
     Margin,
     Row,
-    Verdict,
     check_position_bias,
     unchecked_result,
 )
@@ -39,7 +38,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.proportions import score_interval, wilson
 from folkmoot.measures.position import shown_in
-from folkmoot.measures.wording import join_sentences, word
+from folkmoot.measures.wording import Sentence, join_sentences, word
 
 # Independent unit → number of replies with a fault, number of all replies.
 Faults = dict[Hashable, list[int]]
@@ -58,6 +57,8 @@ REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"
 # The role of a model that codes texts.
 CODER = "coder"
+# The noun for a unit of which only the function is known.
+UNIT_NAME = "independent unit"
 # Reasons of missing answers that may be refusals in plain words.
 UNREAD = ("unparsed", "empty")
 
@@ -116,7 +117,14 @@ def share_of_replies(faults: Faults) -> Estimate:
     return Estimate(share, low if bad else 0.0, high, asked, units, method="Wilson over units")
 
 
-def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str = "") -> Check:
+def share_check(
+    key: str,
+    title: str,
+    faults: Faults,
+    limit: float,
+    reasons: str = "",
+    unit_name: str = UNIT_NAME,
+) -> Check:
     """Check that the share of replies with a fault is at most `limit`.
 
     - `key`: names the check and its sentence in the report.
@@ -136,39 +144,51 @@ def share_check(key: str, title: str, faults: Faults, limit: float, reasons: str
         key,
         share=format_percent(share.value) if bad else "None",
         replies=format_count(asked, "reply", "replies"),
-        sure=_how_sure(share, len(faults), verdict),
+        sure=_describe_certainty(share, len(faults), unit_name, margin),
         reasons=reasons,
     )
     return Check(key, title, share, margin, verdict, says)
 
 
-def _how_sure(share: Estimate, units: int, verdict: Verdict) -> str:
-    if verdict != NOT_KNOWN:
-        return ""
+def _describe_certainty(share: Estimate, units: int, unit_name: str, margin: Margin) -> Sentence:
     span = format_span(share.low, share.high) if share.has_interval else "no interval"
-    return word("check", "sure", interval=span, units=format_count(units, "independent unit"))
+    between = margin.low > 0
+    limit = format_percent(margin.high)
+    return word(
+        "check",
+        "sure",
+        interval=span,
+        units=format_count(units, unit_name),
+        margin=f"{format_percent(margin.low)} to {limit}" if between else f"at most {limit}",
+    )
 
 
-def check_answers(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> list[Check]:
+def check_answers(
+    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+) -> list[Check]:
     """Return all checks that can be computed from the table `answers` of any study type.
 
     - `unit_of`: returns the independent unit of a row, for shares of replies.
+    - `unit_name`: the noun for such a unit, such as "group".
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
     return [
-        check_refusals(answers, unit_of=unit_of),
-        check_malformed(answers, unit_of),
-        check_off_list(answers, unit_of),
-        check_over_length(answers, unit_of),
+        check_refusals(answers, unit_of=unit_of, unit_name=unit_name),
+        check_malformed(answers, unit_of, unit_name),
+        check_off_list(answers, unit_of, unit_name),
+        check_over_length(answers, unit_of, unit_name),
         check_cut_replies(answers),
-        check_yes_share(answers, unit_of),
+        check_yes_share(answers, unit_of, unit_name),
         check_position_bias(shown_in(answers, unit_of)),
     ]
 
 
 def check_refusals(
-    answers: Collection[Row], texts: Collection[str] = (), unit_of: UnitOf = speaker_of
+    answers: Collection[Row],
+    texts: Collection[str] = (),
+    unit_of: UnitOf = speaker_of,
+    unit_name: str = UNIT_NAME,
 ) -> Check:
     """Check the share of answers that the participant or the provider refused to give.
 
@@ -188,6 +208,7 @@ def check_refusals(
         count_faults(answers, lambda row: bool(_refusal_reason(row)), unit_of),
         REFUSALS,
         f" ({counted})" if counted else "",
+        unit_name,
     )
     sentences = [check.says]
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
@@ -218,7 +239,9 @@ def _refusal_reason(row: Row) -> str:
     return BY_PROVIDER if of_provider else ""
 
 
-def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+def check_malformed(
+    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+) -> Check:
     """Check the share of JSON answers that needed a repair or have no valid value."""
     # An answer that was asked again counts as repaired. Refusals do not count as malformed.
 
@@ -232,6 +255,7 @@ def check_malformed(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
         "Malformed structured answers",
         count_faults(answers, is_malformed, unit_of),
         REASKED,
+        unit_name=unit_name,
     )
 
 
@@ -256,7 +280,9 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
-def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+def check_off_list(
+    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+) -> Check:
     """Check how often the first reply to a choice or a number was not a valid answer."""
     # Refusals do not count.
 
@@ -270,10 +296,13 @@ def check_off_list(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Ch
         "Answers off the list",
         count_faults(answers, is_off_list, unit_of),
         REASKED,
+        unit_name=unit_name,
     )
 
 
-def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+def check_over_length(
+    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+) -> Check:
     """Check the share of replies that are far too long."""
     # A choice is too long if it is more than eight words longer than the longest option. A free
     # text is too long if it has more than three times the median words of its stage and role, and
@@ -297,6 +326,7 @@ def check_over_length(answers: Collection[Row], unit_of: UnitOf = speaker_of) ->
         "Over-long replies",
         count_faults(answers, is_too_long, unit_of),
         OVER_LENGTH,
+        unit_name=unit_name,
     )
 
 
@@ -306,7 +336,9 @@ def _longest_option_words(options: str) -> int:
     return max(len(option.split()) for option in json.loads(options))
 
 
-def check_yes_share(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> Check:
+def check_yes_share(
+    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+) -> Check:
     """Check the share of yes among yes/no answers, for runs without opposite statements."""
     # The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
 
@@ -322,7 +354,8 @@ def check_yes_share(answers: Collection[Row], unit_of: UnitOf = speaker_of) -> C
         return unchecked_result("acquiescence", title, margin, word("refusal", "few yes or no"))
     share = share_of_replies(votes)
     answers_text = format_count(asked, "yes/no answer")
-    says = word("check", "yes", share=format_percent(share.value), answers=answers_text)
+    sure = _describe_certainty(share, len(votes), unit_name, margin)
+    says = word("check", "yes", share=format_percent(share.value), answers=answers_text, sure=sure)
     return Check("acquiescence", title, share, margin, margin.judge_interval(share), says)
 
 

@@ -287,8 +287,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "refusals, possible": "Possible refusals by English phrases: {possible} of {texts}; this "
         "count does not affect the verdict.",
         "cut": "{share} of {replies} were cut by the token limit.",
-        "yes": "{share} of {answers} were yes.",
-        "sure": " ({interval}; {units})",
+        "unit": "Shares of replies are judged over {units}, because the replies of one are alike.",
+        "yes": "{share} of {answers} were yes{sure}.",
+        "sure": " ({interval}; {units}; the margin is {margin})",
         "instructions": "{share} of {replies} failed: {asked_again} needed a further request, "
         "{looped} repeated themselves, {cut} were cut",
         "instructions of model": "{model}: {counts}",
@@ -381,7 +382,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "instructions": "{share} of {replies} failed; the margin is at most {margin}",
         "same": "{share} decide the same again; the margin is at least {margin}",
         "kept": "{share} give their age; the margin is at least {margin}",
-        "drift": "shares of answers are {distance} apart on average; the margin is {margin}",
+        "drift": "over the questions that no treatment should change, shares of answers are "
+        "{distance} apart on average; the margin is {margin}",
         "order": "{share} answer the same, and shares of answers move by {shift}; the margin is "
         "at most {margin}",
         "people, passed": "people and models differ by at most the margin",

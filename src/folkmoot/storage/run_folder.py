@@ -204,9 +204,10 @@ class RunFolder:
         """
         if not self.mark:
             return ""
-        return (
-            f"{self.provenance_note} {NO_FINDINGS}" if self.is_synthetic else self.provenance_note
-        )
+        note = self.provenance_note
+        # The note of a run that only the embedded respondent answered says so already.
+        is_complete = not self.is_synthetic or note.endswith(SYNTHETIC_NOTE)
+        return note if is_complete else f"{note} {NO_FINDINGS}"
 
     @property
     def provenance_note(self) -> str:

@@ -44,7 +44,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
-from folkmoot.measures.reply_checks import UnitOf, speaker_of
+from folkmoot.measures.reply_checks import UnitOf
 from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed_entry_points
@@ -157,8 +157,11 @@ class Study(Generic[ConfigT]):
     # Returns the questions that participants answered twice, with both answers. The report uses
     # them to detect models that answer at random.
     repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
-    # Returns the independent unit of a row of `answers`, see `reply_checks.py`.
-    reply_unit: UnitOf = speaker_of
+    # Returns the independent unit of a row of `answers`, see `reply_checks.py`. By default it is
+    # the conversation in which the speaker heard others, see `kit.reply_units`.
+    reply_unit: UnitOf | None = None
+    # The noun for such a unit, such as "group". The report prints it.
+    reply_unit_name: str = "independent unit"
     # Returns the tables without some rows of `answers`, see `strict_answers.py`. None if the study
     # type does not declare which tables are based on these answers. If the run asked for choices or
     # numbers, the report then says that findings were not computed a second time.

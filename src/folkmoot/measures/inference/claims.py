@@ -429,13 +429,21 @@ class Result:
         # Readers subtract the values of the conditions, so levels, difference and interval have the
         # same digits. A decimal of a percentage of few values would mean nothing.
         more = self.more_digits
-        if not self.claim.in_points or min(self.counts) >= FEWEST_FOR_DECIMALS:
-            more = max(more, 1)
+        is_fine = self.claim.in_points and min(self.counts) >= FEWEST_FOR_DECIMALS
+        more = max(more, 1) if is_fine else more
+        of_few = zip(self.claim.arm_labels, self.means, self.counts, strict=True)
         levels = ", ".join(
-            f"{arm} {self.claim.format_level(mean, more)}"
-            for arm, mean in zip(self.claim.arm_labels, self.means, strict=True)
+            f"{arm} {self.claim.format_level(mean, more)}{'' if is_fine else self._hits(mean, n)}"
+            for arm, mean, n in of_few
         )
         return word("comparison", "answer", levels=levels, **self._conclusion_parts_with(more))
+
+    def _hits(self, mean: float, n: int) -> str:
+        # A percentage of few values is easily overrated without their number. The mean of units'
+        # means is no number of values.
+        hits = round(mean * n)
+        is_count = self.claim.kind == "share" and math.isclose(hits, mean * n, abs_tol=1e-6)
+        return f" ({hits} of {n})" if is_count else ""
 
     @property
     def conclusion_text(self) -> Sentence:

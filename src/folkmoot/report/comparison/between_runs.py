@@ -185,7 +185,7 @@ def measures_finding(
     results = [comparison.result for comparison in comparisons]
     rows: list[Row] = [
         {
-            "measure": comparison.measure,
+            "measure": capitalise(comparison.measure),
             "condition": comparison.arm,
             "runs": comparison.result.claim.contrast_label,
             "first": finite_or_none(comparison.means[0]),
@@ -385,7 +385,7 @@ def compare_effects(
         sentences.append(word("runs", "further", comparisons=comparisons))
     rows: list[Row] = [
         {
-            "claim": f"{name_measure(result.claim)}: {result.claim.contrast_label}",
+            "claim": f"{capitalise(name_measure(result.claim))}: {result.claim.contrast_label}",
             "run": name,
             "family": result.claim.family if name in run_names else "between runs",
             **result_cells(result),
@@ -460,7 +460,7 @@ def effects_by_claim(
     for measure, measure_claims in claims.items():
         measured_by_run = {sample.name: read_measure(sample, measure) for sample in runs}
         for claim in _confirmatory_claims(measure_claims):
-            label = f"{name_measure(claim)}: {claim.contrast_label}"
+            label = f"{capitalise(name_measure(claim))}: {claim.contrast_label}"
             for name, measured in measured_by_run.items():
                 effect = _effect_in(samples[name], measured, claim)
                 if effect is not None:

@@ -367,10 +367,20 @@ def _flatten_into(key: str, value: object, settings: dict[str, str]) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _flatten_into(f"{key}.{name}", inner, settings)
+    elif isinstance(value, list) and any(isinstance(inner, (list, Mapping)) for inner in value):
+        for number, inner in enumerate(value, 1):
+            _flatten_into(f"{key}.{number}", inner, settings)
     else:
-        text = str(value)
+        # As in a study file, and not as Python writes it.
+        text = ", ".join(map(_setting_text, value if isinstance(value, list) else [value]))
         # A long text is cut for display. The digest keeps different texts distinct.
         settings[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
+
+
+def _setting_text(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _list_names(names: Sequence[str]) -> str:

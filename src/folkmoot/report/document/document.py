@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import polars as pl
 
 from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
@@ -17,16 +19,19 @@ from folkmoot.engine.study.study import (
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
+from folkmoot.kit.reply_units import ReplyUnit, reply_unit_of
 from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.reply_checks import check_answers
+from folkmoot.measures.inference.estimates import format_count
+from folkmoot.measures.reply_checks import CODER, check_answers
+from folkmoot.measures.wording import word
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
 from folkmoot.report.comparison.seat_checks import checks_of_humans
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.report.document.front import Front, build_front_page, main_answers
-from folkmoot.report.document.instructions import check_instructions
+from folkmoot.report.document.instructions import REPLY_COLUMNS, check_instructions
 from folkmoot.report.document.methods import Methods, build_methods
 from folkmoot.report.document.trust import Trust, build_trust_section
 from folkmoot.report.document.validity import build_validity_card, claims_over_wordings
@@ -99,12 +104,15 @@ def build_document(
     # comparable. Parts that a failed check excludes are left out as well.
     run = analysed_parts(study, run)
     findings = [*(known or compute_findings(study, run))]
+    unit = reply_unit_of(study, run)
     # A study type may report these checks itself. The general ones are added only if it does not.
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
         finding.key for finding in findings
     }:
-        checks = check_answers(RowStream(run.scan_table("answers")), study.reply_unit)
-        findings.append(respondent_checks_finding([*checks, check_instability(study.repeats(run))]))
+        checks = check_answers(RowStream(run.scan_table("answers")), unit.of, unit.name)
+        checks.append(check_instability(study.repeats(run)))
+        findings.append(respondent_checks_finding(checks))
+    findings = [_name_reply_unit(finding, run, unit) for finding in findings]
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
     findings += control_findings(run)
@@ -112,7 +120,7 @@ def build_document(
         [
             people_and_models(run),
             checks_of_humans(run),
-            check_instructions(run, study.reply_unit),
+            check_instructions(run, unit.of),
             report_unattributed(run),
         ]
     )
@@ -144,6 +152,16 @@ def build_document(
         trust=trusted,
         methods=build_methods(run, study, front, results),
     )
+
+
+def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
+    # The checks have other units where they do not concern replies, so a note names this one.
+    if finding.key != RESPONDENT_CHECKS_KEY or not run.has_table("answers"):
+        return finding
+    rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
+    count = len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
+    note = word("check", "unit", units=format_count(count, unit.name))
+    return replace(finding, notes=(*finding.notes, note))
 
 
 def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:

@@ -175,7 +175,7 @@ def build_front_page(
     shown = [*(stated if contrasts else ()), *others]
     return Front(
         question_of(run.config) or _fallback_question(run, study),
-        tuple(design_lanes(run, study)),
+        tuple(design_lanes(run, study, names_of(results))),
         next((finding.says for finding in findings if finding.key == EXCLUSIONS_KEY), ""),
         fixed,
         contrasts,
@@ -184,6 +184,16 @@ def build_front_page(
         tuple(trust_lights(run, findings, deviations)),
         tuple(card),
     )
+
+
+def names_of(results: Sequence[Result]) -> dict[str, str]:
+    """Return the names that claims have for conditions, such as "C5 (active mediator)"."""
+    return {
+        arm: name
+        for result in results
+        for arm, name in zip(result.claim.contrast, result.claim.names, strict=True)
+        if name
+    }
 
 
 def _contrast(result: Result) -> PrimaryContrast:
@@ -250,8 +260,11 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
-            "claims that hold together at 95 % and agree with the verdicts."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals that hold "
+            "together for all primary claims at 95 % and agree with the verdicts. They reach "
+            "further, because none of several may be wrong. Where they begin above or below zero "
+            "or the margin, Holm's method shows the side and says no more of the size, for which "
+            "the interval by itself is meant."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )
@@ -291,7 +304,9 @@ def _fallback_question(run: RunFolder, study: Study) -> str:
     return f"What differs between {join_words([condition_name(arm) for arm in arms])}?"
 
 
-def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
+def design_lanes(
+    run: RunFolder, study: Study, names: Mapping[str, str] | None = None
+) -> Iterator[DesignLane]:
     """Yield the lines of the design chart."""
     # Conditions with the same decisions and sizes share a line. Consecutive decisions with the same
     # texts are joined. Without recorded exposure, each planned condition has a line without
@@ -325,12 +340,16 @@ def design_lanes(run: RunFolder, study: Study) -> Iterator[DesignLane]:
         each = " each" if size and len(arms) > 1 and not everybody else ""
         # Sizes are those of the plan, and a partial run has fewer.
         planned = " planned" if size and run.partial else ""
-        yield DesignLane(_arms_in_words(arms, by), size + planned + each, merged)
+        yield DesignLane(_arms_in_words(arms, by, names or {}), size + planned + each, merged)
 
 
-def _arms_in_words(arms: Sequence[str], by: str) -> str:
+def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> str:
     # `by` is the word for a condition, such as "Level". It is added if the names are numbers.
-    named = ", ".join("Everybody" if arm in OF_ALL else condition_name(arm) for arm in arms)
+    # A claim may explain a code: "C5 (active mediator)" begins with the code itself.
+    explained = {arm: name for arm, name in names.items() if name.startswith(arm)}
+    named = ", ".join(
+        "Everybody" if arm in OF_ALL else explained.get(arm) or condition_name(arm) for arm in arms
+    )
     return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
@@ -416,8 +435,7 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", "The run recorded no answer.")
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
-        reason = f"Answered {who} the embedded respondent: no evidence about people."
-        yield TrustLight("red", reason)
+        yield TrustLight("red", f"Answered {who} the embedded respondent.")
     wrong = describe_deviations(run)
     if wrong:
         more = f" ({len(wrong) - 1} more below)" if len(wrong) > 1 else ""

@@ -25,6 +25,8 @@ from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 KEY = "instructions"
+# The columns of `answers` that decide the independent unit of a reply.
+REPLY_COLUMNS = ("address", "stage", "scope", "role", "speaker_id")
 DEFAULT_LIMIT = float(StudyConfig.model_fields["max_instruction_failures"].default)
 
 
@@ -101,8 +103,7 @@ def count_first_replies(
 def _units(run: RunFolder, unit_of: UnitOf) -> dict[str, Hashable]:
     if not run.has_table("answers"):
         return {}
-    columns = ("address", "stage", "scope", "role", "speaker_id")
-    answers = run.scan_table("answers").select(columns).collect()
+    answers = run.scan_table("answers").select(REPLY_COLUMNS).collect()
     return {row["address"]: unit_of(row) for row in answers.iter_rows(named=True)}
 
 

@@ -13,6 +13,7 @@ from folkmoot.engine.study.study import ExpectedRows, Study
 from folkmoot.kit import coding
 from folkmoot.kit.base_personas import BasePersonaRow
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.measures.reply_checks import speaker_of
 from folkmoot.studies.cross_pollination.config import (
     CrossPollinationConfig,
     declare_claims,
@@ -70,6 +71,9 @@ STUDY = Study(
     findings=compute_findings,
     derived=derived_files,
     strict_tables=strict_tables,
+    # Participants do not talk to each other. All read the same summaries, for which results hold.
+    reply_unit=speaker_of,
+    reply_unit_name="speaker",
     expected_rows=_expected_rows,
     uses_embeddings=True,
     with_limit=limit_participants,

@@ -55,6 +55,7 @@ STUDY = Study(
     findings=compute_findings,
     repeats=repeated_positions,
     reply_unit=part_of_stage,
+    reply_unit_name="group",
     derived=derived_files,
     strict_tables=strict_tables,
     expected_rows=expected_rows,

@@ -174,7 +174,7 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
         [person for _, people in data for person in people],
         run.config.get("control"),
     )
-    checks = check_answers(RowStream(run.scan_table("answers")), part_of_stage)
+    checks = check_answers(RowStream(run.scan_table("answers")), part_of_stage, "group")
     checks += [check_instability(repeated_positions(run)), pleasing.judge()]
     return respondent_checks_finding(checks)
 

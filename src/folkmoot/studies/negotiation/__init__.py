@@ -64,6 +64,7 @@ STUDY = Study(
     findings=compute_findings,
     repeats=repeated_statements,
     reply_unit=group_of_answer,
+    reply_unit_name="group",
     derived=derived_files,
     strict_tables=strict_tables,
     expected_rows=expected_rows,

@@ -390,12 +390,16 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
 
 def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
     """Return the conditions under which each group negotiates."""
-    # They are named by their codes.
-    return {"condition": dict.fromkeys(config.conditions, "")}
+    return {"condition": {name: _name_condition(name) for name in config.conditions}}
+
+
+def _name_condition(name: str) -> str:
+    # The code with its meaning: papers and files use the codes alone.
+    return f"{name} ({CONDITIONS[name].title})"
 
 
 def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:
-    names = [f"{name} ({CONDITIONS[name].title})" for name in pair]
+    names = _name_condition(pair[0]), _name_condition(pair[1])
     return Claim(
         f"measures.{measure}",
         pair,
@@ -411,5 +415,6 @@ def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim
         subject=("group_id",),
         paired=True,
         outcome=COMPARED[measure],
+        names=names,
         is_mean_of_shares=measure.endswith("_share"),
     )

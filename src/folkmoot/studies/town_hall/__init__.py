@@ -79,6 +79,7 @@ STUDY: Study[TownHallConfig] = Study(
     findings=compute_findings,
     repeats=repeated_satisfaction,
     reply_unit=set_of_answer,
+    reply_unit_name="set",
     derived=derived_files,
     expected_rows=expected_rows,
     render_run=render_lines,

@@ -56,6 +56,7 @@ STUDY = Study(
     conditions=name_conditions,
     findings=compute_findings,
     reply_unit=part_of_stage,
+    reply_unit_name="session",
     strict_tables=strict_tables,
     expected_rows=expected_rows,
     load_config=load_workbook_config,

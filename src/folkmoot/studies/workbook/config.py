@@ -492,7 +492,9 @@ class Measure:
     @property
     def label(self) -> str:
         """The name with its unit, such as "give per participant and round"."""
-        return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}"
+        # A workbook does not say in which currency or points its amounts are.
+        amount = ", in units of the workbook" * (self.computed and not self.is_share)
+        return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}{amount}"
 
     @property
     def variable_names(self) -> tuple[str, ...]:

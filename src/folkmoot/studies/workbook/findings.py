@@ -628,7 +628,7 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
         closed_answers.select("options", "value", speaker_id=session).iter_rows(named=True)
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
-    checks = {check.key: check for check in check_answers(answers, part_of_stage)}
+    checks = {check.key: check for check in check_answers(answers, part_of_stage, "session")}
     bias = check_position_bias(shown_options)
     return kit.respondent_checks_finding(
         [*(checks | {bias.key: bias}).values(), check_instability(repeated_answers(run))]

@@ -1,0 +1,157 @@
+"""The independent units of replies in a run: the conversations in which speakers heard each other.
+
+Reports use them for the checks of replies of a study type that declares no `reply_unit`.
+"""
+
+# Replies of people who heard each other are alike. A unit that is too small would make an interval
+# too short, so in doubt speakers count together.
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.engine.study.study import Study
+from folkmoot.measures.diagnostics import Row
+from folkmoot.measures.reply_checks import UnitOf, speaker_of
+from folkmoot.provenance import UNATTRIBUTED
+from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.run_folder import RunFolder
+
+# Kinds of texts that a speaker says or chooses. Others describe a speaker or come from the study.
+HEARD = ("utterance", "answer", "proposal", "summary", "reply")
+SPEAKER, CONVERSATION, SESSION = "speaker", "conversation", "session"
+
+
+class ReplyUnit(NamedTuple):
+    """The independent unit of replies."""
+
+    # The noun for one unit, such as "group".
+    name: str
+    # Returns the unit of a row of the table `answers`.
+    of: UnitOf
+
+
+def reply_unit_of(study: Study, run: RunFolder) -> ReplyUnit:
+    """Return the independent unit of the replies of a run."""
+    if study.reply_unit is not None:
+        return ReplyUnit(study.reply_unit_name, study.reply_unit)
+    if not run.has_table("answers"):
+        return ReplyUnit(SPEAKER, speaker_of)
+    return find_conversations(run)
+
+
+def find_conversations(run: RunFolder) -> ReplyUnit:
+    """Return the conversations of a run as the unit, or the speaker if nobody heard anybody.
+
+    All participants who heard a common speaker, or each other, are one unit. If a text in their
+    prompts has no recorded source, all participants are one unit who could have heard each other by
+    the scopes of the protocol.
+    """
+    columns = ("address", "scope", "role", "speaker_id")
+    answers = run.scan_table("answers").select(columns).collect()
+    # Without recorded sources, each text could be that of another speaker.
+    unknown = set(answers["address"])
+    heard: list[tuple[str, str, str]] = []
+    if run.has_table(PROVENANCE):
+        spans = run.scan_table(PROVENANCE)
+        listed = spans.filter(pl.col("kind") == UNATTRIBUTED).select("address").unique().collect()
+        unknown = set(listed["address"])
+        texts = spans.filter(pl.col("kind").is_in(HEARD) & (pl.col("speaker") != ""))
+        heard = texts.select("address", "source_id", "speaker").unique().collect().rows()
+    participants = {
+        address: speaker
+        for address, _, role, speaker in answers.iter_rows()
+        if role == PARTICIPANT_ROLE and speaker is not None
+    }
+    joined = _Groups()
+    names = {*participants.values()}
+    for address, source, speaker in heard:
+        reader = participants.get(address)
+        if reader is None or reader == speaker:
+            continue
+        # A text of a moderator is one source. It joins only those who heard this text, because a
+        # moderator speaks in every group.
+        joined.join(_Speaker(reader), _Speaker(speaker) if speaker in names else source)
+    is_heard = joined.size > 0
+    is_scoped = False
+    if unknown & participants.keys():
+        for members in _scope_groups(answers):
+            first, *others = members
+            is_scoped |= bool(others)
+            for other in others:
+                joined.join(_Speaker(first), _Speaker(other))
+    if not is_heard and not is_scoped:
+        return ReplyUnit(SPEAKER, speaker_of)
+    # Other speakers belong to the conversation of the first text that they read, or that is theirs.
+    read: dict[str, Hashable] = {}
+    for address, source, speaker in heard:
+        if address not in participants:
+            read.setdefault(address, _Speaker(speaker) if speaker in names else source)
+
+    def unit_of(row: Row) -> Hashable:
+        address = str(row["address"])
+        if address in participants:
+            return joined.find(_Speaker(participants[address]))
+        if joined.has(address) or address in read:
+            return joined.find(address if joined.has(address) else read[address])
+        return speaker_of(row)
+
+    return ReplyUnit(SESSION if is_scoped and not is_heard else CONVERSATION, unit_of)
+
+
+class _Speaker(NamedTuple):
+    # A participant as a node. Other nodes are sources of texts.
+
+    id: str
+
+
+class _Groups:
+    # Disjoint sets of nodes that are joined step by step.
+    def __init__(self) -> None:
+        self._parents: dict[Hashable, Hashable] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self._parents)
+
+    def has(self, node: Hashable) -> bool:
+        return node in self._parents
+
+    def find(self, node: Hashable) -> Hashable:
+        while (parent := self._parents.get(node, node)) != node:
+            # Halve the path, so that long conversations stay fast.
+            self._parents[node] = self._parents.get(parent, parent)
+            node = parent
+        return node
+
+    def join(self, first: Hashable, second: Hashable) -> None:
+        one, other = self.find(first), self.find(second)
+        self._parents.setdefault(first, one)
+        self._parents.setdefault(second, other)
+        self._parents[one] = other
+        self._parents.setdefault(other, other)
+
+
+def _scope_groups(answers: pl.DataFrame) -> Iterable[set[str]]:
+    # The outermost level of scopes that divides the participants. A scope that all are in divides
+    # nobody. Stages that have the same participants do not divide them either: a text of a later
+    # stage may be of anybody who spoke in an earlier one, so that all participants are one unit.
+    rows = answers.filter(
+        (pl.col("role") == PARTICIPANT_ROLE) & pl.col("speaker_id").is_not_null()
+    ).select("scope", "speaker_id")
+    paths = [(str(scope).split("/"), speaker) for scope, speaker in rows.unique().iter_rows()]
+    for depth in range(max((len(path) for path, _ in paths), default=0)):
+        parts: dict[str, set[str]] = {}
+        for path, speaker in paths:
+            parts.setdefault(path[min(depth, len(path) - 1)], set()).add(speaker)
+        if len(parts) > 1:
+            return parts.values() if _are_disjoint(parts) else [set().union(*parts.values())]
+    return ()
+
+
+def _are_disjoint(parts: Mapping[str, set[str]]) -> bool:
+    return sum(len(part) for part in parts.values()) == len(set().union(*parts.values()))

@@ -1,0 +1,101 @@
+"""Replies of participants who heard each other are one unit, unless the study says otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import folkmoot
+from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.kit.reply_units import reply_unit_of
+from folkmoot.report.document.document import build_document
+from folkmoot.storage.run_folder import RunFolder
+
+HEAD = """
+import folkmoot as fm
+
+class Talk(fm.StudyConfig):
+    groups: int = 6
+
+class Row(fm.Row, table="opinions", key=("id",)):
+    id: str
+    opinion: str | None
+
+SPEAK = "What do you think of the park?"
+"""
+# Six groups of three participants talk in turn. Later speakers hear the earlier ones.
+TALK = """
+async def protocol(session):
+    async def discuss(scope, group):
+        async def speak(turn, who, heard):
+            said = await turn.ask(who, SPEAK, history=heard)
+            return None if isinstance(said, fm.Missing) else fm.Utterance(who.id, said, who.name)
+
+        await scope.take_turns([fm.Speaker(f"p{3 * group + n}") for n in range(3)], speak)
+
+    await session.map(range(session.config.groups), discuss, key=lambda group: f"group_{group}")
+"""
+# The participants of a survey hear nobody.
+SURVEY = """
+async def protocol(session):
+    async def ask(scope, n):
+        await scope.ask(fm.Speaker(f"p{n}"), SPEAK)
+
+    await session.map(range(3 * session.config.groups), ask, key=lambda n: f"p{n}")
+"""
+# A text without a recorded source may be that of another participant.
+UNKNOWN = """
+async def protocol(session):
+    async def discuss(scope, group):
+        said = ""
+        for n in range(3):
+            who = fm.Speaker(f"p{3 * group + n}")
+            said += str(await scope.ask(who, f"{SPEAK} You heard: {said}"))
+
+    await session.map(range(session.config.groups), discuss, key=lambda group: f"group_{group}")
+"""
+# What all said in the first round may be in the prompts of the second.
+DELPHI = """
+async def protocol(session):
+    said = []
+
+    async def first(scope, n):
+        said.append(str(await scope.ask(fm.Speaker(f"p{n}"), SPEAK)))
+
+    async def second(scope, n):
+        await scope.ask(fm.Speaker(f"p{n}"), f"{SPEAK} The others: {sorted(said)}")
+
+    for name, ask in (("first", first), ("second", second)):
+        await session.child(name).map(range(18), ask, key=lambda n: f"p{n}")
+"""
+TAIL = """
+STUDY = fm.Study("talk", "Talks", Talk, protocol, tables=(Row,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "units"),
+    [
+        (TALK, "6 conversations"),
+        (SURVEY, "18 speakers"),
+        (UNKNOWN, "6 sessions"),
+        (DELPHI, "1 session"),
+    ],
+    ids=["talk", "survey", "unknown", "delphi"],
+)
+def test_an_own_study_counts_those_who_heard_each_other_as_one_unit(
+    tmp_path: Path, protocol: str, units: str
+) -> None:
+    (tmp_path / "talk.py").write_text(HEAD + dedent(protocol) + TAIL)
+    (tmp_path / "talk.yaml").write_text("study: talk.py\n")
+    result = folkmoot.run(tmp_path / "talk.yaml", model="synthetic", out=tmp_path / "run")
+    run = RunFolder(result.path if hasattr(result, "path") else tmp_path / "run")
+    unit = reply_unit_of(find_study_of_run(run), run)
+    answers = run.read_table("answers").rows(named=True)
+    assert len({unit.of(row) for row in answers}) == int(units.split()[0])
+    document = build_document(run)
+    figures = [*document.headlines, *(f for part in document.sections for f in part.figures)]
+    notes = [note for figure in figures for note in figure.finding.notes]
+    assert any(f"judged over {units}" in note for note in notes), notes
