@@ -260,11 +260,10 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals that hold "
-            "together for all primary claims at 95 % and agree with the verdicts. They reach "
-            "further, because none of several may be wrong. Where they begin above or below zero "
-            "or the margin, Holm's method shows the side and says no more of the size, for which "
-            "the interval by itself is meant."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
+            "claims that hold together at 95 % and agree with the verdicts. They may be wider, "
+            "because none of them may be wrong. One that begins “above” a value, or ends “below” "
+            "it, shows on which side of it the difference lies and not how large it is."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )
