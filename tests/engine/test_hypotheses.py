@@ -311,6 +311,17 @@ def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path
         assert set(claim.contrast) <= set(conditions.get(claim.by, claim.contrast))
 
 
+def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(tmp_path: Path) -> None:
+    stated = {"measure": MEASURES["town_hall"], "contrast": ["4", "1"], "direction": "different"}
+    path = hypothesis_in("town_hall", tmp_path, {"sets": 3}, **stated)
+    done = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.output.split())
+    assert "no hypothesis is tested with 3 sets, because a test needs 5 (raise sets)" in told
+    enough = CliRunner().invoke(app, ["check", str(path), "--set", "sets=5"])
+    assert "no hypothesis is tested" not in " ".join(enough.output.split())
+
+
 OWN_TYPE = """
 from folkmoot import Choice, Speaker, Study, StudyConfig
 

@@ -129,7 +129,7 @@ def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
     assert "pauses after spending $12.00" in fields["Stopping rule"]
     assert "Primary: 1 claim, a 95 % interval." in fields["Inference criteria"]
     assert (
-        "changed their choice: Adversarial (ACP) and Simple passive differ"
+        "Changed their choice: Adversarial (ACP) and Simple passive differ"
         in (fields["Exploratory analysis"])
     )
     # What the hypothesis states is not stated a second time.

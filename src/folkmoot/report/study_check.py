@@ -36,7 +36,7 @@ from folkmoot.engine.study.consent import (
 from folkmoot.engine.study.study_file import StudyFile, locate_problem
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.pricing import add_controls
-from folkmoot.measures.inference.estimates import format_count, format_dollars
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_dollars
 from folkmoot.models.api_keys import find_key
 from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, resolve_model
 from folkmoot.models.prices import estimate_cost, supports_batches
@@ -167,7 +167,11 @@ def check_study_file(
         str(study_file.path),
         study_file.study.title,
         notices,
-        (*warnings, *_hypothesis_problems(study_file, estimate, certain=False)),
+        (
+            *warnings,
+            *_hypothesis_problems(study_file, estimate, certain=False),
+            *_few_units_warnings(study_file),
+        ),
         tuple(study_file.study.notes(study_file.config)),
         estimate,
         tuple(_list_facts(study_file, estimate, notices)),
@@ -215,6 +219,17 @@ def _hypothesis_problems(
         for hypothesis in estimate.untestable
         if hypothesis.is_certain == certain
     ]
+
+
+def _few_units_warnings(study_file: StudyFile) -> list[Problem]:
+    # A run may still illustrate a hypothesis that it cannot test.
+    size = study_file.study.size(study_file.config, study_file.study_folder)
+    if not study_file.config.hypotheses or size is None or size.units >= FEWEST_UNITS:
+        return []
+    units = format_count(size.units, size.unit_name)
+    message = f"no hypothesis is tested with {units}, because a test needs {FEWEST_UNITS}"
+    hint = f"raise {size.setting[0]}" if size.setting[0] else ""
+    return [locate_problem(study_file, Problem(message, key="hypotheses", hint=hint))]
 
 
 def _list_facts(
