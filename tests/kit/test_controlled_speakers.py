@@ -23,6 +23,8 @@ from folkmoot.report.document.validity import build_validity_card
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 
 SmallRun = Callable[[str], Path]
 KEYS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
@@ -165,3 +167,30 @@ def test_attributes_are_stated_for_each_resident_of_a_shared_reply(tmp_path: Pat
     asked = rows.filter(question="handedness")
     assert asked.height == 8
     assert all(row["value"] == stated[row["participant_id"]] for row in asked.iter_rows(named=True))
+
+
+def test_each_reply_of_a_fork_is_asked_of_the_model_that_gave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    moderator = "openai/gpt-4o"
+    with ServerThread(FaultPlan()) as server:
+        study = {
+            "study": "cross_pollination",
+            "pilot_id": "mixed",
+            "topic": {"description": "One purpose can be funded.", "options": ["Parks", "Streets"]},
+            "conditions": ["clarified_passive"],
+            "participants_per_condition": 3,
+            "personas": {"source": "quota"},
+            "model": "synthetic",
+            "models": {"moderator": moderator},
+            "endpoints": {"openai": server.openai},
+            "controls": {"negative": False, "retest": False, "no_persona": 1},
+        }
+        path = tmp_path / "study.json"
+        path.write_text(json.dumps(study))
+        run = folkmoot.run(path, out=tmp_path / "run", trust=True).folder
+    asked = RunFolder(run.path / CONTROLS).read_table("answers")
+    models = asked.group_by("role").agg(pl.col("model_asked").unique()).rows()
+    assert dict(models) == {"participant": ["synthetic"], "moderator": [moderator]}
+    assert "was not chosen" not in (run.path / CONTROLS / "run.log").read_text()

@@ -559,6 +559,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "closed answers in it.",
         "controls unfinished": "The study file names controls, and not all of them were asked: a "
         "resume of the run (--resume) asks the rest.",
+        "controls, unusable": "The study file names controls. They were not asked, because the run "
+        "has no usable result: {reason}.",
         "nothing to test": "{what}; nothing can be tested.",
         "no variance": "{decision}: all answers are equal, so that no variance can be divided.",
         "change not known": "{contrast}, {specification}: not known",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, AnswerType, Missing
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.engine.calls.model_routing import names_hosted_model
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
@@ -96,6 +97,7 @@ from folkmoot.kit.run_below import (
     run_below,
     verify_below,
 )
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import quote_value
 from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -286,7 +288,17 @@ def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConf
         tables=(ControlRow, PersonaVarianceRow),
         derived_tables=partial(_persona_variance, run),
         respondent_part=part,
+        extra_models=partial(_models_of, run),
     )
+
+
+def _models_of(run: RunFolder, config: ControlsConfig) -> list[str]:
+    # Each speaker is asked by the model that answered in the run. If the controls name a hosted
+    # model, the router allows every model, so that no key is required for one that is not asked.
+    if names_hosted_model(config):
+        return []
+    asked = {str(model) for (model,) in run.rows("answers", "model_asked")}
+    return sorted(asked - {HUMAN_MODEL})
 
 
 def _persona_variance(

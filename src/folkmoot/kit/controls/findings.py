@@ -81,7 +81,7 @@ def control_findings(run: RunFolder) -> list[Finding]:
         # A finished run without the requested controls must not look like one that passed them.
         named = run.config.get("controls")
         is_missing = named and ControlSettings.model_validate(named).asks_anything
-        return [_unfinished()] if is_missing and run.is_finished else []
+        return [_unfinished(run.unusable_reason)] if is_missing and run.is_finished else []
     return findings_in(
         controls.read_table(ControlRow.table),
         _options_in(run),
@@ -195,11 +195,13 @@ def _margins(controls: RunFolder) -> dict[str, float]:
     return {question.id: question.equivalence_margin for question in settings.questions}
 
 
-def _unfinished() -> Finding:
+def _unfinished(unusable_reason: str) -> Finding:
+    # A run without a usable result asks no controls, and a resume would not ask them either.
+    reason = {"reason": unusable_reason} if unusable_reason else {}
     return Finding(
         UNFINISHED,
-        "Controls are not finished",
-        word("refusal", "controls unfinished"),
+        "Controls were not asked" if unusable_reason else "Controls are not finished",
+        word("refusal", "controls, unusable" if reason else "controls unfinished", **reason),
         ResultTable((), ()),
         section=SECTION,
         headline=True,
