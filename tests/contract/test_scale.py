@@ -16,7 +16,7 @@ from benchmarks.measure import ROOT, peak_mb, used_by
 from benchmarks.scale import pilot
 from folkmoot import child_process
 from folkmoot.child_process import run_in_child
-from folkmoot.engine.session import effects
+from folkmoot.engine.session import computations
 from folkmoot.engine.session import run_context as context
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
@@ -48,7 +48,7 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
             run_in_child(fn, args, folder=folder) if len(begun) == 1 else fn(*args)
         )  # one shows it
 
-    monkeypatch.setattr(effects, "run_in_child", noted)
+    monkeypatch.setattr(computations, "run_in_child", noted)
     whole = serial_run(study)
     assert not begun
     monkeypatch.setattr(context, "LARGE_FORK_ITEMS", 3)

@@ -17,7 +17,7 @@ import folkmoot
 from folkmoot import Choice, Missing, Number, Run, Session, Speaker, Study, StudyConfig, Utterance
 from folkmoot.conversation.answer_types import Json
 from folkmoot.engine.calls.progress import ProgressTally
-from folkmoot.engine.session import effects
+from folkmoot.engine.session import computations
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Completion, Message, ModelRequest, Usage
@@ -468,7 +468,7 @@ def test_a_named_computation_is_found_again_when_its_function_has_another_name(
 def test_embeddings_have_length_one_and_are_the_same_after_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
-    monkeypatch.setattr(effects, "MAX_EMBEDDING_BYTES_IN_MEMORY", in_memory)
+    monkeypatch.setattr(computations, "MAX_EMBEDDING_BYTES_IN_MEMORY", in_memory)
     seen: list[np.ndarray] = []
 
     async def protocol(session: Session) -> None:

@@ -87,8 +87,8 @@ class Studio:
         self.keys = Keys()
         self.processes = Processes(self.projects.root, self.projects.outputs, self.keys)
         self.projects.outputs.mkdir(parents=True, exist_ok=True)
-        self.shelf = RunCollection(self.projects.outputs)
-        self.reader = Reader(self.shelf)
+        self.runs = RunCollection(self.projects.outputs)
+        self.reader = Reader(self.runs)
         self.form_token = secrets.token_urlsafe(24)
 
     def routes(self) -> list[BaseRoute]:
@@ -489,7 +489,7 @@ class Studio:
 
     def _controls(self, request: Request) -> LivePart:
         name = request.path_params["name"]
-        run = self.shelf.run(name)
+        run = self.runs.run(name)
         messages = self.processes.messages_of(run.path)
         study_name = self.projects.name_of(_study_path(run))
         variables = {"r": read_run_status(run.path, name), "base": _run_address(name).rstrip("/"),
@@ -500,7 +500,7 @@ class Studio:
     async def pause(self, request: Request, _form: FormData) -> Response:
         """Stop a run so that it can be resumed later."""
         name = request.path_params["name"]
-        run = await run_in_threadpool(self.shelf.run, name)
+        run = await run_in_threadpool(self.runs.run, name)
         await run_in_threadpool(self.processes.pause, run.path)
         return RedirectResponse(_run_address(name), 303)
 
@@ -508,7 +508,7 @@ class Studio:
         """Resume a run."""
         # If the form holds a budget, it is used.
         name, budget = request.path_params["name"], _text_of(form, "budget")
-        run = await run_in_threadpool(self.shelf.run, name)
+        run = await run_in_threadpool(self.runs.run, name)
         if budget and not _is_amount(budget):
             raise HTTPException(422, "The budget is an amount in US dollars.")
         await run_in_threadpool(self.processes.resume, run.path, _study_path(run), budget)

@@ -1,7 +1,8 @@
 """Session and scope: what a protocol may do, and the state that all scopes of a run share.
 
 - `session`: what study types call. Start here.
-- `effects`: asks questions with their re-asks, embeds texts, and runs computations.
+- `asking`: asks a question until its answer can be parsed.
+- `computations`: embeds texts and runs computations.
 - `arrivals`: waits for humans.
 - `seat_questions`: asks humans the questions outside the protocol.
 - `map_execution`: runs the items of `Scope.map`.

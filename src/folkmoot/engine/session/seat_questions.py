@@ -24,7 +24,7 @@ from folkmoot.engine.seats.questionnaire import (
 )
 from folkmoot.engine.seats.seat_manager import SCREENED_OUT, SEAT_CLOSED, TIMED_OUT, WITHDRAWN
 from folkmoot.engine.seats.seats import Seat
-from folkmoot.engine.session.effects import AskedAt, ask_until_parsed
+from folkmoot.engine.session.asking import AskedAt, ask_until_parsed
 from folkmoot.engine.session.plan import ANNOUNCED
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.models.catalog import HUMAN_MODEL

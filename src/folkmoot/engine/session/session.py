@@ -42,15 +42,14 @@ from folkmoot.engine.session.arguments import (
     require_awaitable,
     require_type,
 )
-from folkmoot.engine.session.confounders import with_confounders
-from folkmoot.engine.session.effects import (
+from folkmoot.engine.session.asking import (
     AskedAt,
     AskResult,
     ask_until_parsed,
     build_answer_row,
-    embed_texts,
-    run_computation,
 )
+from folkmoot.engine.session.computations import embed_texts, run_computation
+from folkmoot.engine.session.confounders import with_confounders
 from folkmoot.engine.session.map_execution import run_fork, run_locally
 from folkmoot.engine.session.run_context import ForkExecutor, ForkItem, RunContext
 from folkmoot.engine.session.seat_questions import ask_due_checks, note_question

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
-from folkmoot.engine.session.effects import AskResult
+from folkmoot.engine.session.asking import AskResult
 from folkmoot.engine.session.session import Scope
 from folkmoot.provenance import (
     SourcedText,

@@ -121,13 +121,13 @@ class _Pages:
             if not problem:
                 self.seat_manager.close_seat(seat_state, WITHDRAWN)
                 return _redirect_to_seat(seat_state)
-        context = {"chair": seat_state, "state": state_of(seat_state), "problem": problem}
+        context = {"seat_state": seat_state, "state": state_of(seat_state), "problem": problem}
         return render_page("seat_leave.html.j2", context, 409 if problem else 200)
 
     async def _leave_lobby(self, seat_state: SeatState) -> Response:
         # The last page is drawn before the seat forgets its participant.
         context = {
-            "chair": replace(seat_state, ended=WITHDRAWN),
+            "seat_state": replace(seat_state, ended=WITHDRAWN),
             "settings": self.seat_manager.settings,
         }
         response = render_page("seat_end.html.j2", context)
@@ -200,7 +200,7 @@ class _Pages:
         seat_state.is_connected = True
         seat_state.activity.note(seat_manager.clock(), 0.0, None)
         shared_context = {
-            "chair": seat_state,
+            "seat_state": seat_state,
             "settings": settings,
             "problem": problem,
             "messages": seat_manager.announcements_for(seat_state),

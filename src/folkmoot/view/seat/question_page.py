@@ -73,7 +73,7 @@ def render_question(
     minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
     context = {
-        "chair": seat_state,
+        "seat_state": seat_state,
         "settings": seat_manager.settings,
         "problem": problem,
         "messages": seat_manager.announcements_for(seat_state),

@@ -60,7 +60,7 @@ class ResearcherPages:
         seat_manager = self.seat_manager
         names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
         context = {
-            "desk": seat_manager,
+            "seat_manager": seat_manager,
             "part": self._seats_part(),
             "entry": self._entry_link(),
             "names": names,
@@ -100,7 +100,11 @@ class ResearcherPages:
     def _seats_part(self) -> LivePart:
         seat_states = list(self.seat_manager)
         has_conditions = any(seat_state.seat.condition for seat_state in seat_states)
-        context = {"desk": self.seat_manager, "chairs": seat_states, "conditions": has_conditions}
+        context = {
+            "seat_manager": self.seat_manager,
+            "seat_states": seat_states,
+            "conditions": has_conditions,
+        }
         lobby = self.seat_manager.lobby
         is_waiting = lobby is not None and lobby.is_open
         seconds_left = lobby.left if lobby is not None else None
@@ -133,8 +137,8 @@ class ResearcherPages:
             self.seat_manager.close_seat(seat_state, SEAT_CLOSED)
             return overview
         context = {
-            "desk": self.seat_manager,
-            "chair": seat_state,
+            "seat_manager": self.seat_manager,
+            "seat_state": seat_state,
             "state": state_of(seat_state),
             "problem": problem,
         }
@@ -155,7 +159,7 @@ class ResearcherPages:
                 self.seat_manager.start_now()
                 return overview
         context = {
-            "desk": self.seat_manager,
+            "seat_manager": self.seat_manager,
             "taken": taken_text,
             "state": state,
             "problem": problem,

@@ -199,10 +199,10 @@ def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
 
 
 def test_one_run_is_served_alone(outputs: Path) -> None:
-    shelf = RunCollection(outputs / "workbook")
-    assert shelf.run_names() == ["workbook"]
+    runs = RunCollection(outputs / "workbook")
+    assert runs.run_names() == ["workbook"]
     with pytest.raises(HTTPException):
-        shelf.run("focus_group")
+        runs.run("focus_group")
     with reader(outputs / "workbook") as server:
         assert server.get("/").headers["Location"] == "/run/workbook/-/"
         assert server.get("/run/workbook/-/").status == 200
@@ -242,11 +242,11 @@ def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
         return plain(file, *args, **more)
 
     monkeypatch.setattr(io, "open", seen)
-    shelf = RunCollection(tmp_path / "outputs")
-    assert len(shelf.list_statuses()) == many
+    runs = RunCollection(tmp_path / "outputs")
+    assert len(runs.list_statuses()) == many
     assert read[MANIFEST] == read[LOG_LINES] == many and not read[PLAN] and not read[JOURNAL]
     read.clear()
-    assert len(shelf.list_statuses()) == many
+    assert len(runs.list_statuses()) == many
     assert set(read) <= {HOLDER_FILE}
 
 

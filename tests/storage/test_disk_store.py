@@ -1,4 +1,4 @@
-"""The shelf: what was put away comes back, also in another process, and leaves nothing behind."""
+"""What was put away comes back, also in another process, and leaves nothing behind."""
 
 from __future__ import annotations
 
