@@ -499,6 +499,13 @@ def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -
         multipletests(by_scipy, method="holm")[1]
     )
     assert rows[0]["holm_p"] > rows[0]["p"]
+    # Primary claims are judged over all cells together, so this table has no second p of them.
+    primary = {name: [replace(one, primary=True) for one in own] for name, own in known.items()}
+    _, table, *_ = pooled_findings(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), primary)
+    rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
+    assert {row["p"] for row in rows} == {row["holm_p"] for row in rows} == {None}
+    assert all(row["interval"] for row in rows)
+    assert pooling.NO_SECOND_P in table.notes
 
 
 def test_each_cell_is_read_once_for_all_reports(

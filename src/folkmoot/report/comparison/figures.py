@@ -31,3 +31,5 @@ class Figure:
     # The name and number of the independent units within a cell (`unit`, `units`).
     unit: str = ""
     units: int = 0
+    # True if it is a primary claim in any cell.
+    is_primary: bool = False

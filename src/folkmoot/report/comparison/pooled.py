@@ -57,6 +57,9 @@ from folkmoot.storage.run_folder import RunFolder
 SECTION = "Pooled over runs"
 # The key of the finding on the primary claims over a grid.
 GRID_CLAIMS = "grid_claims"
+NO_SECOND_P = (
+    "Primary claims have no p here: “Primary claims over the grid” judges them over all cells."
+)
 # Most specifications that one curve draws.
 MAX_LINES = 60
 # A caveat names this many figures and counts the rest.
@@ -137,7 +140,8 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
                 label = name + unit
                 key = finding.key, label
                 figure_fields = (finding.key, finding.title, label, chart.percent, zero, ())
-                figures.setdefault(key, Figure(*figure_fields, finding.unit, finding.units))
+                known = figures.setdefault(key, Figure(*figure_fields, finding.unit, finding.units))
+                figures[key] = replace(known, is_primary=known.is_primary or finding.primary)
                 cells[key].append(
                     MeasuredFigure(cell, *map(math.log, values) if chart.ratios else values)
                 )
@@ -466,9 +470,14 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
         return None
     rows: list[Row] = []
     pooled_effects = [overall_estimate(figure) for figure in effects]
+    # The finding on the primary claims judges these. A second p-value would compete with it.
+    ps = [
+        math.nan if figure.is_primary else estimate.p
+        for figure, estimate in zip(effects, pooled_effects, strict=True)
+    ]
     # Holm's method needs the p-values of all differences at once.
-    holms = holm([estimate.p for estimate in pooled_effects])
-    for figure, estimate, adjusted in zip(effects, pooled_effects, holms, strict=True):
+    holms = holm(ps)
+    for figure, estimate, p, adjusted in zip(effects, pooled_effects, ps, holms, strict=True):
         same_sign_share, clear_share = sign_agreement(figure)
         rows.append(
             {
@@ -476,7 +485,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
                 "figure": figure.label,
                 "pooled": _format_figure(figure, estimate.value),
                 "interval": _format_span(figure, estimate) if estimate.has_interval else None,
-                "p": finite_or_none(estimate.p),
+                "p": finite_or_none(p),
                 "holm_p": finite_or_none(adjusted),
                 "cells": f"{len(figure.cells)} of {usable}",
                 "specifications": _count_distinct(figure),
@@ -508,6 +517,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
             "Settings of one repeat share their people, so the share that holds is not a "
             "probability.",
             *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
+            *((NO_SECOND_P,) if any(figure.is_primary for figure in effects) else ()),
             *_some_lack(effects, usable),
         ),
         section=SECTION,
