@@ -156,15 +156,15 @@ class _Clause:
     # (start, end, option) for each named option, in word indices. All options of a list ("A or B")
     # have the span of the whole list.
     spans: tuple[tuple[int, int, str], ...]
+    # Indices of the words outside options that are negation cues (such as "not") and positive cues.
+    negations: tuple[int, ...]
+    wishes: tuple[int, ...]
 
     def cue_near(self, start: int, end: int) -> bool:
-        # A negation cue is a word such as "not".
-        window = range(max(0, start - WINDOW), min(len(self.words), end + WINDOW))
-        return any(self.taken[i] is None and self.words[i] in NEGATION_CUES for i in window)
+        return any(start - WINDOW <= i < end + WINDOW for i in self.negations)
 
     def wish_before(self, start: int) -> bool:
-        window = range(max(0, start - WINDOW), start)
-        return any(self.taken[i] is None and self.words[i] in POSITIVE_CUES for i in window)
+        return any(start - WINDOW <= i < start for i in self.wishes)
 
 
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
@@ -290,8 +290,16 @@ def _divide_sentence(words: Sequence[str], spans: Sequence[tuple[int, int, str]]
             for start, end, option in run:
                 placed.append((*run_bounds, option))
                 taken[new_position[start] : new_position[end - 1] + 1] = [option] * (end - start)
+        kept = tuple(words[i] for i in kept_positions)
+        free = [i for i, option in enumerate(taken) if option is None]
         clauses.append(
-            _Clause(tuple(words[i] for i in kept_positions), tuple(taken), tuple(placed))
+            _Clause(
+                words=kept,
+                taken=tuple(taken),
+                spans=tuple(placed),
+                negations=tuple(i for i in free if kept[i] in NEGATION_CUES),
+                wishes=tuple(i for i in free if kept[i] in POSITIVE_CUES),
+            )
         )
     return [clause for clause in clauses if clause.words]
 
