@@ -93,20 +93,25 @@ class PersonaTraits:
         """Return the person's tendency on a question, from −1 (against) to 1 (in favour)."""
         # Questions that share words get similar tendencies. `answer` selects one possible answer to
         # the question, and `part` one part of the question.
-        words = sorted(content_words(about))
-        if not words:
-            return 2.0 * uniform_draw(self.seed, self.key, "lean", about, f"{answer}{part}") - 1.0
+        return _question_lean(self.seed, self.key, about, answer, part)
 
-        def draw_lean(suffix: str) -> float:
-            word_draws = (normal_draw(self.seed, self.key, "word", word, suffix) for word in words)
-            return math.fsum(word_draws) / math.sqrt(len(words))
 
-        total = draw_lean(answer)
-        if part:
-            # The shared draw has weight 1 and the draw of the part √2, so two parts correlate by
-            # 1/3.
-            total = (total + math.sqrt(2) * draw_lean(f"{answer} {part}")) / math.sqrt(3)
-        return 2.0 * _STANDARD.cdf(total) - 1.0
+# In a discussion, a person comes back to the same questions in every turn.
+@lru_cache(maxsize=4096)
+def _question_lean(seed: int, key: str, about: str, answer: str, part: str) -> float:
+    words = sorted(content_words(about))
+    if not words:
+        return 2.0 * uniform_draw(seed, key, "lean", about, f"{answer}{part}") - 1.0
+
+    def draw_lean(suffix: str) -> float:
+        word_draws = (normal_draw(seed, key, "word", word, suffix) for word in words)
+        return math.fsum(word_draws) / math.sqrt(len(words))
+
+    total = draw_lean(answer)
+    if part:
+        # The shared draw has weight 1 and the draw of the part √2, so two parts correlate by 1/3.
+        total = (total + math.sqrt(2) * draw_lean(f"{answer} {part}")) / math.sqrt(3)
+    return 2.0 * _STANDARD.cdf(total) - 1.0
 
 
 @lru_cache(maxsize=4096)

@@ -424,7 +424,12 @@ def levels_of(config: TownHallConfig) -> list[Level]:
 def known_levels(config: TownHallConfig) -> dict[str, Level]:
     """Return all levels that a study file can name."""
     names = dict.fromkeys([*BUILT_IN, *config.level_settings])
-    return {name: level for name in names if (level := _build_level(config, name, ()))}
+    return {name: level for name in names if (level := find_level(config, name))}
+
+
+def find_level(config: TownHallConfig, name: str) -> Level | None:
+    """Return a level by its name, or None if a study file cannot name it."""
+    return _build_level(config, name, ())
 
 
 def _build_level(config: TownHallConfig, name: str, above: tuple[str, ...]) -> Level | None:
@@ -444,7 +449,7 @@ def _change_level(level: Level | None, settings: LevelSettings | None) -> Level 
     changes = settings.model_dump(exclude={"like"}, exclude_none=True)
     if "models" in changes:
         changes["models"] = tuple(changes["models"])
-    return Level(**(asdict(level) | changes))
+    return replace(level, **changes)
 
 
 def level_problems(config: TownHallConfig, vulnerable_count: int) -> list[Problem]:

@@ -12,7 +12,7 @@ from typing import Any
 from folkmoot.kit.exposure import OWN_WORDS, Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.town_hall.config import TownHallConfig, known_levels
+from folkmoot.studies.town_hall.config import TownHallConfig, find_level
 from folkmoot.studies.town_hall.recording import (
     MODERATOR,
     PLANNER,
@@ -114,7 +114,8 @@ def _question_decisions(
     is_in_round = part.startswith("round") and not is_reflection
     # The first ask of a separate turn is THINK, and the second is SPEAK. Without THINK the first is
     # SPEAK.
-    has_thinking = known_levels(config)[discussion.level].think
+    level = find_level(config, discussion.level)
+    has_thinking = level is not None and level.think
     is_statement = is_in_round and not is_shared and (ask == "ask1" or not has_thinking)
 
     public = [row for row in discussion.utterances if row["public"]]
