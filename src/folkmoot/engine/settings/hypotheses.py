@@ -151,7 +151,9 @@ def _check_measure(hypothesis: Hypothesis, tables: Tables, key: str) -> Problem 
         return None
     if comparable:
         hint = f"numbers and truth values of {table}: {join_first(comparable, MAX_LISTED)}"
-        return Problem(f"{column} is a text, which has no difference", key=key, hint=hint)
+        return Problem(
+            f"{column} is a text; only numbers and truth values differ", key=key, hint=hint
+        )
     others = [name for name in tables if comparable_columns(name, tables)]
     hint = f"these have: {', '.join(sorted(others))}"
     return Problem(f"the table {table} has no conditions to compare", key=key, hint=hint)
