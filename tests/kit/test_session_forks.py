@@ -22,6 +22,7 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.pricing import describe_humans
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, RETEST, SAME_LENGTH, ControlRow
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
@@ -193,7 +194,10 @@ def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
     # It is said before the run, before the first control, and in the report.
     keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in REPEATED.items())
     options = RunOptions(model="synthetic", overrides=(*seat, *keys))
-    notes = run_dry_run(load_study_with_options(path, options), None).notes
+    seated = load_study_with_options(path, options)
+    notes = run_dry_run(seated, None).notes
+    # `folkmoot run --seat` prints this one, which needs no dry run.
+    assert set(describe_humans(seated)) < set(notes)
     reason = "a session with humans is not run again"
     assert any("no persona (12 of 12 final" in note and reason in note for note in notes)
     assert reason in (done.path / "run.log").read_text()

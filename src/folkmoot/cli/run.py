@@ -61,6 +61,7 @@ from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsableError
 from folkmoot.kit.controls.asking import run_grid_with_controls, run_with_controls
 from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.controls.pricing import describe_humans
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, resolve_model
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
@@ -286,7 +287,8 @@ def run_command(
     print_models_note(error_console(), study_file)
     # Models are checked before the dry run, so that a missing key is reported at once.
     check_models(study_file, options)
-    for note in study_file.study.notes(study_file.config):
+    notes = [*study_file.study.notes(study_file.config), *describe_humans(study_file)]
+    for note in notes:
         error_console().print(
             f"[cyan]Note:[/] {escape(remove_control_characters(note))}", soft_wrap=True
         )

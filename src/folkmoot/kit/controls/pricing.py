@@ -39,10 +39,6 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 # Participants or sessions of the small run, unless the study has fewer.
 ENOUGH = 12
-_HUMANS_NOTE = (
-    "Humans in seats are not asked control questions, so the controls cost less than this for each "
-    "of them."
-)
 # A sample size above the number of participants of any study.
 EVERYONE = 10**9
 
@@ -88,8 +84,22 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         )
         sessions = read_sessions(run, read_treatments(run))
         asks = list(_count_asks(controls, settings, there, sessions, share))
-        notes = [*([_HUMANS_NOTE] if has_seats else []), *_describe_unasked(controls, share)]
+        notes = [*describe_humans(found), *_describe_unasked(controls, share)]
         return total.plus(*_sum_up(asks), _bounds(asks, share), notes)
+
+
+def describe_humans(found: StudyFile) -> list[str]:
+    """Return what the controls of a study cannot ask because humans take seats.
+
+    The list is empty without seats or without controls.
+    """
+    controls = found.config.controls
+    if found.config.seats is None or controls is None or not controls.asks_anything:
+        return []
+    return [
+        "Humans in seats are not asked control questions, so the controls may cost less than "
+        "estimated. No session is run again for a control, because humans cannot answer again."
+    ]
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:
