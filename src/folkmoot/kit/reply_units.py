@@ -15,11 +15,11 @@ import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.study.study import Study
-from folkmoot.measures.diagnostics import Row
-from folkmoot.measures.reply_checks import UnitOf, speaker_of
+from folkmoot.measures.diagnostics import Check, Row
+from folkmoot.measures.reply_checks import UnitOf, check_answers, speaker_of
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import RowStream, RunFolder
 
 # Kinds of texts that a speaker says or chooses. Others describe a speaker or come from the study.
 HEARD = ("utterance", "answer", "proposal", "summary", "reply")
@@ -42,6 +42,23 @@ def reply_unit_of(study: Study, run: RunFolder) -> ReplyUnit:
     if not run.has_table("answers"):
         return ReplyUnit(SPEAKER, speaker_of)
     return find_conversations(run)
+
+
+def name_reply_units(run: RunFolder, name: str) -> str:
+    """Return the noun for the units whose replies a report counts."""
+    # The checks count all replies of an unfinished run. Its figures count finished units alone, and
+    # are fewer.
+    return f"started {name}" if run.partial else name
+
+
+def check_replies(run: RunFolder, unit_of: UnitOf, unit_name: str) -> list[Check]:
+    """Return the checks of all replies in the table `answers` of a run.
+
+    - `unit_of`: returns the independent unit of a row.
+    - `unit_name`: the noun for such a unit, such as "group".
+    """
+    answers = RowStream(run.scan_table("answers"))
+    return check_answers(answers, unit_of, name_reply_units(run, unit_name))
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:

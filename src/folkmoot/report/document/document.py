@@ -19,12 +19,17 @@ from folkmoot.engine.study.study import (
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
-from folkmoot.kit.reply_units import ReplyUnit, reply_unit_of
+from folkmoot.kit.reply_units import (
+    ReplyUnit,
+    check_replies,
+    name_reply_units,
+    reply_unit_of,
+)
 from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.measures.reply_checks import CODER, check_answers
+from folkmoot.measures.reply_checks import CODER
 from folkmoot.measures.wording import word
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
@@ -38,7 +43,7 @@ from folkmoot.report.document.validity import build_validity_card, claims_over_w
 from folkmoot.report.preregistration import title_of
 from folkmoot.storage.findings import CardBoard, Finding
 from folkmoot.storage.partial_run import PartsView
-from folkmoot.storage.run_folder import RowStream, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def build_document(
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
         finding.key for finding in findings
     }:
-        checks = check_answers(RowStream(run.scan_table("answers")), unit.of, unit.name)
+        checks = check_replies(run, unit.of, unit.name)
         checks.append(check_instability(study.repeats(run)))
         findings.append(respondent_checks_finding(checks))
     findings = [_name_reply_unit(finding, run, unit) for finding in findings]
@@ -160,7 +165,7 @@ def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Findi
         return finding
     rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
     count = len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
-    note = word("check", "unit", units=format_count(count, unit.name))
+    note = word("check", "unit", units=format_count(count, name_reply_units(run, unit.name)))
     return replace(finding, notes=(*finding.notes, note))
 
 

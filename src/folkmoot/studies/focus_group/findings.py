@@ -28,16 +28,17 @@ from folkmoot.kit.findings import (
     interaction_matrix,
     respondent_checks_finding,
 )
+from folkmoot.kit.reply_units import check_replies
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.reply_checks import check_answers, part_of_stage
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, column_heading
-from folkmoot.storage.run_folder import RowStream, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
 from folkmoot.studies.focus_group.config import (
     INTENT,
@@ -174,9 +175,8 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
         [person for _, people in data for person in people],
         run.config.get("control"),
     )
-    checks = check_answers(RowStream(run.scan_table("answers")), part_of_stage, "group")
-    checks += [check_instability(repeated_positions(run)), pleasing.judge()]
-    return respondent_checks_finding(checks)
+    others = [check_instability(repeated_positions(run)), pleasing.judge()]
+    return respondent_checks_finding([*check_replies(run, part_of_stage, "group"), *others])
 
 
 def purchase_intent(concept: Concept) -> Finding | None:

@@ -211,7 +211,8 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
 
 
 def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
-    general = format_mean_value(estimates["general"].value, 3)
+    # The values have the digits of the gap beside them.
+    general = format_mean_value(estimates["general"].value)
     if not switches["vulnerable"]:
         return word("description", "no vulnerable", level=level, general=general)
     if finite_or_none(estimates["vulnerable"].value) is None:
@@ -224,7 +225,7 @@ def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimat
         "gap",
         level=level,
         group=group_text,
-        vulnerable=format_mean_value(estimates["vulnerable"].value, 3),
+        vulnerable=format_mean_value(estimates["vulnerable"].value),
         general=general,
         kind="placebo gap" if switches["labels"] == "shuffled" else "gap",
         gap=format_change(estimates["gap"]),

@@ -492,9 +492,13 @@ class Measure:
     @property
     def label(self) -> str:
         """The name with its unit, such as "give per participant and round"."""
+        return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}"
+
+    @property
+    def outcome(self) -> str:
+        """The label as a claim prints it."""
         # A workbook does not say in which currency or points its amounts are.
-        amount = ", in units of the workbook" * (self.computed and not self.is_share)
-        return f"{self.words} per participant{' and round' * (len(self.rounds) > 1)}{amount}"
+        return f"{self.label}{', in units of the workbook' * (self.computed and not self.is_share)}"
 
     @property
     def variable_names(self) -> tuple[str, ...]:
@@ -609,7 +613,7 @@ def _between_treatments(
         by="treatment",
         where=_counted_rows(book, measure),
         subject=("experiment_id", "session", "participant_id"),
-        outcome=measure.label,
+        outcome=measure.outcome,
         is_mean_of_shares=measure.is_share,
     )
 
@@ -632,7 +636,7 @@ def _between_experiments(
         where=_counted_rows(book, measure),
         subject=("session", "participant_id"),
         paired=True,
-        outcome=measure.label,
+        outcome=measure.outcome,
         is_mean_of_shares=measure.is_share,
         names=names,
     )

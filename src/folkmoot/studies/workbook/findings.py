@@ -20,6 +20,7 @@ from folkmoot.hints import join_words
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
+from folkmoot.kit.reply_units import name_reply_units
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import check_instability, check_position_bias
 from folkmoot.measures.inference.claims import Result
@@ -283,10 +284,12 @@ def _describe_course(measure: Measure, treatment: str, rows: Sequence[Mapping[st
 def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
     matching = (result for result in results if result.claim.by == by and result.counts != (0, 0))
     table = NUMBERS[measure.computed]
+    # Plans that were sealed earlier name no units.
+    outcomes = (measure.label, measure.outcome)
     return [
         result
         for result in matching
-        if (result.claim.measure, result.claim.outcome) == (table, measure.label)
+        if result.claim.measure == table and result.claim.outcome in outcomes
     ]
 
 
@@ -628,7 +631,8 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
         closed_answers.select("options", "value", speaker_id=session).iter_rows(named=True)
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
-    checks = {check.key: check for check in check_answers(answers, part_of_stage, "session")}
+    unit_name = name_reply_units(run, "session")
+    checks = {check.key: check for check in check_answers(answers, part_of_stage, unit_name)}
     bias = check_position_bias(shown_options)
     return kit.respondent_checks_finding(
         [*(checks | {bias.key: bias}).values(), check_instability(repeated_answers(run))]

@@ -15,6 +15,7 @@ from folkmoot.kit.findings import (
     respondent_checks_finding,
     with_adjusted_p,
 )
+from folkmoot.kit.reply_units import name_reply_units
 from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
@@ -161,7 +162,7 @@ def respondent_checks(votes: Votes) -> Finding:
 
 
 def _quality_checks(votes: Votes) -> list[Check]:
-    answers = votes.answers
+    answers, unit_name = votes.answers, name_reply_units(votes.run, "speaker")
     placebo, floor = votes.find_condition(EMPTY_ARGUMENT), votes.revote_condition
     before = votes.counts(voter.initial_choice for voter in votes.people)
     # The source's conditions are ordered by the number of switches that are on. A loss of variance
@@ -171,10 +172,10 @@ def _quality_checks(votes: Votes) -> list[Check]:
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
     return [
-        check_refusals(answers, votes.participant_texts()),
-        check_malformed(answers),
-        check_off_list(answers),
-        check_over_length(answers),
+        check_refusals(answers, votes.participant_texts(), unit_name=unit_name),
+        check_malformed(answers, unit_name=unit_name),
+        check_off_list(answers, unit_name=unit_name),
+        check_over_length(answers, unit_name=unit_name),
         check_cut_replies(answers),
         check_instability(repeated_votes(votes)),
         check_position_bias(_first_votes(votes)),
