@@ -662,16 +662,11 @@ def _build_rows(
         own = got.get(field, Missing(CANNOT_SAY)) if isinstance(got, Mapping) else got
         made = expected.get(str(field)) if isinstance(expected, Mapping) else expected
         missing = isinstance(own, Missing)
-        yield ControlRow(
+        yield ControlRow.from_source(
+            decision,
             control=control,
             question=question,
             field=field,
-            participant_id=decision.participant_id,
-            speaker_id=decision.speaker_id,
-            role=decision.role,
-            condition=decision.condition,
-            unit=decision.unit,
-            moment=decision.moment,
             decision_address=decision.address,
             value=str(own) if isinstance(own, str) else None,
             number=float(own) if isinstance(own, (int, float)) and not missing else None,

@@ -243,14 +243,10 @@ def record_personas(scope: Scope, group: str, people: Sequence[Profile]) -> None
     """Record one row for each participant of a group."""
     for profile in people:
         scope.record(
-            PersonaRow(
+            PersonaRow.from_source(
+                profile,
                 group=group,
                 persona_id=profile.id,
-                name=profile.name,
-                first_name=profile.first_name,
-                income_usd=profile.income_usd,
-                vals=profile.vals,
-                source=profile.source,
                 **{"race": None, **profile.shared_demographics()},
                 **profile.traits.model_dump(),
                 **profile.consumer.model_dump(exclude={"channels"}),

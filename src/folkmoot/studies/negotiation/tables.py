@@ -568,14 +568,10 @@ def decision_rows(
             missing=answer.reason if isinstance(answer, Missing) else None,
         )
     for feedback_round in slot_decision.feedback:
-        yield FeedbackRow(
+        yield FeedbackRow.from_source(
+            feedback_round,
             **decision_key,
-            round=feedback_round.round,
-            target=feedback_round.target,
             target_name=case.group.names_by_member[feedback_round.target],
-            targeted=feedback_round.targeted,
-            resolved=feedback_round.resolved,
-            question=feedback_round.question,
             updated_explanation=feedback_round.updated_explanation or None,
             revised_decision=feedback_round.revised_decision or None,
             change=feedback_round.change or None,
@@ -583,7 +579,6 @@ def decision_rows(
             refused_because=feedback_round.because or None,
             hard_no="; ".join(feedback_round.hard_no) or None,
             objection="; ".join(feedback_round.objections) or None,
-            parse_error=feedback_round.parse_error,
         )
     tally, text_tally = case.tally_topic(topic, slot_decision.cast), case.tally_topic(topic)
     yield from _counterfactual_rows(case, slot_decision, tally, decision_key)
@@ -634,17 +629,14 @@ def _decision_row(
     case: Negotiation, topic: Topic, slot_decision: SlotDecision, decision_key: Mapping[str, str]
 ) -> Row:
     is_raw = case.condition.synthesis == "raw"
-    return DecisionRow(
+    return DecisionRow.from_source(
+        slot_decision,
         **decision_key,
-        source=slot_decision.source,
-        has_conflict=slot_decision.has_conflict,
         stated_conflict=case.with_all_statements.tally_topic(topic).has_conflict,
-        strategy_id=slot_decision.strategy_id,
         operator=slot_decision.strategy.operator if slot_decision.strategy else None,
         proposed_strategy=slot_decision.proposed,
         resolution_strategy=slot_decision.strategy_id,
         drifted=slot_decision.strategy_drifted,
-        selected_option=slot_decision.selected_option,
         resolution_text=slot_decision.resolution_text or None,
         undecided=slot_decision.undecided_reason,
         dropped="; ".join(slot_decision.dropped),
@@ -655,7 +647,6 @@ def _decision_row(
         theory_words_quoted="; ".join(slot_decision.terms.quoted) if is_raw else None,
         theory_words_first="; ".join(slot_decision.terms_first) if is_raw else None,
         asked_again="; ".join(slot_decision.asked_again) or None,
-        statement_agrees=slot_decision.statement_agrees,
         unread_entries=slot_decision.stated.unread_count if slot_decision.stated else None,
         winner_by_source_ballots=slot_decision.source_winner,
         members_shown="; ".join(member.name for member in case.mediation_order(topic))
@@ -668,13 +659,8 @@ def _decision_row(
         if slot_decision.outcome
         else None,
         infeasible=slot_decision.outcome.infeasible if slot_decision.outcome else None,
-        ballots=slot_decision.ballots,
-        subgrouping_required=slot_decision.subgrouping_required,
-        subgrouping_optional=slot_decision.subgrouping_optional,
         feedback_rounds=len(slot_decision.feedback),
         resolved=slot_decision.is_resolved,
-        parse_error=slot_decision.parse_error,
-        words=slot_decision.words,
         parse_step=slot_decision.parse_step or None,
     )
 
