@@ -85,12 +85,13 @@ class ModelRouter:
         `named`: the model that the study's code sets for one speaker.
         """
         # If the researcher named a hosted model for the run, every model is allowed. Otherwise only
-        # the embedded respondent, models under `models:` and those of `Study.extra_models` are
-        # allowed.
+        # the embedded respondent, the run's own model, models under `models:` and those of
+        # `Study.extra_models` are allowed.
         config = self._config
         if named is None or is_synthetic(named) or names_hosted_model(config):
             return named
-        return named if named in (*config.models.values(), *self._extra_models) else None
+        allowed = (config.model, *config.models.values(), *self._extra_models)
+        return named if named in allowed else None
 
     @property
     def has_custom_provider(self) -> bool:

@@ -298,7 +298,7 @@ def _models_of(run: RunFolder, config: ControlsConfig) -> list[str]:
     if names_hosted_model(config):
         return []
     asked = {str(model) for (model,) in run.rows("answers", "model_asked")}
-    return sorted(asked - {HUMAN_MODEL})
+    return sorted(asked - {HUMAN_MODEL, config.model})
 
 
 def _persona_variance(
