@@ -230,6 +230,9 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Pa
             # Five leave before the start. Their seats are free again, and one of them is taken.
             gone = await asyncio.gather(*(one.leave() for one in early))
             assert all("You have left" in page for page in gone)
+            # They have written nothing that could be deleted or shown to others.
+            assert all("Your seat is free again" in page for page in gone)
+            assert not any("where others were shown it" in page for page in gone)
             assert "55 of 60 seats are taken" in await people[59].enter(names[59])
             # Coming back by the link leads to the same seat, by the id or the cookie.
             seats = [one.seat for one in people[5:]]
@@ -245,6 +248,9 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Pa
             assert set(await asyncio.gather(*(one.take_part(1) for one in late))) == {1}
             gone = await asyncio.gather(*(one.leave() for one in late))
             assert all("You have left" in page for page in gone)
+            overview = await staying[0].get(run.researcher)
+            assert "60 seats: " in overview and "5 withdrawn" in overview
+            assert re.search(r'<option value="p_\d+">p_\d+ Kim Secretname4<', overview)
             given = await asyncio.gather(*(one.take_part() for one in staying))
             assert min(given) >= 1
         assert await run.over() == 0

@@ -121,7 +121,12 @@ class _Pages:
             if not problem:
                 self.seat_manager.close_seat(seat_state, WITHDRAWN)
                 return _redirect_to_seat(seat_state)
-        context = {"seat_state": seat_state, "state": state_of(seat_state), "problem": problem}
+        context = {
+            "seat_state": seat_state,
+            "state": state_of(seat_state),
+            "problem": problem,
+            "in_lobby": self._is_in_lobby(seat_state),
+        }
         return render_page("seat_leave.html.j2", context, 409 if problem else 200)
 
     async def _leave_lobby(self, seat_state: SeatState) -> Response:
@@ -129,6 +134,7 @@ class _Pages:
         context = {
             "seat_state": replace(seat_state, ended=WITHDRAWN),
             "settings": self.seat_manager.settings,
+            "in_lobby": True,
         }
         response = render_page("seat_end.html.j2", context)
         self.seat_manager.release_seat(seat_state)
@@ -204,6 +210,7 @@ class _Pages:
             "settings": settings,
             "problem": problem,
             "messages": seat_manager.announcements_for(seat_state),
+            "in_lobby": False,
         }
         if seat_state.ended:
             seat_state.end_shown = True

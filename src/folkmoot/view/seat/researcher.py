@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -58,7 +59,12 @@ class ResearcherPages:
         # `remind` is the name of the seat to remind. `text` is a typed message that stays in the
         # form.
         seat_manager = self.seat_manager
-        names = [seat_state.seat.name for seat_state in seat_manager if not seat_state.ended]
+        # The researcher may know the typed name of a human, and not the name of their seat.
+        names = {
+            seat_state.seat.name: f"{seat_state.seat.name} {seat_manager.name_of(seat_state)}"
+            for seat_state in seat_manager
+            if not seat_state.ended
+        }
         context = {
             "seat_manager": seat_manager,
             "part": self._seats_part(),
@@ -114,6 +120,12 @@ class ResearcherPages:
             if is_given(self.seat_manager, seat_state)
         }
         context.update(lobby=is_waiting, taken=describe_taken_seats(self.seat_manager))
+        # With sixty seats, the counts say sooner than the rows whether anyone holds up the others.
+        states = Counter(
+            self.seat_manager.describe_state(seat_state).partition(" since ")[0]
+            for seat_state in seat_states
+        )
+        context["counts"] = ", ".join(f"{n} {state}" for state, n in states.most_common())
         minutes = None if seconds_left is None else max(1, math.ceil(seconds_left / 60))
         context.update(minutes=minutes)
         return draw_live_part("_seats.html.j2", context)
