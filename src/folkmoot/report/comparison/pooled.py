@@ -338,20 +338,31 @@ def judge_claims(runs: Cells) -> Finding | None:
             tuple(lines), "difference, least to most specification", 0.0, percent=bool(points)
         ),
         notes=(
-            "Robust: the estimates of all specifications lie where the claim says, beyond its "
-            f"margin, and all three joint tests reject at {format_percent(curves[0][0].alpha, 1)} "
-            "(5 % "
-            "divided by the number of claims). Fragile: none does, or fewer than 80 % of the "
-            "estimates lie there. Mixed: everything else. Specifications with the same data count "
-            f"once. Fewer than {FEWEST_SPECIFICATIONS} specifications (in a grid of repeats alone, "
-            "repeats) are not judged.",
-            "Joint tests draw people with all their answers in all specifications (bootstrap under "
-            "no effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
+            *(
+                _explain_judgement(curves[0][0].alpha)
+                if any(curve.is_judged for curve, _ in curves)
+                else ()
+            ),
+            "Specifications with the same data count once.",
+            f"Fewer than {FEWEST_SPECIFICATIONS} specifications (in a grid of repeats alone, "
+            "repeats) are not judged: if each lay where the claim says by the throw of a coin, "
+            "four would all do so in one of 16 grids, and five in one of 32.",
         ),
         section=SECTION,
         headline=True,
         unit=" or ".join(dict.fromkeys(curve.claim.unit for curve, _ in curves)),
         units=max(curve.units for curve, _ in curves),
+    )
+
+
+def _explain_judgement(alpha: float) -> tuple[str, str]:
+    return (
+        "Robust: the estimates of all specifications lie where the claim says, beyond its margin, "
+        f"and all three joint tests reject at {format_percent(alpha, 1)} (5 % divided by the "
+        "number of claims). Fragile: none does, or fewer than 80 % of the estimates lie there. "
+        "Mixed: everything else.",
+        "Joint tests draw people with all their answers in all specifications (bootstrap under no "
+        "effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
     )
 
 
