@@ -5,8 +5,8 @@ matters.
 """
 
 # Only `estimate_difference` chooses a method, by the kind of the measure and the independent units.
-# Only `judge` gives a verdict. Only `judge_families` corrects for the number of claims. Findings,
-# hypotheses, grids and comparisons print these results.
+# Only `judge` gives a verdict. Only `families.judge_families` corrects for the number of claims.
+# Findings, hypotheses, grids and comparisons print these results.
 
 from __future__ import annotations
 
