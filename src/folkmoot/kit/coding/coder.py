@@ -586,7 +586,9 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             slot = next(
                 slot for slot, value in zip(self.book.slots, values, strict=True) if not value
             )
-            rejection_reason = f"{slot}: {getattr(item, slot, None)!r} is none of its values"
+            rejection_reason = (
+                f"{slot}: {(item.model_extra or {}).get(slot)!r} is none of its values"
+            )
             return [AssignedCode(code.name, quote, rejection_reason=rejection_reason)]
         problem = (
             "" if not code.quoted or quote_occurs_in(quote, self.text.text) else QUOTE_NOT_FOUND
@@ -604,7 +606,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         ]
 
     def _slot_values(self, slot: str, item: _CodeReply) -> list[str]:
-        reply_value = getattr(item, slot, None)
+        reply_value = (item.model_extra or {}).get(slot)
         reply_values = {
             _normalise_quote(str(value))
             for value in (reply_value if isinstance(reply_value, list) else [reply_value])
