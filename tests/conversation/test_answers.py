@@ -131,6 +131,18 @@ def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
     assert isinstance(read, ParsedAnswer) and read.value == value
 
 
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [('{"A01": 2}', 2), ('```json\n{"age": "7"}\n```', 7), ('{"a": 1, "b": 2}', None),
+     ('{"a": null}', None), ('{"a": true}', None), ('{"a": 2', None), ('{"a": [2]}', None)],
+)  # fmt: skip
+def test_the_only_value_of_a_json_object_is_read_as_a_number(
+    reply: str, value: float | None
+) -> None:
+    read = Number(0, 10).parse_reply(reply)
+    assert (read.value if isinstance(read, ParsedAnswer) else None) == value
+
+
 @given(
     st.integers(-9999, 9999).map(str) | st.decimals(-99, 99, places=2).map(str),
     st.text("0123456789.,+-/%~ ofabk*()", max_size=6),

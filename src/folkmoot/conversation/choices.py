@@ -524,6 +524,10 @@ class Number(AnswerType[float]):
         text = reply.strip()
         if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
             return way_out
+        # After questions for JSON, models often reply with an object such as {"age": 41}.
+        if (only_value := _only_value_in_json(text)) is not None:
+            read = self.parse_reply(only_value)
+            return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
         undecorated, in_phrases = number_forms(text)
         numbers = dict.fromkeys(
             form for form in (*undecorated, *in_phrases) if _PLAIN_NUMBER.fullmatch(form)
@@ -594,6 +598,19 @@ class Number(AnswerType[float]):
         if self.low is not None:
             return f" of at least {self.low:g}"
         return f" of at most {self.high:g}" if self.high is not None else ""
+
+
+def _only_value_in_json(reply: str) -> str | None:
+    # The value of a JSON object that holds nothing else, or None. A repaired object does not count,
+    # because the repair turns prose into values.
+    if not reply.startswith(("{", "`")):
+        return None
+    for parse_step, found in json_candidates(reply, "{"):
+        if parse_step != "repaired" and isinstance(found, dict) and len(found) == 1:
+            (value,) = found.values()
+            is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+            return str(value) if is_scalar else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
