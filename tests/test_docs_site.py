@@ -48,6 +48,8 @@ def test_the_reference_has_every_command_and_every_name() -> None:
         assert command.callback is not None
         name = command.name or command.callback.__name__.rstrip("_").removesuffix("_command")
         assert f"## `folkmoot {name}`" in commands, name
+    # Lists of commands have whole sentences.
+    assert not re.findall(r"^\* `[\w-]+`: .*\.\.\.$", commands, re.MULTILINE)
     names = set(re.findall(r"^::: folkmoot\.(\w+)$", describe_names(), re.MULTILINE))
     assert names <= set(folkmoot.__all__) and {"run", "load", "Study", "Choice"} <= names
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import folkmoot
-from folkmoot.engine.study.study import registered_studies
+from folkmoot.engine.study.study import find_study, registered_studies
 
 ROOT = Path(__file__).parents[1]
 DOCS, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "site", ROOT / "site"
@@ -79,7 +79,20 @@ def describe_commands() -> str:
         text=True,
         check=True,
     )
-    return done.stdout.replace("&#x27;", "'")
+    return _complete_summaries(done.stdout.replace("&#x27;", "'"))
+
+
+def _complete_summaries(page: str) -> str:
+    # Typer cuts the summaries in its lists of commands. The section of a command has the whole one.
+    whole = dict(re.findall(r"^#+ `folkmoot ([\w -]+)`\n\n(.+)$", page, re.MULTILINE))
+    lines, group = [], ""
+    for line in page.splitlines():
+        if heading := re.match(r"## `folkmoot ([\w-]+)`", line):
+            group = f"{heading[1]} "
+        entry = re.match(r"\* `([\w-]+)`: .*\.\.\.$", line)
+        summary = entry and (whole.get(group + entry[1]) or whole.get(entry[1]))
+        lines.append(f"* `{entry[1]}`: {summary}" if entry and summary else line)
+    return "\n".join(lines)
 
 
 def describe_names() -> str:
@@ -112,7 +125,8 @@ def write_gallery(folder: Path, *, reports: bool) -> Iterator[str]:
             run = folkmoot.run(file, model="synthetic", out=out, overrides=settings)
             page.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run.report(), page)
-        yield f"- [{study.replace('_', ' ').capitalize()}](gallery/{study}.html)"
+        question = find_study(study).question
+        yield f"- [{study.replace('_', ' ').capitalize()}](gallery/{study}.html): {question}"
 
 
 if __name__ == "__main__":
