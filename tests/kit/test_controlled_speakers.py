@@ -112,7 +112,7 @@ def test_a_mediator_is_asked_and_has_contrasts_of_its_own(
     drift = findings[USER_DRIFT].grid
     roles = Counter(row[drift.columns.index("role")] for row in drift.rows)
     assert roles["participant"] and roles["moderator"]
-    assert "2 moderators (a leading role)" in findings[ASKED].says
+    assert "2 moderators (not participants)" in findings[ASKED].says
     # The card is about participants.
     (row,) = (
         row for row in build_validity_card(run, [*findings.values()]) if row.name == "User drift"

@@ -301,7 +301,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "failed": "no",
         "not known": "not known",
         "asked": "{speakers}: {answers}, {missing} without an answer",
-        "asked, leading": "{speakers} (a leading role): {answers}, {missing} without an answer",
+        "asked, leading": "{speakers} (not participants): {answers}, {missing} without an answer",
         "asked, shared": "{speakers} in replies that speak for several: {answers}, {missing} "
         "without an answer",
         "share": "{name}: {share}",
