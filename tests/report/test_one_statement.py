@@ -16,12 +16,14 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.run.grid import GridCell
-from folkmoot.engine.study.study import claims_of_run, compute_findings
+from folkmoot.engine.study.study import analysed_parts, claims_of_run, compute_findings
+from folkmoot.errors import InputError, RunPausedError
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.pooled import judge_claims
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.findings import Finding, TableCell
+from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
@@ -176,3 +178,27 @@ def test_the_plan_decides_which_claims_are_primary(
     (folder / "plan.json").write_text(json.dumps(plan), "utf-8")
     unsealed = claims_of_run(replace(study, claims=later), RunFolder(folder))
     assert unsealed[0].family == "primary"
+
+
+def test_an_unfinished_run_is_compared_by_the_parts_that_its_report_covers(
+    tmp_path: Path,
+) -> None:
+    path = small_study("negotiation", tmp_path)
+    path.write_text(path.read_text("utf-8").replace("groups_per_type: 1", "groups_per_type: 3"))
+    whole = folkmoot.run(path, model="synthetic", out=tmp_path / "whole")
+    limit = f"budget_calls={whole.manifest['calls'] // 2}"
+    with pytest.raises(RunPausedError):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "half", overrides=(limit,))
+    half = RunFolder(tmp_path / "half")
+    covered = analysed_parts(folkmoot.load(half.path).study, half)
+    assert isinstance(covered, PartsView) and 0 < len(covered.parts.analysed) < 6
+    compared = {f.key: f for f in compare_runs([whole.path, half])}
+    told = f"half did not finish ({covered.partial.removeprefix('PARTIAL: ')})"
+    assert told in compared["designs"].says and covered.parts.count_text in told
+    groups = {row["units"] for row in rows_of(compared["compare_claims"])}
+    assert groups == {len(covered.parts.analysed)}
+    none = ("budget_calls=3",)
+    with pytest.raises(RunPausedError):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "none", overrides=none)
+    with pytest.raises(InputError, match="no part of the run can be analysed yet"):
+        compare_runs([whole.path, tmp_path / "none"])

@@ -297,9 +297,6 @@ def compare_command(names: Sequence[str], margin: float) -> None:
     runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
     if any(isinstance(run, RunFolder) and run.is_synthetic for run in runs):
         output_console().print(synthetic_panel())
-    for run in runs:
-        if isinstance(run, RunFolder) and run.partial:
-            print_warning(f"{run.id}: {run.partial}")
     print_findings(output_console(), compare_runs(runs, margin))
 
 

@@ -133,6 +133,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "same settings": "All settings that matter are the same: differences are chance or the "
         "model.",
         "same people": "{runs} drew the same people as {first}.",
+        "unfinished": "{run} did not finish ({partial}).",
         "people": "{files}: answers by people.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "

@@ -188,6 +188,13 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     if same_people_runs:
         names = _list_names(same_people_runs)
         parts.append(word("runs", "same people", runs=names, first=runs[0].name))
+    parts += [
+        word(
+            "runs", "unfinished", run=sample.name, partial=sample.partial.removeprefix("PARTIAL: ")
+        )
+        for sample in runs
+        if sample.partial
+    ]
     if human_names:
         parts.append(word("runs", "people", files=_list_names(human_names)))
         parts += [

@@ -74,6 +74,8 @@ class Sample:
     sealed: Mapping[str, str] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
+    # Why the run is unfinished and what is covered, or empty.
+    partial: str = ""
     # The results of the claims of a run, as its report gives them.
     results: tuple[Result, ...] = ()
 
@@ -132,7 +134,8 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     kind = run.study or "run"
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))
-    return Sample(run.id, kind, tables, run.config, run.manifest, sealed, seated, results)
+    facts = (run.id, kind, tables, run.config, run.manifest, sealed, seated)
+    return Sample(*facts, partial=run.partial, results=results)
 
 
 def _find_study(run: RunFolder) -> Study | None:
