@@ -93,10 +93,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_power_cut() -> Iterator[None]:
-    """Files are not forced onto the disk: no test ends the machine, and a fifth of the time of a
+    """Files are not forced onto the disk: no test ends the machine, and a third of the time of a
     small run goes into waiting for it."""
+    from folkmoot.engine.journal import journal_file
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _file: None)
+        patched.setattr(journal_file, "SYNCHRONOUS", "OFF")
         yield
 
 

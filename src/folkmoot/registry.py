@@ -17,6 +17,11 @@ PROVIDERS = "folkmoot.providers"
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, in alphabetical order."""
     # None of them is imported.
+    return dict(_entry_points_of(group))
+
+
+@lru_cache(maxsize=8)
+def _entry_points_of(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(_installed_entry_points().select(group=group))}
 
 

@@ -28,6 +28,7 @@ from folkmoot.field_notes import ESSENTIAL, UNIT
 from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.studies.negotiation.participants import groups_of
 from tests.fenced import blocks
+from tests.sweeps import sample_daily
 
 ROOT = Path(__file__).parents[2]
 TYPES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
@@ -188,7 +189,9 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    "name", sample_daily(TYPES, daily=("cross_pollination", "negotiation"), part="mutations")
+)
 def test_the_schema_refuses_the_shapes_that_the_loader_refuses(name: str) -> None:
     data, schema = whole(name), Draft202012Validator(SCHEMAS[name])
     assert schema.is_valid(data) and refusals(name, data) == ([], False)

@@ -500,6 +500,7 @@ async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
         await expect(page.get_by_role("heading", name="Your turn")).to_be_visible()
         await expect(page).to_have_title("Your turn · Folkmoot")
         await expect(page.locator(".progress")).to_contain_text("Question 1")
+        await expect(researcher.locator("tbody")).to_contain_text("reading")  # by itself
         await look(page, "question")
         desk.withdraw_question(question, stored=False)
         late = await arrive()

@@ -144,6 +144,7 @@ def test_the_index_grows_with_the_run(held: Held) -> None:
         assert "16 replies" in found_in(server, "tea", "warm")
 
 
+@pytest.mark.nightly(part="kills")  # daily, test_browser reads a run that stopped without a word
 def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_path: Path) -> None:
     folder = tmp_path / "outputs" / "tea"
     process = subprocess.Popen([sys.executable, "-m", "tests.view.tea", str(folder)])

@@ -157,6 +157,7 @@ async def test_a_picture_is_shown_and_nothing_else_is_loaded(
     server.close()
 
 
+@pytest.mark.nightly(part="pages")  # daily, test_entry sees one change
 async def test_the_overview_moves_by_itself(tmp_path: Path, async_browser: Browser) -> None:
     """Who comes, is asked, answers and leaves is seen without a reload, until nobody is left."""
     places = (Seat("p_1"), Seat("p_2", condition="acp"))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
+from typer.testing import CliRunner
 
+from folkmoot.cli.app import app
 from tests.servers.pages import PageServer
 from tests.view.conftest import reader
 
@@ -34,9 +35,10 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a grid of two settings and two repeats."""
     folder = tmp_path_factory.mktemp("grids")
     (folder / "funds.yaml").write_text(STUDY, "utf-8")
-    command = [sys.executable, "-m", "folkmoot", "run", "funds.yaml", "--repeats", "2"]
-    axes = ["--grid", "option_order=fixed,random", "--out", "outputs/orders"]
-    subprocess.run([*command, *axes], cwd=folder, check=True, capture_output=True)
+    command = ["run", "funds.yaml", "--repeats", "2", "--out", "outputs/orders"]
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(app, [*command, "--grid", "option_order=fixed,random"])
+    assert done.exit_code == 0, done.output
     return folder / "outputs"
 
 

@@ -55,6 +55,8 @@ CREATE TABLE IF NOT EXISTS broken(
     at REAL NOT NULL, address TEXT NOT NULL, model TEXT NOT NULL, max_usd REAL
 );
 """
+# A committed reply was paid for and must survive a power cut.
+SYNCHRONOUS = "FULL"
 # "FMOT" in ASCII: tells our files from SQLite databases of other programs.
 APPLICATION_ID = 0x464D4F54
 FORMAT = 4
@@ -381,10 +383,10 @@ def supersede_entry(db: sqlite3.Connection, address: str, at: float, chain: Chai
 
 
 def _apply_pragmas(db: sqlite3.Connection) -> None:
+    # First, because the change of mode is forced onto the disk as well.
+    db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     # WAL lets readers watch a running run.
     db.execute("PRAGMA journal_mode = WAL")
-    # FULL: a committed reply was paid for and must survive a power cut.
-    db.execute("PRAGMA synchronous = FULL")
 
 
 def checkpoint_wal(db: sqlite3.Connection) -> None:

@@ -167,7 +167,7 @@ def _interval_spec(chart: IntervalChart) -> Any:
         layers.append(
             alt.Chart(bands)
             .mark_text(color=INK, align="left", dy=-3, baseline="bottom", fontSize=11)
-            .encode(x=alt.X("low:Q"), y=alt.YValue(0), text=alt.Text("name:N"))
+            .encode(x=alt.X("low:Q"), y=alt.value(0), text=alt.Text("name:N"))
         )
     if chart.reference_line is not None:
         zero = alt.InlineData(values=[{"zero": chart.reference_line}])
