@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -21,6 +22,7 @@ from folkmoot.view.overview import FINDINGS
 from folkmoot.view.run_list import read_run_status
 from folkmoot.view.site import template_environment
 from tests.contract.small import small_study
+from tests.servers.pages import PageServer
 from tests.view.conftest import found_in, made_in, reader
 from tests.view.test_pages import Page
 
@@ -36,6 +38,21 @@ def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_pa
     assert "who saw what before each decision" in text and "summaries" in text
     assert "Answered by the embedded respondent" in text and "No deviation" in text
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_a_chart_is_saved_as_svg_and_as_png(
+    outputs: Path, served: PageServer, tmp_path: Path
+) -> None:
+    text = made(outputs / "cross_pollination", tmp_path)
+    vector, image = re.findall(r'href="figure\?name=([^"]+)"', text)[:2]
+    link = "/run/cross_pollination/-/figure?name="
+    got = served.get(link + vector)
+    assert got.status == 200 and got.text.startswith("<svg")
+    got = served.get(link + image)
+    assert got.headers["Content-Type"] == "image/png" and "PNG" in got.text[:8]
+    assert got.headers["Content-Disposition"].endswith(image)
+    for wrong in (f"{image}x", "none.png", "../findings.html", "../../study.yaml", ""):
+        assert served.get(link + wrong).status == 404
 
 
 def test_the_overview_shows_the_validity_card_and_the_controls(copy: Path, tmp_path: Path) -> None:

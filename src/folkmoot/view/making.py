@@ -30,7 +30,8 @@ def make_pages(run: RunFolder, folder: Path) -> None:
     if run.table_names() and not is_held(run.path):
         content = build_document(run)
         write_page(content, folder)
-        save_figures(content, folder / FIGURES)
+        # PNG files take longer than everything else, so each is drawn when it is asked for.
+        save_figures(content, folder / FIGURES, png=False)
     front = content.front if content else None
     question = front.question if front else question_of(run.config)
     env = template_environment()

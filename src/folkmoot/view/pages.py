@@ -34,6 +34,7 @@ from folkmoot.engine.session.folder_access import is_held, open_run
 from folkmoot.errors import FolkmootError, InputError, StorageError
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.matrix import read_matrix
+from folkmoot.report.document.style import svg_to_png
 from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -277,9 +278,15 @@ class Reader:
         name = request.query_params.get("name", "")
         figures = await self.overviews.get(run.path) / FIGURES
         # Only names of files in the folder are known, so no name can lead out of it.
-        if not figures.is_dir() or name not in {path.name for path in figures.iterdir()}:
+        drawn = {path.name: path for path in figures.iterdir()} if figures.is_dir() else {}
+        if name in drawn:
+            return FileResponse(drawn[name], filename=name)
+        svg = drawn.get(f"{name.removesuffix('.png')}.svg")
+        if svg is None or not name.endswith(".png"):
             raise HTTPException(404, f"There is no figure {name} in {run.id}.")
-        return FileResponse(figures / name, filename=name)
+        image = await run_in_threadpool(svg_to_png, svg.read_text("utf-8"))
+        headers = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(name)}"}
+        return Response(image, media_type="image/png", headers=headers)
 
     def download_run_file(self, request: Request) -> Response:
         """Send a file of the run for download."""

@@ -12,17 +12,13 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-import vl_convert
-
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.report.document.document import Document
-from folkmoot.report.document.style import FONT
+from folkmoot.report.document.style import FONT, svg_to_png
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, SYNTHETIC_MARK
 
-# Dots for each pixel of the drawing: 300 dpi if a chart of 500 pixels is printed 5 inches wide.
-PNG_SCALE = 3
 INK_ON_PAPER = "#1b1b1b"
 # What a provenance label means, for readers who see the figure without its report.
 MARK_MEANINGS = {
@@ -43,8 +39,7 @@ class SavedFigure(NamedTuple):
     @property
     def png(self) -> bytes:
         """The chart as a PNG image."""
-        image: bytes = vl_convert.svg_to_png(self.svg, scale=PNG_SCALE)
-        return image
+        return svg_to_png(self.svg)
 
     @property
     def data_link(self) -> str:
@@ -71,8 +66,8 @@ def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
     return dict(zip(panels, figures_of_report(document), strict=True))
 
 
-def save_figures(document: Document, folder: Path) -> None:
-    """Write all charts of a report as SVG and PNG files into a folder.
+def save_figures(document: Document, folder: Path, *, png: bool = True) -> None:
+    """Write all charts of a report as SVG files, and as PNG files if `png`, into a folder.
 
     Raises InputError if `folder` is a file.
     """
@@ -81,7 +76,8 @@ def save_figures(document: Document, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures_of_report(document):
         write_text(folder / f"{figure.name}.svg", figure.svg)
-        write_bytes(folder / f"{figure.name}.png", figure.png)
+        if png:
+            write_bytes(folder / f"{figure.name}.png", figure.png)
 
 
 def complete_svg(panel: str, document: Document) -> str:

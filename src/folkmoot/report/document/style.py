@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import vl_convert
+
 # Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#8C6D31", "#7A7A7A")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
@@ -11,6 +13,15 @@ BAND = "#B0B0B0"
 # or dark theme of the page.
 INK = "#010203"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+# Dots for each pixel of the drawing: 300 dpi if a chart of 500 pixels is printed 5 inches wide.
+PNG_SCALE = 3
+
+
+def svg_to_png(svg: str) -> bytes:
+    """Return a complete SVG file as a PNG image."""
+    image: bytes = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
+    return image
 
 
 def chart_theme() -> dict[str, object]:
