@@ -296,6 +296,31 @@ def test_too_few_degrees_of_freedom_are_no_test_and_the_report_says_so() -> None
     assert "not tested" in result.verdict
 
 
+@pytest.mark.parametrize(("direction", "turned"), [("greater", "less"), ("different", "different")])
+def test_a_result_turned_round_is_that_of_the_conditions_in_the_other_order(
+    direction: str, turned: str
+) -> None:
+    first, second = side(40, 100, "a"), side(15, 100, "b")
+    margin = 0.05 if direction == "greater" else 0.0
+    claim = Claim(
+        "x", ("a", "b"), direction=direction, margin=margin, family="primary", names=("A", "")
+    )  # type: ignore[arg-type]
+    other = Claim(
+        "x", ("b", "a"), direction=turned, margin=margin, family="primary", names=("", "A")
+    )  # type: ignore[arg-type]
+    second_claims = [replace(one, measure="y") for one in (claim, other)]
+    results = judge_families([claim, second_claims[0]], lambda c: (c, first, second))
+    expected = judge_families([other, second_claims[1]], lambda c: (c, second, first))
+    for own, wanted in zip(results, expected, strict=True):
+        got = own.reverse()
+        assert got.claim == wanted.claim and got.verdict == wanted.verdict
+        assert got.interval_text == wanted.interval_text and got.numbers_text == wanted.numbers_text
+        assert (got.p, got.means, got.counts) == pytest.approx(
+            (wanted.p, wanted.means, wanted.counts)
+        )
+        assert got.reverse() == own
+
+
 def over_specifications(
     effect: float, claim: Claim, people: int = 80, seed: int = 0, specifications: int = 8
 ) -> Curve:
