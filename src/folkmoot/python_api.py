@@ -34,7 +34,13 @@ from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.run.verify import Verification, list_changes, verify_run
 from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_run
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, compute_findings, find_study, find_study_of_run
+from folkmoot.engine.study.study import (
+    Study,
+    codebook_of_run,
+    compute_findings,
+    find_study,
+    find_study_of_run,
+)
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import DriftError, InputError
 from folkmoot.hints import lacks_extra
@@ -102,7 +108,7 @@ class Run:
     @property
     def codebook(self) -> Mapping[str, Any]:
         """The meaning, type and range of each column, by table and column."""
-        return self.folder.codebook()
+        return codebook_of_run(self.study, self.folder)
 
     @property
     def manifest(self) -> Mapping[str, Any]:

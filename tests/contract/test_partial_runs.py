@@ -6,6 +6,7 @@ happened on the way, the final files are those of an uninterrupted run, byte by 
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -188,6 +189,20 @@ KILLED = [
 ]
 
 
+def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
+    """The recorded rows are exported with their codebook, and complete parts are compared."""
+    out = killed.parent / f"{killed.name}_exported"
+    done = CliRunner().invoke(app, ["export", str(killed), "--to", "csv", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "PARTIAL: the run is unfinished" in (out / "README.txt").read_text("utf-8")
+    codebook = json.loads((out / "codebook.json").read_text("utf-8"))
+    assert {"answers"} < set(codebook) == {p.stem for p in out.glob("*.csv")}
+    assert codebook["answers"] == folkmoot.load(killed).codebook["answers"]
+    done = CliRunner().invoke(app, ["compare", str(killed), str(whole)])
+    assert done.exit_code == 0, done.output
+    assert f"figures cover {count} of" in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize("study", KILLED)
 def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     study: str, server: ServerThread, folder: Path
@@ -224,7 +239,9 @@ def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     finally:
         process.kill()
         process.communicate()
-    assert assert_reported(out, study, "unfinished") >= going_on > 0
+    count = assert_reported(out, study, "unfinished")
+    assert count >= going_on > 0
+    assert_exported_and_compared(out, whole, count)
     model.plan = FaultPlan()
     server.wait_until_quiet()
     run_to_end(out, "--resume")

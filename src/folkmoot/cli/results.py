@@ -280,7 +280,7 @@ def export_command(
     """Write the data of a run in another format and print the path."""
     from folkmoot.report.export import export_run
 
-    run = find_run(name)
+    run = open_run(find_run(name).path)
     folder = target if target is not None else run.path / f"export-{export_format}"
     export_run(run, export_format, folder, with_ids=with_ids)
     output_console().print(f"wrote {escape(str(folder))}", soft_wrap=True)
@@ -294,7 +294,7 @@ def compare_command(names: Sequence[str], margin: float) -> None:
     if len(names) < 2:
         raise InputError("compare needs at least two runs, or a run and a file of answers")
     # A path to a file names human answers, and all other names are runs.
-    runs = [Path(name) if Path(name).is_file() else find_run(name) for name in names]
+    runs = [Path(name) if Path(name).is_file() else open_run(find_run(name).path) for name in names]
     if any(isinstance(run, RunFolder) and run.is_synthetic for run in runs):
         output_console().print(synthetic_panel())
     print_findings(output_console(), compare_runs(runs, margin))

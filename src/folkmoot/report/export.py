@@ -9,12 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.seats.seat_manager import recruitment_ids
+from folkmoot.engine.study.study import codebook_of_run, find_study_of_run
 from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
 from folkmoot.storage.json_files import write_json, write_text
-from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder
-from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv
+from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder, RunSoFar
+from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv, write_parquet
 
 README = "README.txt"
 # Cells are exported unchanged and get no protective apostrophe. Every program except a spreadsheet
@@ -57,19 +58,23 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
         write_polis(run, out)
         _finish_export(run, export_format, out, ids)
         return
+    is_unwritten = isinstance(run, RunSoFar)
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name in run.table_names():
             if export_format == "json":
                 write_json(out / f"{name}.json", iter(RowStream(run.scan_table(name))))
-            # A run stores its largest tables as Parquet only, so their CSV is written here.
-            elif export_format == "csv" and name in PARQUET_ONLY:
+            # A run stores its largest tables as Parquet only, so their CSV is written here. An
+            # unfinished run may have no files of its tables yet.
+            elif export_format == "csv" and (is_unwritten or name in PARQUET_ONLY):
                 write_csv(out / f"{name}.csv", run.scan_table(name))
+            elif is_unwritten:
+                write_parquet(out / f"{name}.parquet", run.scan_table(name))
             else:
                 shutil.copyfile(
                     run.path / TABLES / f"{name}.{export_format}", out / f"{name}.{export_format}"
                 )
-    write_json(out / CODEBOOK, run.codebook())
+    write_json(out / CODEBOOK, codebook_of_run(find_study_of_run(run), run))
     _finish_export(run, export_format, out, ids)
 
 

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import polars as pl
 
 from folkmoot.hints import join_first, join_words
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
-from folkmoot.storage.manifest import HUMAN_MARK, MIXED_MARK, SYNTHETIC_MARK
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import DTYPES
 
@@ -128,15 +125,11 @@ class PartialRun(PartsView):
 
     @property
     def is_synthetic(self) -> bool:
-        return super().is_synthetic or "synthetic" in self._answered_by
+        return self._run.is_synthetic
 
     @property
     def mark(self) -> str:
-        if known_mark := super().mark:
-            return known_mark
-        if HUMAN_MODEL in self._answered_by:
-            return HUMAN_MARK if self._answered_by == {HUMAN_MODEL} else MIXED_MARK
-        return SYNTHETIC_MARK if self.is_synthetic else ""
+        return self._run.mark
 
     def table_names(self) -> list[str]:
         return sorted({*self._run.table_names(), *self._declared})
@@ -149,15 +142,6 @@ class PartialRun(PartsView):
             kinds = self._declared[name].items()
             return pl.LazyFrame(schema={column: DTYPES[kind] for column, kind in kinds})
         return super().scan_table(name)
-
-    @cached_property
-    def _answered_by(self) -> set[str]:
-        if not self._run.has_table(ANSWERS):
-            return set()
-        answerers = self._run.scan_table(ANSWERS).select(
-            pl.col("answered_by").drop_nulls().unique()
-        )
-        return set(answerers.collect().to_series())
 
 
 def describe_parts(run: PartialRun) -> Finding:

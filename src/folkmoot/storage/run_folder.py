@@ -388,6 +388,15 @@ class RunSoFar(RunFolder):
         # A killed process leaves the manifest of the one before it.
         return outcome if outcome in ("failed", "interrupted") else "unfinished"
 
+    @property
+    def is_synthetic(self) -> bool:
+        # The manifest, if there is one, is that of an earlier process.
+        return super().is_synthetic or "synthetic" in self._answered_by
+
+    @property
+    def mark(self) -> str:
+        return self.mark_of_files if self._answered_by else super().mark
+
     def require_tables(self) -> None:
         """Do nothing, because recorded rows are read and no tables are needed."""
 
@@ -406,6 +415,13 @@ class RunSoFar(RunFolder):
             raise StorageError(f"{self.path}: no table {name}; tables: {known_tables}")
         rows = self._partial_recordings[name].to_frame()
         return unpack_spans(rows) if name == PROVENANCE else rows.lazy()
+
+    @cached_property
+    def _answered_by(self) -> set[str]:
+        if not self.has_table("answers"):
+            return set()
+        answerers = self.scan_table("answers").select(pl.col("answered_by").drop_nulls().unique())
+        return set(answerers.collect().to_series())
 
     @cached_property
     def _partial_recordings(self) -> dict[str, TableBuffer]:

@@ -55,12 +55,17 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
         if name not in PARQUET_ONLY:
             write_bytes(csv, format_csv(data))
         return data.lazy()
-    write_with(parquet, lambda file: data.sink_parquet(file, **PARQUET))
+    write_parquet(parquet, data)
     # Read the CSV from the written file. The lazy frame would compute all rows a second time.
     written = pl.scan_parquet(parquet, glob=False)
     if name not in PARQUET_ONLY:
         write_csv(csv, written)
     return written
+
+
+def write_parquet(path: Path, data: pl.LazyFrame) -> None:
+    """Write a table as a Parquet file."""
+    write_with(path, lambda file: data.sink_parquet(file, **PARQUET))
 
 
 def write_csv(path: Path, data: pl.LazyFrame) -> None:

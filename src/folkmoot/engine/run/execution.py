@@ -37,7 +37,6 @@ from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
-from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.arrivals import create_seat_manager, seat_arrivals
@@ -67,7 +66,13 @@ from folkmoot.engine.session.seat_questions import (
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
 from folkmoot.engine.study.consent import Consent
-from folkmoot.engine.study.study import Study, claims_of, select_study_seats, take_complete_parts
+from folkmoot.engine.study.study import (
+    Study,
+    claims_of,
+    describe_tables,
+    select_study_seats,
+    take_complete_parts,
+)
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
     InputError,
@@ -87,7 +92,7 @@ from folkmoot.storage.manifest import (
     file_hashes,
     seal_manifest,
 )
-from folkmoot.storage.rows import column_meanings, columns_of_class
+from folkmoot.storage.rows import columns_of_class
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     LOG,
@@ -101,7 +106,7 @@ from folkmoot.storage.run_folder import (
     utc_timestamp,
 )
 from folkmoot.storage.table_buffer import TableBuffer
-from folkmoot.storage.tables import build_codebook, write_table
+from folkmoot.storage.tables import write_table
 
 # Serves the question pages of a seat manager while the context is open. An exit without an error
 # leaves the pages up long enough for humans to see that the run has ended.
@@ -637,13 +642,7 @@ def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -
 
 
 def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> None:
-    study = execution.study_file.study
-    write_json(
-        execution.folder / CODEBOOK,
-        build_codebook(
-            tables, {**study.codebook, **column_meanings((*PEOPLE_TABLES, *study.tables))}
-        ),
-    )
+    write_json(execution.folder / CODEBOOK, describe_tables(execution.study_file.study, tables))
 
 
 def _collect_run_facts(

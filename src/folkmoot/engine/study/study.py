@@ -13,9 +13,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Generic
 
+import polars as pl
+
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.seats.questionnaire import excluded_parts
+from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES, excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
@@ -51,10 +53,10 @@ from folkmoot.registry import STUDIES, installed_entry_points
 from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
-from folkmoot.storage.rows import Row
+from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
-from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import CONDITION_COLUMNS
+from folkmoot.storage.run_folder import RunFolder, RunSoFar
+from folkmoot.storage.tables import CONDITION_COLUMNS, build_codebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +360,20 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
         return run
     parts = replace(parts, excluded=excluded_parts(run))
     return PartialRun(run, parts, declared_tables(study.tables))
+
+
+def describe_tables(study: Study, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
+    """Return the codebook of tables of a study."""
+    meanings = column_meanings((*PEOPLE_TABLES, *study.tables))
+    return build_codebook(tables, {**study.codebook, **meanings})
+
+
+def codebook_of_run(study: Study, run: RunFolder) -> Mapping[str, Any]:
+    """Return the codebook of a run: the meaning of each table and column."""
+    # A run that goes on or was killed has written none.
+    if isinstance(run, RunSoFar):
+        return describe_tables(study, {name: run.scan_table(name) for name in run.table_names()})
+    return run.codebook()
 
 
 def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:

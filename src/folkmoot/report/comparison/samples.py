@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import evaluate_claims
@@ -115,7 +116,7 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
 def _load_sample(source: RunFolder | Path | str) -> Sample:
     if isinstance(source, (str, Path)) and Path(source).is_file():
         return people_file(Path(source))
-    run = source if isinstance(source, RunFolder) else RunFolder(source)
+    run = source if isinstance(source, RunFolder) else open_run(Path(source))
     run.require_tables()
     study = _find_study(run)
     # As in the report of the run: only complete parts, without those that a failed check excludes.
