@@ -394,7 +394,9 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     # Two of these wordings carry no such statement. The finding counts the cells that support it.
     few = pooling.judge_claims(dict([*done.items()][:2]))
     assert few is not None
-    supporting = 2 if word == "robust" else 0
+    supporting = (
+        "2" if word == "robust" else "0 and contradicted in 2" if direction == "less" else "0"
+    )
     assert (
         "2 specifications cannot carry a statement about robustness, which needs 5 (supported in "
         f"{supporting} of 2 cells, estimates from" in few.says

@@ -32,7 +32,7 @@ def test_only_primary_claims_have_a_p_and_a_conclusion_in_words() -> None:
     says = describe_claims(results((40, "primary"), (40, "secondary"), (12, "exploratory")))
     assert says == (
         "arm0 − a +30 points (+18 to +41, p < .001): a difference is shown. "
-        "The table also has 2 exploratory estimates, without a conclusion."
+        "The table also has 1 exploratory estimate and 1 secondary estimate, without a conclusion."
     )
     rest = describe_claims(results((40, "secondary"), (12, "exploratory")))
     assert rest == (

@@ -76,9 +76,11 @@ def test_many_replies_of_few_participants_are_few() -> None:
     replies = [{**answer, "speaker_id": f"p{n % 8}"} for n, answer in enumerate(GOOD)]
     found = check_refusals(replies)
     assert found.verdict == "not known"
-    assert "(0 to 32 %; 8 independent units)" in found.says
+    assert "(0 to 32 %; 8 independent units; the margin is at most 2 %)" in found.says
     four = [{**answer, "speaker_id": f"p{n % 4}"} for n, answer in enumerate(GOOD)]
-    assert "(no interval; 4 independent units)" in check_refusals(four).says
+    assert (
+        "(no interval; 4 independent units; the margin is at most 2 %)" in check_refusals(four).says
+    )
     # With 400 participants, one who refuses all is not taken for five independent refusals.
     many = [{**answer, "speaker_id": f"p{n % 400}"} for n, answer in enumerate(GOOD)]
     assert check_refusals(many).verdict == "passed"
@@ -255,7 +257,7 @@ def test_numbers_given_twice_are_held_against_people_who_deliberated(r, verdict)
 def test_a_correlation_that_is_not_quite_one_is_not_printed_as_one() -> None:
     equal = [Repeat(who, "rating", float(who % 7), float(who % 7), True) for who in range(40)]
     assert (
-        "40 second answers equal the first one, a correlation of 1.00 (0.90 to 1.00): inside"
+        "all 40 second answers equal the first, a correlation of 1.00 (0.90 to 1.00): inside"
     ) in check_instability(equal).says
     nearly = [replace(r, last=r.first + 0.01 * (n % 3)) for n, r in enumerate(equal)]
     assert re.search(r"at 0\.99+\d* \(0\.99\d+ to 0\.99+\d*\)", check_instability(nearly).says)

@@ -116,7 +116,8 @@ def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
         if is_bound and "low" in name.split("_") and next_name == name.replace("low", "high"):
             columns.append(
                 (
-                    "interval",
+                    # Also "joint interval", of the columns `joint_low` and `joint_high`.
+                    column_heading(name.partition("low")[0] + "interval"),
                     list(map(_format_interval, cells_by_column[name], cells_by_column[next_name])),
                     True,
                 )

@@ -5,6 +5,7 @@ Start with `read_results` and `claims_finding`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.run_claims import evaluate_declared
+from folkmoot.hints import join_words
 from folkmoot.kit.findings import Row, estimate_cells, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
@@ -22,14 +24,15 @@ from folkmoot.storage.run_folder import RunFolder
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "low, high: the 95 % interval of this comparison by itself. adjusted p: by Holm's method "
-    "within the family, for several primary claims in each direction."
+    "within the family, of a claim with a margin for the margin. p: of no difference."
 )
 # Explains the joint intervals of several primary claims.
 JOINT_LEVELS = (
     "joint low, joint high: the intervals of the primary claims that hold together. The chance "
     "that even one of them misses the true value is at most 5 %. Adjusted p is below .05 exactly "
-    "where the joint interval excludes zero. A joint bound of zero is itself excluded then: the "
-    "sign is shown, and the interval of the comparison by itself tells more of the size."
+    "where the joint interval excludes zero, or the margin of a claim that has one. A joint bound "
+    "at zero or at the margin is itself excluded then: the side is shown, and the interval of the "
+    "comparison by itself tells more of the size."
 )
 # At most this many estimates in one sentence. The table has the rest.
 MAX_LISTED_ESTIMATES = 6
@@ -110,7 +113,10 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
     # Do not print other estimates next to a conclusion: a reader would take them for results.
     if primary:
         conclusions = join_sentences((result.conclusion_text for result in primary), "; ")
-        counted = format_count(len(others), "exploratory estimate")
+        families = Counter(result.claim.family for result in others)
+        counted = join_words(
+            [format_count(n, f"{family} estimate") for family, n in sorted(families.items())]
+        )
         said = [
             word("comparison", "several", conclusions=conclusions),
             word("comparison", "also in the table", estimates=counted) if others else None,
@@ -151,10 +157,8 @@ def claims_finding(
     if not observed:
         return None
     primary = any(result.claim.family == "primary" for result in observed)
-    basis: dict[str, Any] = {
-        "unit": observed[0].claim.unit,
-        "units": max(result.estimate.unit_count for result in observed),
-    }
+    first = max(observed, key=lambda result: result.estimate.unit_count)
+    basis: dict[str, Any] = {"unit": first.claim.unit, "units": first.estimate.unit_count}
     return Finding(
         key,
         title,

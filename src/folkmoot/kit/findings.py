@@ -380,7 +380,9 @@ def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
                 for check in checks
             ],
             "Each check looks for one known way in which models answer unlike people. Passed: the "
-            "whole 95 % interval lies inside the margin; failed: all of it lies outside.",
+            "whole 95 % interval lies inside the margin; failed: all of it lies outside. Cut "
+            "replies are counted, and a single one fails. Where a check cannot pass by its "
+            "interval alone, its sentence says why.",
         ),
         section="Noise",
         headline=bool(failed),

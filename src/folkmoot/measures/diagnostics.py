@@ -257,7 +257,10 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
             "check", "instability, all equal", pairs=pairs, correlation=correlation, limit=limit
         )
     else:
-        says = word("check", "instability, numbers", correlation=correlation, limit=limit)
+        pairs = format_count(len(numbers), "pair of answers", "pairs of answers")
+        says = word(
+            "check", "instability, numbers", pairs=pairs, correlation=correlation, limit=limit
+        )
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
 
@@ -460,6 +463,8 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
     if verdict == FAILED:
         outside = "less" if value.high < margin.low else "more"
         sentences.append(word("check", f"spread of votes, {outside}"))
+    elif few:
+        sentences.append(word("check", "spread of votes, few", fewest=FEWEST_OPTIONS))
     says = join_sentences(sentences)
     return Check("shrinking_variance", title, value, margin, verdict, says)
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
@@ -270,7 +271,8 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
         why = word("refusal", "no finish reasons" if ended else "no answers")
         return unchecked_result("cut", title, margin, why)
     bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
-    share = wilson(bad, said)
+    # The verdict is about the replies of this run, so the share has no interval.
+    share = Estimate(bad / said, math.nan, math.nan, said)
     says = word(
         "check",
         "cut",

@@ -76,6 +76,18 @@ def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> 
     return Sentence(between.join(filter(None, sentences)))
 
 
+def swap_words(text: str, first: str, second: str) -> str:
+    """Return a text in which two words have changed places.
+
+    Returns an empty string if either does not occur exactly once.
+    """
+    found = [re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in (first, second)]
+    if not all(len(places) == 1 for places in found):
+        return ""
+    either = rf"(?<!\w)({re.escape(first)}|{re.escape(second)})(?!\w)"
+    return re.sub(either, lambda match: second if match[0] == first else first, text)
+
+
 def capitalise(text: str) -> str:
     """Return a text with a capital first letter. The other letters keep their case."""
     return text[:1].upper() + text[1:]
@@ -212,11 +224,13 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "not tested": "not tested over {over}",
         "too few": "{over} cannot carry a statement about robustness, which needs {fewest}",
         "cells": "supported in {supporting} of {cells}",
+        "cells, contradicted": "supported in {supporting} and contradicted in {contradicting} of "
+        "{cells}",
         "span": "estimates from {least} to {most}",
         "one estimate": "estimate {least}",
         "further": "a further one is predicted between {least} and {most}",
         "joint": "joint {p} at a level of {level}",
-        "merged": "{specifications} left out, cells included",
+        "merged": "not counting {specifications}",
         "design": "{finished} of {cells} cells have finished.",
         "unusable, one": "1 cell holds nothing usable and enters no figure.",
         "unusable, several": "{number} cells hold nothing usable and enter no figure.",
@@ -245,10 +259,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "+1 says yes to everything).",
         "instability": "Asked again without any new information, {share} chose differently "
         "({interval}): {limit}.",
-        "instability, all equal": "Asked again without any new information, {pairs} the first "
-        "one, a correlation of {correlation}: {limit}.",
-        "instability, numbers": "Asked again without any new information, two answers of a "
-        "participant correlate at {correlation}: {limit}.",
+        "instability, all equal": "Asked again without any new information, all {pairs} the "
+        "first, a correlation of {correlation}: {limit}.",
+        "instability, numbers": "Asked again without any new information, {pairs} "
+        "correlate at {correlation}: {limit}.",
         "instability, random": "The first and the last answer of a participant to a question "
         "hardly agree beyond chance ({sign} = {agreement}): {limit}. These may be answers at "
         "random.",
@@ -273,6 +287,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "spread of votes, last": "Last votes were spread over {ratio} times that number "
         "({interval}; people {people} after days of deliberation).",
         "spread of votes, less": "They differ less than votes of people in the benchmark.",
+        "spread of votes, few": "Evenness alone cannot pass votes on fewer than {fewest} options, "
+        "because the benchmark has no such votes.",
         "spread of votes, more": "They are spread more evenly than votes of people in the "
         "benchmark, as answers at random would be.",
         "spread of ratings": "Ratings have a standard deviation of {value} of the scale "
@@ -280,7 +296,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "spread of ratings, less": "They differ less than in the benchmark.",
         "spread of ratings, more": "They differ more than in the benchmark.",
         "malformed": "{share} of {replies} needed a repair or a re-ask{sure}.",
-        "off_list": "{share} of {replies} were not among the options{sure}.",
+        "off_list": "{share} of {replies} were outside the allowed answers{sure}.",
         "over_length": "{share} of {replies} were far too long{sure}.",
         "refusals": "{share} of {replies} ended in a way out or a refusal{sure}{reasons}.",
         "refusals, not certain": "This is not certain: {unread} could not be read and may be "
@@ -367,7 +383,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "Wording, passed": "The primary claims are robust over the wordings that were tried.",
         "Wording, failed": "A primary claim is not robust over the wordings that were tried, so "
         "no single wording may be reported alone.",
-        "Wording, not known": "The primary claims may depend on the wording: {advice}.",
+        "Wording, not known": "Results may depend on the wording: {advice}.",
         "Human benchmark, passed": "People and models differ by at most the margin in each "
         "comparison that was made.",
         "Human benchmark, failed": "People and models differ in a comparison that was made, so "

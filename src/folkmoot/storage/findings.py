@@ -241,9 +241,7 @@ def _remove_inference(finding: Finding) -> None:
         chart = replace(chart, items=items)
         values_by_label = {
             label: [
-                format_number(value)
-                for item_label, value in chart.unit_values
-                if item_label == label
+                format_cell(value) for item_label, value in chart.unit_values if item_label == label
             ]
             for label, *_ in items
         }

@@ -284,6 +284,8 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 # than five draws, nothing can be inferred about other draws.
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 DRAWS = "draw of the summaries"
+# The units of two conditions of which only one reads the texts.
+DRAWS_OR_OWN = f"{DRAWS}, or participant without one"
 
 
 class Units(NamedTuple):

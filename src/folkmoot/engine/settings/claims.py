@@ -17,13 +17,15 @@ from folkmoot.measures.inference.claims import ACROSS, Claim, Family, Result
 from folkmoot.measures.inference.differences import Kind, Side
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.inference.families import Read, judge_families
-from folkmoot.measures.wording import NO_CONCLUSION, word
+from folkmoot.measures.wording import NO_CONCLUSION, swap_words, word
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     DRAW,
+    DRAWS,
+    DRAWS_OR_OWN,
     FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
@@ -260,6 +262,10 @@ def read_rows(
     rows = table.select(
         *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
     ).filter(pl.col("arm").is_in(claim.contrast))
+    # A condition that reads no texts keeps its participants as units.
+    is_draw = rows["unit"].str.starts_with("draw ")
+    is_mixed = units.name == DRAWS and is_draw.any() and not is_draw.all()
+    unit = DRAWS_OR_OWN if is_mixed else units.name
     # Several rows of one subject in one arm are no independent observations.
     if claim.subject:
         means = rows.group_by("arm", *claim.subject, "unit", maintain_order=True)
@@ -273,7 +279,7 @@ def read_rows(
         claim.is_mean_of_shares or _looks_like_share(column, rows["value"])
     )
     kind: Kind = "share" if is_share else "mean"
-    return replace(claim, kind=kind, unit=units.name, is_mean_of_shares=in_points), rows
+    return replace(claim, kind=kind, unit=unit, is_mean_of_shares=in_points), rows
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
@@ -384,7 +390,13 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
     outcome = stated.outcome or (same[0].outcome if same else "")
     # The study type knows more of the population and of what is held equal (the summaries of the
     # run, the same groups) than the name of a column says.
-    declared_estimands = (claim.estimand for claim in same if claim.contrast == stated.contrast)
+    declared_estimands = (
+        claim.estimand
+        if claim.contrast == stated.contrast
+        else swap_words(claim.estimand, *claim.arm_labels)
+        for claim in same
+        if {*claim.contrast} == {*stated.contrast}
+    )
     estimand = stated.estimand or next(declared_estimands, "")
     return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
 

@@ -288,6 +288,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ),
         "; ",
     )
+    units_named = {result.claim.unit for result in results}
     return Finding(
         KEY,
         "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
@@ -315,8 +316,8 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         section="Hypotheses" if doubt else FINDINGS_SECTION,
         headline=True,
         alarms=(doubt,) if doubt else (),
-        # Each hypothesis has its own unit of analysis. One with too few units is not tested.
-        unit="unit of the table that holds the measure" if lines else "",
+        # Each hypothesis has its own unit of analysis. If they differ, only the table gives them.
+        unit=units_named.pop() if len(units_named) == 1 and lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
 

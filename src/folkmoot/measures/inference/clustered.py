@@ -419,3 +419,17 @@ def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     # Two unknown clusters are not the same cluster, so each None gets a label.
     own = (("alone", n) if label is None else label for n, label in enumerate(labels))
     return np.array([seen.setdefault(label, len(seen)) for label in own], dtype=np.int64)
+
+
+def wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
+    """Return a share with the wider of two intervals: of single values, and by clusters."""
+    if not clustered.has_interval:
+        return replace(plain, each=clustered.each)
+    # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the
+    # wider bound never claims more than the data allow.
+    low, high = min(plain.low, clustered.low), max(plain.high, clustered.high)
+    p_value = max(
+        (p_value for p_value in (plain.p, clustered.p) if math.isfinite(p_value)), default=math.nan
+    )
+    method = f"{plain.method}, or clustered by draw if that is wider"
+    return replace(plain, low=low, high=high, p=p_value, method=method).clip_bounds(-1.0, 1.0)

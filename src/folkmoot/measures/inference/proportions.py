@@ -178,6 +178,8 @@ def between(
 
     # For two Wilson shares, this interval is Newcombe's.
     few = _independent_units(one.unit_count, two.unit_count)
+    if not few and (one.clusters or two.clusters):
+        few = one.unit_count + two.unit_count
     ends = interval_bounds(1 - level)
     # An estimate of too few units has no interval, so their difference has none.
     is_known = all(map(math.isfinite, ends))

@@ -224,8 +224,10 @@ def measures_finding(
 
 def basis_of(results: Sequence[Result]) -> Basis:
     """Return the independent unit of a finding and the number of units."""
-    # Conditions may have different units, which the table gives. Those of the tests count.
+    # Those of the tests count. If conditions have different units, only the table gives them.
     tested = [result for result in results if not result.why] or results
+    if len({result.claim.unit for result in tested}) > 1:
+        return {"unit": "", "units": 0}
     units = [result.estimate.unit_count for result in tested]
     largest = tested[units.index(max(units))]
     return {"unit": largest.claim.unit, "units": max(units)}

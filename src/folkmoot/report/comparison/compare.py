@@ -28,7 +28,7 @@ from folkmoot.measures.bands import Band, human_band, sentence
 from folkmoot.measures.computed_bands import AnswerTable, compute_bands
 from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.inference.claims import Claim
-from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import (
     Estimate,
     format_p_value,
@@ -36,7 +36,7 @@ from folkmoot.measures.inference.estimates import (
     format_span,
 )
 from folkmoot.measures.inference.paired_votes import stuart_maxwell, transition_table
-from folkmoot.measures.inference.proportions import holm, homogeneity_p
+from folkmoot.measures.inference.proportions import holm, homogeneity_p, wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.between_runs import (
@@ -658,7 +658,11 @@ def _change_rates(sample: Sample) -> dict[str, Estimate]:
         return {}
     known_rows = {arm: rows.drop_nulls("value") for arm, rows in measured.arms.items()}
     return {
-        arm: clustered_share(rows["value"].to_list(), rows["unit"].to_list())
+        # The interval is that of the run's own report.
+        arm: wider_interval(
+            wilson(int(rows["value"].sum()), rows.height),
+            clustered_share(rows["value"].to_list(), rows["unit"].to_list()),
+        )
         for arm, rows in known_rows.items()
     }
 

@@ -29,7 +29,7 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
-from folkmoot.measures.inference.claims import SUPPORTED, Claim, Result
+from folkmoot.measures.inference.claims import CONTRADICTED, SUPPORTED, Claim, Result
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.estimates import (
@@ -135,7 +135,7 @@ def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> li
             if not isinstance(chart, IntervalChart) or finding.key == STATED:
                 continue
             # Ratios are averaged on the log scale, where 0 means no effect.
-            unit, zero = (", log ratio", 0.0) if chart.ratios else ("", chart.reference_line)
+            unit, zero = (", log odds ratio", 0.0) if chart.ratios else ("", chart.reference_line)
             for name, *values in chart.items:
                 label = name + unit
                 key = finding.key, label
@@ -296,6 +296,7 @@ def judge_claims(runs: Cells) -> Finding | None:
     ]
     if not curves:
         return _untested_finding(untested) if untested else None
+    named = dict.fromkeys(curve.claim.unit for curve, _ in curves)
     rows: list[Row] = []
     lines = []
     # Shares and means have different units, so columns in points hold shares alone.
@@ -312,14 +313,14 @@ def judge_claims(runs: Cells) -> Finding | None:
                 f"most{points}": max(values),
                 "specifications": len(values),
                 "on_its_side_share": curve.on_the_side,
-                "p_median": finite_or_none(curve.p_median),
-                "p_count": finite_or_none(curve.p_count),
-                "p_z": finite_or_none(curve.p_z),
+                "median_p": finite_or_none(curve.p_median),
+                "count_p": finite_or_none(curve.p_count),
+                "z_p": finite_or_none(curve.p_z),
                 f"a_further_one_from{points}": finite_or_none(low),
                 f"a_further_one_to{points}": finite_or_none(high),
                 "cells_supporting": verdicts.count("supported"),
                 "cells_contradicting": verdicts.count("contradicted"),
-                "independent_units": curve.units,
+                "units_in_smaller_condition": curve.units,
             }
         )
         lines.append((claim.says, curve.median, min(values), max(values)))
@@ -350,7 +351,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         ),
         section=SECTION,
         headline=True,
-        unit=" or ".join(dict.fromkeys(curve.claim.unit for curve, _ in curves)),
+        unit=f"{units} in the smaller condition" if (units := " or ".join(named)) else "",
         units=max(curve.units for curve, _ in curves),
     )
 
@@ -446,7 +447,13 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     least = least if len(values) > 1 else most
     low, high = _format_ends(claim, curve.predicted)
     details = [
-        word("grid", "cells", supporting=verdicts.count(SUPPORTED), cells=cells),
+        word(
+            "grid",
+            "cells, contradicted" if CONTRADICTED in verdicts else "cells",
+            supporting=verdicts.count(SUPPORTED),
+            contradicting=verdicts.count(CONTRADICTED),
+            cells=cells,
+        ),
         word("grid", "span" if len(values) > 1 else "one estimate", least=least, most=most),
         word("grid", "further", least=low, most=high)
         if math.isfinite(curve.predicted[0])
@@ -499,12 +506,12 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
                 "p": finite_or_none(p),
                 "holm_p": finite_or_none(adjusted),
                 "cells": f"{len(figure.cells)} of {usable}",
-                "specifications": _count_distinct(figure),
+                "distinct_estimates": _count_distinct(figure),
                 "same_sign_share": same_sign_share,
                 "clear_share": clear_share,
             }
         )
-    several_rows = [row for row in rows if row["specifications"] != 1]
+    several_rows = [row for row in rows if row["distinct_estimates"] != 1]
     same_sign_count = sum(row["same_sign_share"] == 1 for row in several_rows)
     differences = format_count(len(several_rows or effects), "difference")
     case = "same sign, one" if same_sign_count == 1 else "same sign, several"
@@ -607,7 +614,9 @@ def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | Non
         for figure in figures
         if figure.zero is not None and len(figure.cells) == len(grid.cells) > 1
     ]
-    if not complete_figures or not factors:
+    # Without cells beyond the settings and repeats, all variation would go with them.
+    settings = sum(len(grid.axes[factor]) - 1 for factor in factors) + grid.repeats - 1
+    if not complete_figures or not factors or settings >= len(grid.cells) - 1:
         return None
     rows: list[Row] = []
     for figure in complete_figures:

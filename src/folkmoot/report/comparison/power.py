@@ -34,7 +34,7 @@ from folkmoot.measures.inference.power import (
 from folkmoot.measures.inference.rectified import people_needed
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, LineChart, ResultTable
-from folkmoot.storage.tables import DRAWS
+from folkmoot.storage.tables import DRAWS, DRAWS_OR_OWN
 
 SECTION = "Power"
 # The assumed rate of change without treatment: some people change their choice for no reason.
@@ -138,8 +138,10 @@ def claim_power(
         }
         if size is None or claim.unit == UNKNOWN_UNIT:
             says = word("power", "after a run" if size else "no size")
-        elif claim.unit == DRAWS:
+        elif claim.unit in (DRAWS, DRAWS_OR_OWN):
             says = word("power", "draws")
+            # The size of the design counts participants.
+            row["units_in_design"] = None
         elif size.units < FEWEST_UNITS:
             units_text = format_count(size.units, size.unit_name)
             says = word("power", "few units", units=units_text)

@@ -262,8 +262,8 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         parts.append(
             "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
             "claims that hold together at 95 % and agree with the verdicts. They may be wider, "
-            "because none of them may be wrong. One that begins “above” a value, or ends “below” "
-            "it, shows on which side of it the difference lies and not how large it is."
+            "because all of them must hold at once. One that begins “above” a value, or ends "
+            "“below” it, shows on which side of it the difference lies and not how large it is."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )
@@ -459,4 +459,5 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
             yield TrustLight("amber", finding.says)
     few = [f"{finding.title} ({finding.counted})" for finding in findings if finding.illustrates]
     if few:
-        yield TrustLight("amber", f"Too few independent units for a test: {few[0]}.")
+        more = f"; {len(few) - 1} more below" if len(few) > 1 else ""
+        yield TrustLight("amber", f"Too few independent units for a test: {few[0]}{more}.")

@@ -36,6 +36,7 @@ from folkmoot.measures.clusters import LARGE, too_large
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
 from folkmoot.people.sources import installed_sources
+from folkmoot.storage.tables import DRAWS, DRAWS_OR_OWN
 
 # The conditions of the source study, followed by two placebo conditions of Folkmoot. The names are
 # data, because tables and study files hold them.
@@ -572,15 +573,10 @@ def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Cl
     designs = [config.condition_designs[name] for name in (first, second)]
     # All readers of one draw saw the same texts, so they are not independent. With fewer draws than
     # `FEWEST_UNITS` no interval over draws is possible, and the claim holds for these texts alone.
-    has_draw_units = config.summary_draws >= FEWEST_UNITS and any(
-        design.summaries for design in designs
-    )
-    unit = "draw of the summaries" if has_draw_units else "participant"
-    given = (
-        ""
-        if has_draw_units or not any(design.summaries for design in designs)
-        else (", given the summaries of this run")
-    )
+    reading = [design.summaries for design in designs]
+    has_draw_units = config.summary_draws >= FEWEST_UNITS and any(reading)
+    unit = (DRAWS if all(reading) else DRAWS_OR_OWN) if has_draw_units else "participant"
+    given = "" if has_draw_units or not any(reading) else (", given the summaries of this run")
     names = condition_label(first), condition_label(second)
     is_primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
     return Claim(

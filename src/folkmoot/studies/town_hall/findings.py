@@ -200,7 +200,7 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         notes=(
             "Mean level over all possible reactions of others, from the second round on. "
             "References are those that the speakers stated.",
-            "`said_aloud`: the same score, only from references that a text rule finds in the "
+            "said aloud: the same score, only from references that a text rule finds in the "
             "statement. This check misses paraphrases and is misled by shared words.",
             GAPS,
         ),

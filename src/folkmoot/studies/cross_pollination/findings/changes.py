@@ -235,7 +235,7 @@ def vote_counts(votes: Votes) -> Finding | None:
                 word(
                     "description",
                     "observed",
-                    what=f"most voted at first is “{votes.options[top]}”, {first[top]:,} of "
+                    what=f"most first votes are for “{votes.options[top]}”, {first[top]:,} of "
                     f"{sum(first):,} ({format_percent(first[top] / sum(first))})",
                 ),
                 *_describe_missing(votes),
@@ -357,7 +357,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
         ),
         notes=(
             "Noise changes votes without favouring an option, so these tests react to persuasion "
-            "in one direction. “reliable” is false if there are fewer than five changes per degree "
+            "in one direction. “reliable” is no if there are fewer than five changes per degree "
             "of freedom.",
             EXPLORATORY_TESTS,
         ),

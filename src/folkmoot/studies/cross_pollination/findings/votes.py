@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from folkmoot.kit.claims import read_results
 from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.inference.proportions import wilson
 from folkmoot.storage.json_files import iterate_vectors
@@ -191,7 +190,7 @@ class Votes:
             condition_votes.changed_flags,
             [f"draw {voter.summary_draw}" for voter in condition_votes.two_vote_voters],
         )
-        return self._with_draw_count(_wider_interval(plain, by_draw))
+        return self._with_draw_count(wider_interval(plain, by_draw))
 
     @cached_property
     def claim_results(self) -> list[Result]:
@@ -369,19 +368,6 @@ class Votes:
         # embeddings.
         path = self.run.path / "individual_embeddings.json"
         return iterate_vectors(path, "embeddings") if path.exists() else {}
-
-
-def _wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
-    if not clustered.has_interval:
-        return replace(plain, each=clustered.each)
-    # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the
-    # wider bound never claims more than the data allow.
-    low, high = min(plain.low, clustered.low), max(plain.high, clustered.high)
-    p_value = max(
-        (p_value for p_value in (plain.p, clustered.p) if math.isfinite(p_value)), default=math.nan
-    )
-    method = f"{plain.method}, or clustered by draw if that is wider"
-    return replace(plain, low=low, high=high, p=p_value, method=method).clip_bounds(-1.0, 1.0)
 
 
 def read_votes(run: RunFolder) -> Votes:
