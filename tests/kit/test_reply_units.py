@@ -80,8 +80,8 @@ STUDY = fm.Study("talk", "Talks", Talk, protocol, tables=(Row,))
     [
         (TALK, "6 conversations"),
         (SURVEY, "18 speakers"),
-        (UNKNOWN, "6 sessions"),
-        (DELPHI, "1 session"),
+        (UNKNOWN, "6 session scopes"),
+        (DELPHI, "1 session scope"),
     ],
     ids=["talk", "survey", "unknown", "delphi"],
 )
@@ -98,4 +98,6 @@ def test_an_own_study_counts_those_who_heard_each_other_as_one_unit(
     document = build_document(run)
     figures = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     notes = [note for figure in figures for note in figure.finding.notes]
-    assert any(f"judged over {units}" in note for note in notes), notes
+    (told,) = (note for note in notes if f"judged over {units}" in note)
+    # Where sources are not recorded, the page says how to tell the units apart.
+    assert ("`reply_unit`" in told) == ("scope" in units)

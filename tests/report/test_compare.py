@@ -214,6 +214,16 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     assert "in Simple voting, first − survey: −47 points" in says
 
 
+def test_people_are_compared_with_a_draw_of_texts_and_the_page_says_so(base, tmp_path):
+    people = tmp_path / "survey.csv"
+    rows = ["initial_choice,final_choice"] + ["parks,jobs"] * 55 + ["jobs,jobs"] * 45
+    people.write_text("\n".join(rows))
+    result = found([with_draws(base, 1, "drawn"), people])
+    says = result["compare_claims"].says
+    assert "in Adversarial (ACP), survey − first: +15 points (" in says
+    assert "hold for their texts and for those that the run drew" in result["designs"].says
+
+
 def test_an_empty_column_of_changes_is_read_from_the_choices(base, tmp_path):
     people = tmp_path / "survey.csv"
     people.write_text(

@@ -247,9 +247,8 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     assert legend(stated) == alone
     both = replace(stated, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly).")
     assert legend(both) == (
-        f"{alone} Jointly: intervals of all primary claims that hold together at 95 % and agree "
-        "with the verdicts. They may be wider, because all of them must hold at once. One that "
-        "begins “above” a value, or ends “below” it, shows on which side of it the difference "
-        "lies and not how large it is."
+        f"{alone} Jointly: intervals that agree with the verdicts. They may be wider, because at "
+        "95 % all primary claims hold together. “Above” or “below” a value: only on which side of "
+        "it the difference lies is shown jointly, and its size by itself."
     )
     assert legend() == ""

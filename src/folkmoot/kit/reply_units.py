@@ -23,7 +23,7 @@ from folkmoot.storage.run_folder import RowStream, RunFolder
 
 # Kinds of texts that a speaker says or chooses. Others describe a speaker or come from the study.
 HEARD = ("utterance", "answer", "proposal", "summary", "reply")
-SPEAKER, CONVERSATION, SESSION = "speaker", "conversation", "session"
+SPEAKER, CONVERSATION, SESSION = "speaker", "conversation", "session scope"
 
 
 class ReplyUnit(NamedTuple):

@@ -147,6 +147,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "same people": "{runs} drew the same people as {first}.",
         "unfinished": "{run} did not finish ({partial}).",
         "people": "{files}: answers by people.",
+        "people, texts": "What they read is not known. Differences hold for their texts and for "
+        "those that the run drew.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
         "written.",
@@ -305,6 +307,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "count does not affect the verdict.",
         "cut": "{share} of {replies} were cut by the token limit.",
         "unit": "Shares of replies are judged over {units}, because the replies of one are alike.",
+        "unit, unknown sources": "Prompts hold texts without a recorded source, which may be those "
+        "of others. Put such texts in as variables, or set `reply_unit` in the study type.",
         "yes": "{share} of {answers} were yes{sure}.",
         "sure": " ({interval}; {units}; the margin is {margin})",
         "instructions": "{share} of {replies} failed: {asked_again} needed a further request, "

@@ -206,7 +206,7 @@ class RunFolder:
             return ""
         note = self.provenance_note
         # The note of a run that only the embedded respondent answered says so already.
-        is_complete = not self.is_synthetic or note.endswith(SYNTHETIC_NOTE)
+        is_complete = not self.is_synthetic or SYNTHETIC_NOTE in note
         return note if is_complete else f"{note} {NO_FINDINGS}"
 
     @property

@@ -52,6 +52,8 @@ UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 # Percentages of fewer values have no decimals: one value more or less moves them by half a point.
 FEWEST_FOR_DECIMALS = 200
+# Percentages of fewer values have the count beside them.
+FEWEST_FOR_PERCENT = 50
 # At most this many claims of a study may be primary. Each one takes a share of the level of all.
 MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
@@ -433,7 +435,7 @@ class Result:
         more = max(more, 1) if is_fine else more
         of_few = zip(self.claim.arm_labels, self.means, self.counts, strict=True)
         levels = ", ".join(
-            f"{arm} {self.claim.format_level(mean, more)}{'' if is_fine else self._hits(mean, n)}"
+            f"{arm} {self.claim.format_level(mean, more)}{self._hits(mean, n)}"
             for arm, mean, n in of_few
         )
         return word("comparison", "answer", levels=levels, **self._conclusion_parts_with(more))
@@ -442,7 +444,8 @@ class Result:
         # A percentage of few values is easily overrated without their number. The mean of units'
         # means is no number of values.
         hits = round(mean * n)
-        is_count = self.claim.kind == "share" and math.isclose(hits, mean * n, abs_tol=1e-6)
+        is_few = self.claim.kind == "share" and n < FEWEST_FOR_PERCENT
+        is_count = is_few and math.isclose(hits, mean * n, abs_tol=1e-6)
         return f" ({hits} of {n})" if is_count else ""
 
     @property

@@ -58,6 +58,7 @@ from folkmoot.report.comparison.samples import (
     TEXTS,
     Sample,
     cell_location,
+    has_draws,
     load_samples,
     matched_units,
     people_in,
@@ -197,6 +198,8 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     ]
     if human_names:
         parts.append(word("runs", "people", files=_list_names(human_names)))
+        if any(has_draws(sample) for sample in runs):
+            parts.append(word("runs", "people, texts"))
         parts += [
             sentence_text
             for sample in runs

@@ -20,6 +20,7 @@ from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
 from folkmoot.kit.reply_units import (
+    SESSION,
     ReplyUnit,
     check_replies,
     name_reply_units,
@@ -30,7 +31,7 @@ from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.reply_checks import CODER
-from folkmoot.measures.wording import word
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.report.comparison.mixed import people_and_models
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
 from folkmoot.report.comparison.seat_checks import checks_of_humans
@@ -166,7 +167,8 @@ def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Findi
     rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
     count = len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
     note = word("check", "unit", units=format_count(count, name_reply_units(run, unit.name)))
-    return replace(finding, notes=(*finding.notes, note))
+    notes = [note, word("check", "unit, unknown sources")] if unit.name == SESSION else [note]
+    return replace(finding, notes=(*finding.notes, join_sentences(notes)))
 
 
 def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:

@@ -260,12 +260,17 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals of all primary "
-            "claims that hold together at 95 % and agree with the verdicts. They may be wider, "
-            "because all of them must hold at once. One that begins “above” a value, or ends "
-            "“below” it, shows on which side of it the difference lies and not how large it is."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals that agree with "
+            "the verdicts. They may be wider, because at 95 % all primary claims hold together."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
+        )
+    # Holm's method decides more claims than joint intervals of the usual kind. The price is that an
+    # interval ends where the decision does.
+    if any(re.search(r"(?:above|below) [^)]* jointly", words) for words in said):
+        parts.append(
+            "“Above” or “below” a value: only on which side of it the difference lies is shown "
+            "jointly, and its size by itself."
         )
     if any("adjusted p" in words for words in said):
         parts.append("Adjusted p: by Holm's method for all primary claims.")
