@@ -237,7 +237,7 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     def legend(*findings: Finding) -> str:
         return build_front_page(pilot, find_study_of_run(pilot), findings, []).legend
 
-    adjusted = "Adjusted p: by Holm's method for all primary claims."
+    adjusted = "Adjusted p: by Holm's method."
     unit = "Independent unit: set (9)."
     alone = "Brackets and lines: 95 % intervals, each by itself."
     assert legend(shares) == f"{alone} {adjusted} {unit}"
@@ -247,8 +247,7 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     assert legend(stated) == alone
     both = replace(stated, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly).")
     assert legend(both) == (
-        f"{alone} Jointly: intervals that agree with the verdicts. They may be wider, because at "
-        "95 % all primary claims hold together. “Above” or “below” a value: only on which side of "
-        "it the difference lies is shown jointly, and its size by itself."
+        f"{alone} Jointly: for all primary claims at once, so often wider, and as the verdicts "
+        "are. Above or below a value: only the side is shown."
     )
     assert legend() == ""

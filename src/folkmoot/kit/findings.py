@@ -242,7 +242,7 @@ def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
     return _format_estimate(
         estimate,
         format_percent(estimate.value, digits),
-        estimates.format_span(estimate.low, estimate.high),
+        estimates.format_span(estimate.low, estimate.high, digits),
         aside,
     )
 

@@ -31,6 +31,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
     format_points,
     needed_digits,
+    share_digits,
 )
 from folkmoot.measures.inference.proportions import Bounds
 from folkmoot.measures.inference.simultaneous import (
@@ -50,10 +51,8 @@ CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
-# Percentages of fewer values have no decimals: one value more or less moves them by half a point.
-FEWEST_FOR_DECIMALS = 200
 # Percentages of fewer values have the count beside them.
-FEWEST_FOR_PERCENT = 50
+FEWEST_FOR_PERCENT = 20
 # At most this many claims of a study may be primary. Each one takes a share of the level of all.
 MOST_PRIMARY = 3
 # A value of `Claim.by`: the conditions are columns of one row. For the measure `score` and the
@@ -431,7 +430,7 @@ class Result:
         # Readers subtract the values of the conditions, so levels, difference and interval have the
         # same digits. A decimal of a percentage of few values would mean nothing.
         more = self.more_digits
-        is_fine = self.claim.in_points and min(self.counts) >= FEWEST_FOR_DECIMALS
+        is_fine = self.claim.in_points and share_digits(min(self.counts)) > 0
         more = max(more, 1) if is_fine else more
         of_few = zip(self.claim.arm_labels, self.means, self.counts, strict=True)
         levels = ", ".join(

@@ -101,6 +101,12 @@ def format_percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def share_digits(n: int) -> int:
+    """Return the number of decimals of a percentage of n values."""
+    # One value more or less moves a percentage of 200 values by half a point.
+    return 1 if n >= 200 else 0
+
+
 def format_points(difference: float, digits: int = 0) -> str:
     """Format a difference of shares in percentage points.
 
@@ -148,14 +154,14 @@ def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -
     )
 
 
-def format_span(low: float, high: float) -> str:
+def format_span(low: float, high: float, digits: int = 0) -> str:
     """Format the interval of a share in percent.
 
     format_span(0.28, 0.39)  # "28 to 39 %"
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "no interval"
-    return f"{format_percent(low).removesuffix(' %')} to {format_percent(high)}"
+    return f"{format_percent(low, digits).removesuffix(' %')} to {format_percent(high, digits)}"
 
 
 def format_p_value(p: float) -> str:

@@ -260,20 +260,17 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, each by itself. Jointly: intervals that agree with "
-            "the verdicts. They may be wider, because at 95 % all primary claims hold together."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: for all primary claims at "
+            "once, so often wider, and as the verdicts are."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )
     # Holm's method decides more claims than joint intervals of the usual kind. The price is that an
     # interval ends where the decision does.
     if any(re.search(r"(?:above|below) [^)]* jointly", words) for words in said):
-        parts.append(
-            "“Above” or “below” a value: only on which side of it the difference lies is shown "
-            "jointly, and its size by itself."
-        )
+        parts.append("Above or below a value: only the side is shown.")
     if any("adjusted p" in words for words in said):
-        parts.append("Adjusted p: by Holm's method for all primary claims.")
+        parts.append("Adjusted p: by Holm's method.")
     if drawn is not None and isinstance(chart, IntervalChart) and chart.unit_values:
         parts.append(f"Filled circle: the mean. Open circles: one for each {drawn.unit}.")
     # Hypotheses may have different independent units. Their table gives these units.

@@ -23,6 +23,7 @@ from folkmoot.measures.inference.estimates import (
     Estimate,
     format_count,
     format_percent,
+    share_digits,
 )
 from folkmoot.measures.inference.factorial import factorial
 from folkmoot.measures.inference.families import adjust_families
@@ -174,7 +175,10 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
                 condition=condition_votes.name,
                 count=condition_votes.changed_count,
                 participants=condition_votes.participant_count,
-                share=format_share(rates[condition_votes.condition], digits=1),
+                share=format_share(
+                    rates[condition_votes.condition],
+                    digits=share_digits(condition_votes.participant_count),
+                ),
             )
             for condition_votes in votes.two_vote_conditions
         )
