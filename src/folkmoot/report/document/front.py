@@ -260,8 +260,8 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
     if any(re.search(r"\([^)]*\d to ", words) for words in said):
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
-            "Brackets and lines: 95 % intervals, each by itself. Jointly: for all primary claims at "
-            "once, so often wider, and as the verdicts are."
+            "Brackets and lines: 95 % intervals, each by itself. Jointly: for all primary claims "
+            "at once, so often wider, and as the verdicts are."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )
