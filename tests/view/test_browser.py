@@ -82,6 +82,7 @@ def test_a_page_fits_and_is_accessible_at_every_size_and_in_the_dark(
 def look(page: Page, name: str, heard: Presentation = PHONE) -> None:
     """At a page on a desk and on a phone, light and dark: nothing sticks out, and a screen reader
     has nothing to say against one of them. Screenshots where the developer asks for them."""
+    page.wait_for_load_state("load")  # a click leads to a page that has no style sheet yet
     for width, scheme in PRESENTATIONS:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)

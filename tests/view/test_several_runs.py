@@ -59,6 +59,7 @@ def test_the_list_is_sorted_and_filtered(served: PageServer) -> None:
 def look(page: Page) -> None:
     """Nothing sticks out at either width, and a screen reader has nothing to say against a phone's
     page."""
+    page.wait_for_load_state("load")  # a click leads to a page that has no style sheet yet
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
