@@ -22,6 +22,8 @@ from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
 OPTIONS = ("parks", "jobs", "care")
+# A folder without a manifest is that of a run that did not finish.
+FINISHED = json.dumps({"outcome": "done"})
 
 
 def write_run(folder: Path, changed: dict[str, tuple[int, int]], **config: object) -> Path:
@@ -46,6 +48,7 @@ def write_run(folder: Path, changed: dict[str, tuple[int, int]], **config: objec
     write_table(folder / "tables", "participants", rows_to_frame(rows))
     settings = {"study": "cross_pollination", "model": "a", **config}
     (folder / "study.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "manifest.json").write_text(FINISHED)
     return folder
 
 
@@ -252,6 +255,7 @@ def test_different_study_types(base, tmp_path):
     ]
     write_table(hall / "tables", "discussions", rows_to_frame(rows))
     (hall / "study.yaml").write_text("study: town_hall\n")
+    (hall / "manifest.json").write_text(FINISHED)
     result = found([base, hall])
     assert "different study types (cross_pollination, town_hall)" in result["designs"].says
     assert "compare_nothing" in result
@@ -268,6 +272,7 @@ def test_measures_are_clustered_by_conversation(tmp_path):
         (folder / "tables").mkdir(parents=True)
         write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
+        (folder / "manifest.json").write_text(FINISHED)
         return folder
 
     result = found([hall("one", 0.0), hall("two", 1.0)])
@@ -293,7 +298,6 @@ def sealed(folder: Path, people: str) -> Path:
     parts = {name: {"hash": f"{name} {people}", "data": {}} for name in ("assignment", "personas")}
     parts["design"] = {"hash": folder.name, "data": {}}
     (folder / "plan.json").write_text(json.dumps({"started_at": "", "sealed": parts}))
-    (folder / "manifest.json").write_text(json.dumps({"outcome": "done"}))
     return folder
 
 
@@ -398,6 +402,7 @@ def test_a_paired_comparison_goes_by_the_conversation_that_subjects_shared(tmp_p
         (folder / "tables").mkdir(parents=True)
         write_table(folder / "tables", "satisfaction", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: negotiation\n")
+        (folder / "manifest.json").write_text(FINISHED)
         return sealed(folder, "seed 1")
 
     gains = [0.1, 0.5, -0.2, 0.9, 0.3, 0.0, 0.4, -0.1]
@@ -433,6 +438,7 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
         ]
         write_table(folder / "tables", "discussions", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: town_hall\n")
+        (folder / "manifest.json").write_text(FINISHED)
         sealed(folder, people if name == "second" else "seed 1")
         plan = json.loads((folder / "plan.json").read_text())
         for part, data in (("claims", [asdict(claim)]), ("design", {})):

@@ -126,6 +126,9 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     # Comparisons scan these two large tables when they need them and do not hold them in memory.
     table_names = [name for name in run.table_names() if name not in ("answers", "utterances")]
     tables = {name: run.read_table(name) for name in table_names}
+    # A run that has recorded nothing has no tables either.
+    if not tables:
+        RunFolder(run.path).require_tables()
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
     answers = asked_of_participants(run)
     human_speakers = (
