@@ -224,13 +224,14 @@ def measures_finding(
 
 def basis_of(results: Sequence[Result]) -> Basis:
     """Return the independent unit of a finding and the number of units."""
-    # Those of the tests count. If conditions have different units, only the table gives them.
+    # Those of the tests count. If conditions have different units, both are named, and the table
+    # gives the number of each comparison.
     tested = [result for result in results if not result.why] or results
-    if len({result.claim.unit for result in tested}) > 1:
-        return {"unit": "", "units": 0}
-    units = [result.estimate.unit_count for result in tested]
-    largest = tested[units.index(max(units))]
-    return {"unit": largest.claim.unit, "units": max(units)}
+    names = dict.fromkeys(result.claim.unit for result in tested)
+    return {
+        "unit": " or ".join(names),
+        "units": max(result.estimate.unit_count for result in tested),
+    }
 
 
 def result_cells(result: Result) -> Row:
