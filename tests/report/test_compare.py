@@ -130,6 +130,7 @@ def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_
         assert f"their difference is not tested ({why}" in effects.says
         for row in (read, gap):
             assert row["low"] is None and row["p"] is None and row["holm_p"] is None
+            assert row.get("equivalent") is None
             assert row["units"] == draws
     else:
         assert read["units"] == 2 * draws and read["low"] < -0.3 < read["high"] < 0

@@ -194,7 +194,7 @@ def measures_finding(
             "paired": comparison.paired,
             # The margin is a difference of shares, so it fits no other measure.
             "equivalent": is_equivalent(comparison.result, margin)
-            if comparison.result.claim.in_points
+            if comparison.result.claim.in_points and not comparison.result.why
             else None,
         }
         for comparison in comparisons
