@@ -42,6 +42,8 @@ def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Pa
     (folder / "run" / "tables").mkdir(parents=True)
     write_table(folder / "run" / "tables", "participants", rows_to_frame(simulated))
     (folder / "run" / "study.yaml").write_text("study: cross_pollination\n")
+    # A folder without a manifest is that of a run that did not finish.
+    (folder / "run" / "manifest.json").write_text('{"outcome": "done"}')
     names = {"participant_id": "participant", "condition": "arm", "initial_choice": "first"}
     table = pl.DataFrame(people).drop("status", "position_changed")
     table.rename({**names, "final_choice": "last"}).write_csv(folder / "people.csv")
