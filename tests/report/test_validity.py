@@ -123,7 +123,7 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) 
     )
     kept = "give their age; the margin is at least 90 %. Of 4 groups: 4 passed."
     assert after["Persona kept"].figures.endswith(kept)
-    assert after["Reliability (retest)"].figures.startswith("first vote: ")
+    assert after["Reliability (retest)"].figures.startswith("First vote: ")
     for name in (*unknown, "Order effect"):
         assert after[name].figures
 

@@ -24,7 +24,8 @@ from folkmoot.storage.run_folder import RunFolder
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "low, high: the 95 % interval of this comparison by itself. adjusted p: by Holm's method "
-    "within the family, of a claim with a margin for the margin. p: of no difference."
+    "within the family (of several primary claims in each direction), of a claim with a margin for "
+    "the margin. p: of no difference."
 )
 # Explains the joint intervals of several primary claims.
 JOINT_LEVELS = (

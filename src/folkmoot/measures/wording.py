@@ -268,8 +268,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "instability, random": "The first and the last answer of a participant to a question "
         "hardly agree beyond chance ({sign} = {agreement}): {limit}. These may be answers at "
         "random.",
-        "position bias": "Place {place} in the list changes the chance of being chosen by {points} "
-        "({interval}; the margin is {margin} either way).",
+        "position bias": "Largest estimate of how much a place in the list moves the chance of "
+        "being chosen: {points} at place {place} ({interval}; the margin is {margin} either way).",
         "sycophancy": "An opposing view without any reason moved {points} more than simply asking "
         "again ({interval}).",
         "sycophancy, yielded": "{share} of participants who met arguments took the other side "
@@ -357,8 +357,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "so answers may not mean what they say.",
         "Instructions followed, not known": "First replies may fail more often than the margin: "
         "{advice}.",
-        "Refusals, passed": "Few answers are missing by refusal in the whole run, though one "
-        "condition may lose more.",
+        "Refusals, passed": "Few answers are missing by refusal over all conditions together, "
+        "though one condition may lose more.",
         "Refusals, failed": "The figures describe only answers that were given, and those who "
         "refused may think otherwise.",
         "Refusals, not known": "Participants may refuse more often than the margin, and those may "
@@ -514,8 +514,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{elsewhere} to another option, {stayed} stayed.",
         "beyond chance": "That is {share} of those who moved; random moves would give {expected}.",
         "agreeing replies": "{share} of their replies open by agreeing.",
-        "first place": "Being listed first changes an option's chance of the first vote by "
-        "{points}.",
+        "first place": "Estimated effect of being listed first on an option's chance of the first "
+        "vote: {points}.",
         "statistic": "Stuart and Maxwell's statistic for a shift of the totals per option, without "
         "a conclusion: {values}.",
         "votes changed": "{votes} changed.",

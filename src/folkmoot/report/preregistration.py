@@ -486,7 +486,9 @@ def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
         f"Digest of the sealed plan: {digest_registration(run.plan)}. `folkmoot plan` prints the "
         "same digest for the same study file and options.",
         *describe_families(claims),
-        "All results that are not in this table are exploratory.",
+        "All results that are not in this table are exploratory."
+        if confirmatory
+        else "All results are exploratory.",
     ), _claims_grid(confirmatory)
 
 

@@ -239,9 +239,14 @@ def _remove_inference(finding: Finding) -> None:
     if isinstance(chart, IntervalChart):
         items = tuple((label, value, value, value) for label, value, _, _ in chart.items)
         chart = replace(chart, items=items)
+        # Values are printed in the unit of the chart: shares in per cent, differences in points.
+        is_difference = chart.reference_line is not None
+        column = (POINTS if is_difference else "_share") if chart.percent else ""
         values_by_label = {
             label: [
-                format_cell(value) for item_label, value in chart.unit_values if item_label == label
+                format_cell(value, column)
+                for item_label, value in chart.unit_values
+                if item_label == label
             ]
             for label, *_ in items
         }

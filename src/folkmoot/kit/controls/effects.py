@@ -26,6 +26,7 @@ from folkmoot.kit.controls.tables import (
 from folkmoot.kit.findings import (
     condition_name,
     estimate_cells,
+    format_points,
     format_share,
     interval_chart,
     p_value_cell,
@@ -394,7 +395,8 @@ def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sente
                     "control",
                     "version",
                     version=effect.replaced.name_version(name),
-                    share=format_share(effect.estimate),
+                    # A distance is a difference of shares and has no sign.
+                    share=format_points(effect.estimate).replace("+", ""),
                 )
                 for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
@@ -453,6 +455,8 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
                 "replaced for": replaced.says if control in REPLACING else None,
                 **estimate_cells(same, "same_share", "_share"),
                 "shift_share": finite_or_none(shift.value),
+                "shift_low_share": finite_or_none(shift.low) if shift.has_interval else None,
+                "shift_high_share": finite_or_none(shift.high) if shift.has_interval else None,
                 "p": p_value_cell(shift),
                 "answers": same.n,
             }

@@ -49,7 +49,7 @@ from folkmoot.measures.inference.estimates import (
     Estimate,
     finite_or_none,
     format_count,
-    format_percent,
+    format_points,
 )
 from folkmoot.measures.retest import Repeat, agreement_with_oneself
 from folkmoot.measures.wording import Sentence, join_sentences, word
@@ -283,7 +283,7 @@ def _describe_drift(verdicts: Sequence[str], failed: Sequence[str]) -> Sentence:
         word(
             "control",
             "drift",
-            margin=format_percent(MOST_DRIFT.high),
+            margin=format_points(MOST_DRIFT.high).removeprefix("+"),
             passed=passed,
             contrasts=format_count(len(verdicts), "contrast"),
         ),

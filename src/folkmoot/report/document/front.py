@@ -22,7 +22,7 @@ from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL, capitalise
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
-from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, CardRow
+from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, SPREADS, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
 from folkmoot.storage.findings import Finding, IntervalChart
 from folkmoot.storage.manifest import MIXED_MARK
@@ -54,8 +54,8 @@ QUESTIONS = (
 )
 ASKED_OF_PRODUCTS = "What do people think of it, and would they buy it?"
 NO_VALUE = (
-    "A difference, rounded last, shows how far two conditions are apart, not which of them is "
-    "better."
+    "Differences are computed before rounding. They show how far two conditions are apart, not "
+    "which of them is better."
 )
 # At most this many sentences answer the question on the first page, and at least one beside the
 # contrasts.
@@ -413,7 +413,9 @@ def _check_lights(findings: Sequence[Finding]) -> Iterator[TrustLight]:
             made = True
             for row in finding.grid.rows:
                 of_check = dict(zip(finding.grid.columns, row, strict=True))
-                if of_check["check"] in CHECKS_ON_CARD:
+                # The card shows the spread of answers only if it fails.
+                is_open = of_check["verdict"] == NOT_KNOWN and of_check["check"] in SPREADS
+                if of_check["check"] in CHECKS_ON_CARD and not is_open:
                     continue
                 names = verdicts.setdefault(str(of_check["verdict"]), [])
                 names.append(str(of_check["check"]).lower())

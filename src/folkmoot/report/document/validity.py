@@ -48,7 +48,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.specification_curve import FEWEST_SPECIFICATIONS
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
-from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.measures.wording import Sentence, capitalise, join_sentences, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS
@@ -56,7 +56,8 @@ from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
 
 # Checks of the model that the card shows. The other lights of the first page leave them out.
-CHECKS_ON_CARD = (REFUSALS_TITLE, INSTABILITY, POSITION_BIAS, SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
+SPREADS = (SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
+CHECKS_ON_CARD = (REFUSALS_TITLE, INSTABILITY, POSITION_BIAS, *SPREADS)
 # Findings of which the card shows the alarms.
 FINDINGS_ON_CARD = (INSTRUCTIONS, USER_DRIFT, PERSONA_KEPT, RELIABILITY, ANSWERS_AGAIN)
 # The axis of a grid that varies the wording.
@@ -269,7 +270,7 @@ def _shares(
     column = f"{case}_share"
     return [
         Evidence(
-            str(row[label]),
+            capitalise(str(row[label])),
             _verdict(row["verdict"]),
             word(
                 "figure",
@@ -311,24 +312,31 @@ def _distance_in_words(row: Row, column: str) -> str:
     return f"{distance} ({span})"
 
 
+def _shift_in_words(row: Row) -> str:
+    low, high = row.get("shift_low_share"), row.get("shift_high_share")
+    bounds = {"low_share": low, "high_share": high}
+    return _distance_in_words({**row, **bounds}, "shift_share")
+
+
 def _share_in_words(row: Row, column: str) -> str:
     low, high = row["low_share"], row["high_share"]
     span = (
         "no interval" if low is None or high is None else format_span(_number(low), _number(high))
     )
-    return f"{format_percent(_number(row[column]))} ({span})"
+    of_answers = f" of {row['answers']:,}" if isinstance(row.get("answers"), int) else ""
+    return f"{format_percent(_number(row[column]))}{of_answers} ({span})"
 
 
 def _orders(findings: Sequence[Finding]) -> list[Evidence]:
     return [
         Evidence(
-            f"{row['version']}, {row['moment']} decision",
+            capitalise(f"{row['version']}, {row['moment']} decision"),
             _verdict(row["verdict"]),
             word(
                 "figure",
                 "order",
                 share=_share_in_words(row, "same_share"),
-                shift=format_points(_number(row["shift_share"])).lstrip("+−"),
+                shift=_shift_in_words(row),
                 margin=format_points(MOST_SHIFT.high).lstrip("+"),
             ),
             _number(row["shift_share"]),
@@ -370,7 +378,7 @@ def _people(findings: Sequence[Finding]) -> list[Evidence]:
         if finding.section == HUMAN_BENCHMARK_SECTION and "verdict" in finding.grid.columns
         for row in _rows([finding], finding.key)
     ]
-    spread = _checks(findings, SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
+    spread = _checks(findings, *SPREADS)
     return found + [one for one in spread if one.verdict == FAILED]
 
 
