@@ -206,7 +206,9 @@ class Finding:
     @property
     def independent(self) -> str:
         """The sentence that names the independent unit, or an empty string."""
-        return f"Independent unit: {self.unit} ({self.units:,})." if self.unit else ""
+        # Of rows with different units, "group or participant", the table has the numbers.
+        number = " (numbers in the table)" if " or " in self.unit else f" ({self.units:,})"
+        return f"Independent unit: {self.unit}{number}." if self.unit else ""
 
 
 def _has_intervals(finding: Finding) -> bool:

@@ -285,7 +285,7 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 DRAWS = "draw of the summaries"
 # The units of two conditions of which only one reads the texts.
-DRAWS_OR_OWN = f"{DRAWS}, or participant without one"
+DRAWS_OR_OWN = f"{DRAWS}, participant where none was read"
 
 
 class Units(NamedTuple):

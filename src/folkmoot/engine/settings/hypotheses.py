@@ -288,7 +288,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ),
         "; ",
     )
-    units_named = {result.claim.unit for result in results}
+    units_named = dict.fromkeys(result.claim.unit for result in results)
     return Finding(
         KEY,
         "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
@@ -316,8 +316,9 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         section="Hypotheses" if doubt else FINDINGS_SECTION,
         headline=True,
         alarms=(doubt,) if doubt else (),
-        # Each hypothesis has its own unit of analysis. If they differ, only the table gives them.
-        unit=units_named.pop() if len(units_named) == 1 and lines else "",
+        # Each hypothesis has its own unit of analysis. If they differ, the table gives their
+        # numbers.
+        unit=" or ".join(units_named) if lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
 
