@@ -40,6 +40,7 @@ from folkmoot.engine.study.study import (
     compute_findings,
     find_study,
     find_study_of_run,
+    with_derived_tables,
 )
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import DriftError, InputError
@@ -247,7 +248,7 @@ def load(folder: str | Path) -> Run:
     run = open_run(Path(folder))
     for change in list_changes(run):
         warnings.warn(f"{run.path}: {change}", stacklevel=2)
-    return Run(run)
+    return Run(with_derived_tables(run))
 
 
 def run(

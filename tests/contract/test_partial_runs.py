@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -190,14 +191,22 @@ KILLED = [
 
 
 def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
-    """The recorded rows are exported with their codebook, and complete parts are compared."""
+    """The recorded rows are exported with their codebook, and complete parts are compared. Tables
+    that are made of others are there too, for complete parts."""
     out = killed.parent / f"{killed.name}_exported"
     done = CliRunner().invoke(app, ["export", str(killed), "--to", "csv", "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert "PARTIAL: the run is unfinished" in (out / "README.txt").read_text("utf-8")
     codebook = json.loads((out / "codebook.json").read_text("utf-8"))
     assert {"answers"} < set(codebook) == {p.stem for p in out.glob("*.csv")}
-    assert codebook["answers"] == folkmoot.load(killed).codebook["answers"]
+    loaded, finished = folkmoot.load(killed), folkmoot.load(whole)
+    assert codebook["answers"] == loaded.codebook["answers"]
+    assert set(loaded.tables) == set(finished.tables) == set(codebook)
+    shown = loaded.table("exposure")
+    assert pl.read_csv(out / "exposure.csv").height == shown.height > 0
+    assert set(shown.rows()) < set(finished.table("exposure").rows())
+    for name in {"levels", "differences"} & set(finished.tables):
+        assert loaded.table(name).height == finished.table(name).height > 0
     done = CliRunner().invoke(app, ["compare", str(killed), str(whole)])
     assert done.exit_code == 0, done.output
     assert f"figures cover {count} of" in " ".join(done.output.split())

@@ -29,7 +29,7 @@ from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
 from folkmoot.engine.session.run_totals import money_in
-from folkmoot.engine.study.study import analysed_parts, find_study_of_run
+from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
 from folkmoot.kit.coding.post_hoc import verify_codings
@@ -280,7 +280,7 @@ def export_command(
     """Write the data of a run in another format and print the path."""
     from folkmoot.report.export import export_run
 
-    run = open_run(find_run(name).path)
+    run = with_derived_tables(open_run(find_run(name).path))
     folder = target if target is not None else run.path / f"export-{export_format}"
     export_run(run, export_format, folder, with_ids=with_ids)
     output_console().print(f"wrote {escape(str(folder))}", soft_wrap=True)

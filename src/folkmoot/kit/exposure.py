@@ -104,9 +104,7 @@ class ExposureTable:
     # texts.
     own: str = OWN_WORDS
 
-    def __call__(
-        self, run: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
-    ) -> Iterator[ExposureRow]:
+    def __call__(self, run: RunFolder, _journal: JournalReader) -> Iterator[ExposureRow]:
         decisions = _decisions_of_complete_parts(self.decisions, run)
         # Join in parts, because a run may have a hundred thousand decisions.
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):

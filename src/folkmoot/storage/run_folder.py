@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -367,14 +367,28 @@ class RunSoFar(RunFolder):
     """The rows recorded so far by a run without complete tables.
 
     - `is_going_on`: True while a process writes the run.
+    - `derive`: returns the tables that are made from the recorded rows.
     """
 
     # The run is active, or ended without tables. Written tables are ignored, because they may be
     # from an earlier process, or incomplete.
 
-    def __init__(self, path: Path | str, *, is_going_on: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        is_going_on: bool = False,
+        derive: Callable[[RunSoFar], Mapping[str, TableBuffer]] | None = None,
+    ) -> None:
         super().__init__(path)
         self._is_going_on = is_going_on
+        self._derive = derive
+
+    def with_derived(self, derive: Callable[[RunSoFar], Mapping[str, TableBuffer]]) -> RunSoFar:
+        """Return the run with the tables made by `derive`, when one of them is needed."""
+        if self._derive is not None:
+            return self
+        return RunSoFar(self.path, is_going_on=self._is_going_on, derive=derive)
 
     @property
     def is_finished(self) -> bool:
@@ -401,19 +415,20 @@ class RunSoFar(RunFolder):
         """Do nothing, because recorded rows are read and no tables are needed."""
 
     def table_names(self) -> list[str]:
-        return list(self._partial_recordings)
+        return sorted({*self._partial_recordings, *self._derived})
 
     def has_table(self, name: str) -> bool:
-        return name in self._partial_recordings
+        return name in self._partial_recordings or name in self._derived
 
     def read_table(self, name: str) -> pl.DataFrame:
         return self.scan_table(name).collect()
 
     def scan_table(self, name: str) -> pl.LazyFrame:
-        if name not in self._partial_recordings:
+        buffer = self._partial_recordings.get(name) or self._derived.get(name)
+        if buffer is None:
             known_tables = ", ".join(self.table_names()) or "none yet"
             raise StorageError(f"{self.path}: no table {name}; tables: {known_tables}")
-        rows = self._partial_recordings[name].to_frame()
+        rows = buffer.to_frame()
         return unpack_spans(rows) if name == PROVENANCE else rows.lazy()
 
     @cached_property
@@ -422,6 +437,13 @@ class RunSoFar(RunFolder):
             return set()
         answerers = self.scan_table("answers").select(pl.col("answered_by").drop_nulls().unique())
         return set(answerers.collect().to_series())
+
+    @cached_property
+    def _derived(self) -> Mapping[str, TableBuffer]:
+        # They are made from the recorded rows alone.
+        if self._derive is None:
+            return {}
+        return self._derive(RunSoFar(self.path, is_going_on=self._is_going_on))
 
     @cached_property
     def _partial_recordings(self) -> dict[str, TableBuffer]:

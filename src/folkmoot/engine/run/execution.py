@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -69,6 +69,7 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
     claims_of,
+    derive_tables,
     describe_tables,
     select_study_seats,
     take_complete_parts,
@@ -591,8 +592,8 @@ async def _write_outputs(
             study = execution.study_file.study
             run = RunFolder(context.folder)
             covered_run = run if outcome == "done" else take_complete_parts(study, run)
-            for name, table in _derived_tables(study, context, covered_run):
-                tables[name] = write_table(context.folder / TABLES, name, table)
+            for name, buffer in _derive_tables(study, context, covered_run).items():
+                tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
             _write_codebook(execution, tables)
             with JournalReader(context.journal.path) as journal:
                 for name, content in study.derived(covered_run, journal):
@@ -613,22 +614,16 @@ async def _write_outputs(
             raise
 
 
-def _derived_tables(
+def _derive_tables(
     study: Study, context: RunContext, covered_run: RunFolder
-) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
+) -> dict[str, TableBuffer]:
     # If the study's code fails, the run must not fail, because it is paid for. A table with half of
-    # its rows would look complete, so there is no table then.
-    buffers: dict[str, TableBuffer] = {}
+    # its rows would look complete, so it is empty then.
     try:
-        with JournalReader(context.journal.path) as journal:
-            arguments = covered_run, journal, context.prompts.source_texts()
-            for row in study.derived_tables(*arguments):
-                buffers.setdefault(row.table, context.new_recording(row.table)).add_row(row.cells())
+        return derive_tables(study, covered_run, context.journal.path, context.new_recording)
     except Exception as error:
-        buffers.clear()
-        context.log_warning((), f"tables made of the journal are missing: {error!r}")
-    for name, buffer in buffers.items():
-        yield name, buffer.to_frame()
+        context.log_warning((), f"tables made of others are empty: {error!r}")
+        return {}
 
 
 def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:

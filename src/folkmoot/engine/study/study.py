@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
@@ -55,7 +56,8 @@ from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
 from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
-from folkmoot.storage.run_folder import RunFolder, RunSoFar
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
+from folkmoot.storage.table_buffer import TableBuffer
 from folkmoot.storage.tables import CONDITION_COLUMNS, build_codebook
 
 
@@ -203,11 +205,10 @@ class Study(Generic[ConfigT]):
     # Returns why a finished run is unusable as a whole (exit status 3), or an empty string. The
     # engine itself finds runs in which no answer could be parsed.
     unusable_reason: Callable[[RunFolder], str] = lambda _run: ""
-    # Yields rows of tables that are made from the complete parts of a run, given its folder, its
-    # journal and the texts of the prompts by name. `tables` lists their classes.
-    derived_tables: Callable[[RunFolder, JournalReader, Mapping[str, str]], Iterable[Row]] = (
-        lambda _run, _journal, _prompts: ()
-    )
+    # Yields rows of tables that are made from the complete parts of a run, given its folder and its
+    # journal. `tables` lists their classes. They may be made at any moment of a run, so they follow
+    # from what the run has recorded and from nothing else.
+    derived_tables: Callable[[RunFolder, JournalReader], Iterable[Row]] = lambda _run, _journal: ()
     # The meaning of the study's columns: column → text, or table → {column → text}.
     codebook: Mapping[str, object] = field(default_factory=dict)
     # Returns name → content of the files that `folkmoot new` writes beside a new study file. A file
@@ -346,7 +347,7 @@ def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
     if isinstance(run, PartsView):
         return run
     if not run.is_finished:
-        return take_complete_parts(study, run)
+        return take_complete_parts(study, with_derived_tables(run, study))
     excluded = excluded_parts(run)
     parts = _parts_of(study, run) if excluded else None
     return run if parts is None else PartsView(run, replace(parts, excluded=excluded))
@@ -360,6 +361,57 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
         return run
     parts = replace(parts, excluded=excluded_parts(run))
     return PartialRun(run, parts, declared_tables(study.tables))
+
+
+def derive_tables(
+    study: Study, run: RunFolder, journal: Path, new_buffer: Callable[[str], TableBuffer]
+) -> dict[str, TableBuffer]:
+    """Return the tables that a study type makes from the rows of a run, by name.
+
+    - `journal`: the journal. A replay reads that of another folder.
+    - `new_buffer`: returns an empty buffer for a table.
+    """
+    buffers: dict[str, TableBuffer] = {}
+    with JournalReader(journal) as reader:
+        for row in study.derived_tables(run, reader):
+            if row.table not in buffers:
+                buffers[row.table] = new_buffer(row.table)
+            buffers[row.table].add_row(row.cells())
+    return buffers
+
+
+def with_derived_tables(run: RunFolder, study: Study | None = None) -> RunFolder:
+    """Return a run with all tables of its study type. The tables of a written run are files.
+
+    - `study`: the study type. If it is None, it is found when it is needed.
+    """
+    if not isinstance(run, RunSoFar):
+        return run
+
+    def derive_so_far(recorded: RunSoFar) -> dict[str, TableBuffer]:
+        # A run is readable without the code of its study, and the rows so far may lack what this
+        # code expects. A table with half of its rows would look complete, so it is empty then.
+        try:
+            known_study = study or find_study_of_run(recorded)
+            columns = declared_tables(known_study.tables)
+        except InputError as error:
+            warnings.warn(f"{run.path}: tables made of others are missing: {error}", stacklevel=2)
+            return {}
+
+        def new_buffer(table: str) -> TableBuffer:
+            return TableBuffer(table, declared=columns.get(table, {}))
+
+        tables = {name: new_buffer(name) for name in columns}
+        try:
+            # A table without rows so far is empty, and not an error.
+            parts = take_complete_parts(known_study, recorded.with_derived(lambda _: tables))
+            derived = derive_tables(known_study, parts, recorded.path / JOURNAL, new_buffer)
+            return {**tables, **derived}
+        except Exception as error:
+            warnings.warn(f"{run.path}: tables made of others are empty: {error!r}", stacklevel=2)
+            return tables
+
+    return run.with_derived(derive_so_far)
 
 
 def describe_tables(study: Study, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:

@@ -302,7 +302,7 @@ def _models_of(run: RunFolder, config: ControlsConfig) -> list[str]:
 
 
 def _persona_variance(
-    run: RunFolder, controls: RunFolder, _journal: JournalReader, _prompts: Mapping[str, str]
+    run: RunFolder, controls: RunFolder, _journal: JournalReader
 ) -> list[PersonaVarianceRow]:
     return persona_variance_rows(controls.read_table(ControlRow.table), read_attributes(run))
 

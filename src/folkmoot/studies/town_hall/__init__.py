@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from folkmoot.engine.study.study import Study
@@ -53,12 +53,9 @@ from folkmoot.studies.town_hall.show import render_lines
 from folkmoot.studies.town_hall.tables import TABLES
 
 
-def made_afterwards(
-    run: RunFolder, journal: JournalReader, prompts: Mapping[str, str]
-) -> Iterator[Row]:
-    """Yield the rows that are computed after a run."""
-    # Exposure, levels, and the differences between levels.
-    yield from EXPOSURE(run, journal, prompts)
+def derived_rows(run: RunFolder, journal: JournalReader) -> Iterator[Row]:
+    """Yield the rows that follow from others: exposure, levels and their differences."""
+    yield from EXPOSURE(run, journal)
     yield from comparison_rows(compare_levels(run))
 
 
@@ -87,7 +84,7 @@ STUDY: Study[TownHallConfig] = Study(
     source_model=SOURCE_MODEL,
     with_limit=limit_sets,
     tables=(*TABLES, ExposureRow),
-    derived_tables=made_afterwards,
+    derived_tables=derived_rows,
     unusable_reason=unusable_reason,
     template_files=template_files,
     respondent_part=PART,
