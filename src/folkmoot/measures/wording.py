@@ -488,10 +488,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "alpha, fair": "Krippendorff's alpha is {alpha}: high enough for tentative conclusions.",
         "alpha, low": "Krippendorff's alpha is {alpha}: too low to rely on either without reading "
         "the answers.",
-        "movers": "{count} of {people} people changed their position.",
+        "movers": "{count} of {people} people changed their position by {least} or more.",
         "on a scale": "On a scale from −1 to 1: {result}",
         "waverers": "When the question was asked again before the discussion, {count} of {people} "
-        "gave another position. The two counts are not compared.",
+        "gave a position that differs as much. The two counts are not compared.",
         "without a position": "Statements without a position, not counted: {statements}.",
         "closer": "Positions came closer to the others' first positions by {change} on the scale "
         "from −1 to 1{spread}.",

@@ -441,9 +441,9 @@ class Result:
 
     def _hits(self, mean: float, n: int) -> str:
         # A percentage of few values is easily overrated without their number. The mean of units'
-        # means is no number of values.
+        # means is no number of values. Both conditions have one if either is small.
         hits = round(mean * n)
-        is_few = self.claim.kind == "share" and n < FEWEST_FOR_PERCENT
+        is_few = self.claim.kind == "share" and min(self.counts) < FEWEST_FOR_PERCENT
         is_count = is_few and math.isclose(hits, mean * n, abs_tol=1e-6)
         return f" ({hits} of {n})" if is_count else ""
 

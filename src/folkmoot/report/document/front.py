@@ -57,6 +57,10 @@ NO_VALUE = (
     "Differences are computed before rounding. They show how far two conditions are apart, not "
     "which of them is better."
 )
+INTERIM = (
+    "The run is not complete, so these are interim results: they cover those who were done first, "
+    "and no verdict is final."
+)
 # At most this many sentences answer the question on the first page, and at least one beside the
 # contrasts.
 SENTENCES = 3
@@ -207,6 +211,9 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
     sealed = f", {FIXED_BEFOREHAND}" if is_registration_intact(run) else ""
     sentences = [f"{source}{sealed}."]
+    # Those who are complete first are no random part, and a later look at the data is a second
+    # test.
+    sentences += [INTERIM] if run.partial else []
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])
         + " in a condition" * result.is_between_units

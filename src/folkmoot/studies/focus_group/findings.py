@@ -52,6 +52,7 @@ from folkmoot.studies.focus_group.discussion import INTENTS, InterviewTime
 from folkmoot.studies.focus_group.positions import (
     MAX_LINES,
     PERSON,
+    SMALLEST_MOVE,
     TALK,
     carry_positions_forward,
     has_moved,
@@ -357,7 +358,9 @@ def position_finding(concept: Concept) -> Finding | None:
         )
     change_result = concept.measure_result(POSITION)
     mover_count = sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
-    sentences = [word("description", "movers", count=mover_count, people=pairs.height)]
+    sentences = [
+        word("description", "movers", count=mover_count, people=pairs.height, least=SMALLEST_MOVE)
+    ]
     if change_result is not None:
         sentences += [word("description", "on a scale", result=_result_sentence(change_result))]
     retest_pairs = position_pairs(concept.statements, InterviewTime.RETEST)

@@ -407,8 +407,9 @@ def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim
         family=family,
         unit="group",
         estimand=(
-            f"Among simulated groups like those made for this run: {COMPARED[measure]} under "
-            f"{names[0]} minus that under {names[1]}, within groups, of which the stated "
+            f"Among simulated groups like those made for this run: the mean over groups of "
+            f"{COMPARED[measure]}, under {names[0]} minus that under {names[1]}, within groups, of "
+            "which the stated "
             "preferences are the same under all conditions; independent unit: group."
         ),
         by="condition",

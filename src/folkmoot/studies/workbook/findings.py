@@ -29,7 +29,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
+from folkmoot.measures.wording import EXPLORATORY, capitalise, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
@@ -329,7 +329,7 @@ def by_treatment(
         for treatment, estimate in estimates.items()
     ]
     if results_by_treatment:
-        statement = describe_claims(results, measure.label)
+        statement = describe_claims(results, capitalise(measure.label))
     else:
         means = (
             word(
