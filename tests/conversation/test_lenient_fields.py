@@ -4,6 +4,7 @@ up."""
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,6 +157,38 @@ def test_in_the_end_what_can_be_read_is_kept() -> None:
     # A stance must not be null, so nothing of this can be kept.
     assert Json(Opinion).salvage_reply(json.dumps(GOOD | {"stance": "x"})) is None
     assert Json(Opinion).salvage_reply("no JSON at all") is None
+
+
+class Weighed(BaseModel):
+    share: float
+    level: float | None
+    note: float | None = None
+    parts: list[float] = Field(default_factory=list)
+
+
+@pytest.mark.parametrize("written", ['"NaN"', '"Infinity"', "NaN", "-Infinity", "1e999"])
+def test_what_is_no_number_is_unreadable_and_the_rest_is_kept(written: str) -> None:
+    """Python and pydantic take these for numbers. They are asked for again, and then missing."""
+    reply = f'{{"share": 0.5, "level": {written}, "note": {written}, "parts": [1, {written}]}}'
+    found = Json(Weighed).parse_reply(reply)
+    assert isinstance(found, ParseFailure) and "level" in found.problem
+    kept = Json(Weighed).salvage_reply(reply)
+    assert kept is not None and kept.value == Weighed(share=0.5, level=None, parts=[1])
+    assert {r.field for r in kept.repairs} == {"level", "note", "parts.1"}
+    optional = f'{{"share": 0.5, "level": 1, "note": {written}}}'
+    assert isinstance(left_out := Json(Weighed).parse_reply(optional), ParsedAnswer)
+    assert left_out.value == Weighed(share=0.5, level=1)
+    assert Json(Weighed).salvage_reply(f'{{"share": {written}, "level": 1}}') is None
+    (only,) = JsonList(Weighed).parse_reply(f'[{{"share": {written}, "level": 1}}, {optional}]')[0]
+    assert only == left_out.value
+
+
+def test_a_model_may_have_an_infinite_default() -> None:
+    class Bid(BaseModel):
+        most: float = math.inf
+
+    found = Json(Bid).parse_reply("{}")
+    assert isinstance(found, ParsedAnswer) and found.value.most == math.inf
 
 
 def test_lists_of_objects_read_their_entries_alike() -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, Validati
 from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import UNREADABLE, repair_fields
+from folkmoot.conversation.lenient_fields import UNREADABLE, find_non_finite, repair_fields
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -432,16 +432,18 @@ class Json(AnswerType[M]):
                 model = self.model.model_validate(value, context=context)
             except ValidationError as error:
                 errors = error.errors()
-                if not repair:
-                    break
-                repaired = repair_fields(
-                    self.model, value, errors, notes.add_repair, ways_out=WAYS_OUT, salvage=salvage
-                )
-                if repaired is None:
-                    break
-                value = repaired
             else:
-                return ParsedAnswer(model, "exact", tuple(context.repairs))
+                errors = list(find_non_finite(model))
+                if not errors:
+                    return ParsedAnswer(model, "exact", tuple(context.repairs))
+            if not repair:
+                break
+            repaired = repair_fields(
+                self.model, value, errors, notes.add_repair, ways_out=WAYS_OUT, salvage=salvage
+            )
+            if repaired is None:
+                break
+            value = repaired
         first_errors = "; ".join(
             f"{'.'.join(map(str, error['loc'])) or 'object'}: {error['msg']}"
             # State only the first three errors. A further re-ask can state the others.

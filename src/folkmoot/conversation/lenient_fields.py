@@ -11,9 +11,10 @@ The JSON answer types use `repair_fields`, and validators of studies use the oth
 from __future__ import annotations
 
 import copy
+import math
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from pydantic import BaseModel
@@ -127,6 +128,31 @@ def read_list(raw: object) -> list[object]:
             return [_BULLET.sub("", line).strip() for line in lines]
         return [] if fold_option(raw) in _EMPTY_WORDS else [raw]
     return [] if raw is None else [raw]
+
+
+def find_non_finite(value: object, loc: tuple[str | int, ...] = ()) -> Iterator[ErrorDetails]:
+    """Yield a validation error for each NaN or infinite number in a validated value."""
+    # Python and pydantic read "NaN" and "Infinity" as numbers. They say nothing about the speaker,
+    # and a mean with one of them is no number. Defaults of a model are not from a reply.
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            message = "Input should be a finite number"
+            yield ErrorDetails(type="finite_number", loc=loc, msg=message, input=value)
+        return
+    inner_values: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        inner_values = (
+            (fields[name].alias or name, getattr(value, name))
+            for name in fields
+            if name in value.model_fields_set
+        )
+    elif isinstance(value, Mapping):
+        inner_values = ((str(name), entry) for name, entry in value.items())
+    elif isinstance(value, (list, tuple)):
+        inner_values = enumerate(value)
+    for name, inner_value in inner_values:
+        yield from find_non_finite(inner_value, (*loc, name))
 
 
 def repair_fields(
