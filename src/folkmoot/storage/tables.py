@@ -7,6 +7,7 @@ Analysis code reads tables through `RunFolder`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -42,6 +43,10 @@ PARQUET: _Parquet = {
 # Tables that a run writes as Parquet only. Their rows follow from the rest of the run, and their
 # CSV would be larger than all other files. `folkmoot export --to csv` writes them.
 PARQUET_ONLY = frozenset({"provenance"})
+# Spreadsheets run a cell as a formula if it begins with one of these characters. Signed numbers are
+# harmless and stay unchanged.
+FORMULA = r"^[=+\-@\t\r]"
+SIGNED_NUMBER = r"[+-]?[\d.,]+%?"
 
 
 def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
@@ -87,13 +92,18 @@ def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
     return pl.col(column).is_in(pl.Series([*values], dtype=pl.String).implode())
 
 
+def escape_formula(text: str) -> str:
+    """Return a text that spreadsheet programs do not run, with an apostrophe if it needs one."""
+    # One cell for files that are written line by line. Tables escape whole columns by the same
+    # patterns, because a call per cell would take most of the time of writing them.
+    is_formula = re.match(FORMULA, text) and not re.fullmatch(SIGNED_NUMBER, text)
+    return f"'{text}" if is_formula else text
+
+
 def _escape_formulas(data: Frame) -> Frame:
-    # An apostrophe before text cells that begin like a formula.
-    # Spreadsheets run a cell as a formula if it begins with one of these characters.
     text_columns = cs.string()
-    # Signed numbers are harmless and stay unchanged.
-    is_formula = text_columns.str.contains(r"^[=+\-@\t\r]") & ~text_columns.str.contains(
-        r"^[+-]?[\d.,]+%?$"
+    is_formula = text_columns.str.contains(FORMULA) & ~text_columns.str.contains(
+        f"^(?:{SIGNED_NUMBER})$"
     )
     return data.with_columns(
         pl.when(is_formula).then(pl.lit("'") + text_columns).otherwise(text_columns).name.keep()

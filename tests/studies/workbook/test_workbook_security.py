@@ -7,10 +7,12 @@ import io
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
+from folkmoot.storage.tables import format_csv
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.expressions import (
     EvaluationContext,
@@ -18,7 +20,7 @@ from folkmoot.studies.workbook.expressions import (
     evaluate_expression,
     parse_expression,
 )
-from folkmoot.studies.workbook.files import escape_formula, harmless_csv
+from folkmoot.studies.workbook.files import harmless_csv
 from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
@@ -258,14 +260,24 @@ def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) ->
 )
 def test_formulas_in_csv_are_neutralised(text: str) -> None:
     (row,) = csv.reader(
-        io.StringIO(harmless_csv([], [[text, "plain", -3, -2.5, 1]]).split("\n", 1)[1])
+        io.StringIO(harmless_csv([], [[text, "plain", -3, -2.5, 1, None]]).split("\n", 1)[1])
     )
-    assert row == [f"'{text}".replace("\r", "\n"), "plain", "-3", "-2.5", "1"]
+    assert row == [f"'{text}".replace("\r", "\n"), "plain", "-3", "-2.5", "1", ""]
+
+
+def test_a_file_of_a_study_and_a_table_escape_the_same_cells() -> None:
+    texts = ["=1+1", "-1+x", "-3", "+4.5%", "-3\n", "@a", "\t=1", "-", "", "a=b", "-٣"]
+    of_tables = csv.DictReader(io.StringIO(format_csv(pl.DataFrame({"text": texts})).decode()))
+    of_study = csv.DictReader(io.StringIO(harmless_csv(["text"], [[text] for text in texts])))
+    escaped = [row["text"] for row in of_study]
+    assert escaped == [row["text"] for row in of_tables]
+    assert [text for text in escaped if text.startswith("'")] == [
+        *("'=1+1", "'-1+x", "'-3\n", "'@a", "'\t=1", "'-")
+    ]
 
 
 def test_headers_are_neutralised_too() -> None:
     assert harmless_csv(["=x"], []).startswith("'=x")
-    assert escape_formula(None) == ""
 
 
 def test_paths_cannot_leave_the_run_folder(tmp_path: Path) -> None:

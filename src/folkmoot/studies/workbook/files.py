@@ -11,6 +11,7 @@ from typing import NotRequired, TypedDict
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.session.session import Session
 from folkmoot.files import csv_text
+from folkmoot.storage.tables import escape_formula
 from folkmoot.studies.workbook.answers import GivenAnswer, Value, option_position
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment
@@ -18,8 +19,6 @@ from folkmoot.studies.workbook.sessions import EMPTY_PROMPT, Response, SessionSt
 from folkmoot.studies.workbook.tables import missing_responses, variable_descriptions
 
 NO_ANSWER = "NA"
-# Spreadsheet programs calculate a cell that starts with one of these (CSV injection).
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Share of new sessions at which files are written again. A fixed share keeps all writing together
 # linear in the number of sessions.
 GROWTH = 0.25
@@ -351,13 +350,10 @@ def _computed_value(name: str, person: PersonRecord, session: SessionRecord) -> 
 
 def harmless_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return CSV text in which no cell can act as a formula."""
-    return csv_text([escape_formula(cell) for cell in row] for row in (header, *rows))
+    return csv_text([_cell_text(cell) for cell in row] for row in (header, *rows))
 
 
-def escape_formula(value: object) -> str:
-    """Return a cell as text that a spreadsheet program does not calculate."""
-    # A text that looks like a formula gets a leading apostrophe. Numbers get none, even negative
-    # ones.
+def _cell_text(value: object) -> str:
     if value is None:
         return ""
     # Truth values are numbers in Python, so they are tested first.
@@ -365,7 +361,4 @@ def escape_formula(value: object) -> str:
         return "1" if value else "0"
     if isinstance(value, (int, float)):
         return str(int(value)) if float(value).is_integer() else repr(value)
-    text = str(value)
-    # The apostrophe makes a spreadsheet program take the cell as text.
-    escaped = f"'{text}" if text.startswith(_FORMULA) else text
-    return escaped.replace("\r\n", "\n").replace("\r", "\n")
+    return escape_formula(str(value)).replace("\r\n", "\n").replace("\r", "\n")
