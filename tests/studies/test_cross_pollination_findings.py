@@ -138,7 +138,7 @@ def test_headline_rates(pilot):
     # Wilson for 10 of 100.
     assert column(f, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
     assert column(f, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
-    assert "Simple passive: 10 of 100 changed, 10.0 % (6 to 17 %)" in f.says
+    assert "Simple passive: 10 of 100 changed, 10 % (6 to 17 %)" in f.says
     assert isinstance(f.chart, IntervalChart)
 
 
@@ -226,7 +226,7 @@ def test_spread_and_bands(pilot):
 def test_order_of_options_is_estimated(pilot):
     f = pilot.found()["position_effects"]
     assert column(f, "effect_points").keys() == {"1", "2", "3"}
-    assert "listed first changes" in f.says
+    assert "effect of being listed first" in f.says
 
 
 def test_losses_are_bounded(tmp_path):

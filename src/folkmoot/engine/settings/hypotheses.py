@@ -242,6 +242,14 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
     has_joint_intervals = any(result.joint is not None for result in results)
     rows: list[dict[str, TableCell]] = []
     lines: list[tuple[str, float, float, float]] = []
+    # Long labels are cut, and hypotheses about one measure would then look alike.
+    is_one_measure = len({result.claim.label for result in results}) == 1
+    contrasts = {result.claim.contrast for result in results}
+    has_short_names = is_one_measure and len(contrasts) == len(results)
+
+    def line_name(claim: Claim) -> str:
+        return claim.contrast_label if has_short_names else claim.says
+
     for result in results:
         estimate, bounds = result.estimate, result.bounds
         rows.append(
@@ -263,7 +271,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
             }
         )
         if estimate.has_interval:
-            lines.append((result.claim.says, estimate.value, estimate.low, estimate.high))
+            lines.append((line_name(result.claim), estimate.value, estimate.low, estimate.high))
     joint_text = (
         " of each hypothesis by itself; joint: intervals that hold together at 95 % and agree with "
         "the verdict; a bound at zero or at the smallest difference is itself excluded where the "
@@ -302,7 +310,15 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),
-        IntervalChart(tuple(lines), "difference", 0.0) if lines else None,
+        IntervalChart(
+            tuple(lines),
+            "difference",
+            0.0,
+            # Shares and means have different units, so an axis in points holds shares alone.
+            percent=all(result.claim.in_points for result in results),
+        )
+        if lines
+        else None,
         notes=(
             f"{doubt} {EXPLORATORY}"
             if doubt
