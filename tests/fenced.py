@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,5 +26,13 @@ def run_python(page: str, part: str = "") -> int:
     count them."""
     codes = [code for code in blocks((ROOT / page).read_text("utf-8"), "python") if part in code]
     for code in codes:
-        exec(compile(code, page, "exec"), {})
+        run_cells([code], page)
     return len(codes)
+
+
+def run_cells(codes: Sequence[str], page: str) -> dict[str, Any]:
+    """Run blocks of a page one after the other like cells of a notebook; the names they leave."""
+    names: dict[str, Any] = {}
+    for code in codes:
+        exec(compile(code, page, "exec"), names)
+    return names

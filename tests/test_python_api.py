@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import subprocess
 import sys
@@ -195,36 +195,27 @@ def test_the_methods_do_what_the_commands_do(example: folkmoot.Run) -> None:
         assert power[0].title in said("power", study) and power[0].title in repr(power)
 
 
-def notebook(*cells: str) -> dict[str, Any]:
-    """A notebook as Jupyter saves it."""
-    made = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
-    return {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-
-
+CELLS = [block for block in blocks(PAGE, "python") if "if_exists" not in block]
 EXECUTE = """
 import json, sys
-cells = [cell["source"] for cell in json.load(open(sys.argv[1]))["cells"]]
-for _ in range(int(sys.argv[2])):  # so often "Run all" in this kernel
-    names = {}
-    for cell in cells:
-        exec(compile(cell, "cell", "exec"), names)
-    run = names["run"]
+from tests.fenced import run_cells
+from tests.test_python_api import CELLS
+for _ in range(int(sys.argv[1])):  # so often "Run all" in this kernel
+    run = run_cells(CELLS, "docs/python_api.md")["run"]
     print(json.dumps([str(run.path), run.manifest["calls"], run.manifest["journal_digest"],
                       repr(run.findings)]))
 """
 
 
-def test_the_notebook_of_the_page_can_be_executed_again(tmp_path: Path) -> None:
+def test_the_cells_of_the_page_can_be_executed_again(tmp_path: Path) -> None:
     """Twice in one kernel and once more in another: one folder, one digest, no further call."""
-    cells = [block for block in blocks(PAGE, "python") if "if_exists" not in block]
-    assert len(cells) > 3 and any("folkmoot.run(" in cell for cell in cells)
-    path = tmp_path / "pilot.ipynb"
-    path.write_text(json.dumps(notebook(*cells)))
+    assert len(CELLS) > 3 and any("folkmoot.run(" in cell for cell in CELLS)
     (tmp_path / "config").symlink_to(ROOT / "config")
     said: list[str] = []
     for times in ("2", "1"):
-        words = [sys.executable, "-c", EXECUTE, str(path), times]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        words = [sys.executable, "-c", EXECUTE, times]
+        found = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(words, cwd=tmp_path, env=found, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         said += [line for line in done.stdout.splitlines() if line.startswith('["outputs')]
     assert len(said) == 3 and len(set(said)) == 1
