@@ -24,13 +24,15 @@ from folkmoot.models.catalog import (
 )
 from folkmoot.models.request import (
     FINISH_LENGTH,
+    MAX_BACKOFF_SECONDS,
     Completion,
     Message,
     ModelRequest,
     ProviderSettings,
+    backoff_seconds,
 )
 from folkmoot.models.urls import require_encryption
-from folkmoot.randomness import digest, uniform_values
+from folkmoot.randomness import digest
 
 T = TypeVar("T")
 
@@ -44,7 +46,6 @@ DEFAULT_LISTED_MODELS = (
 # The waits are at most 1, 2 and 4 s, unless the server asks for a longer one.
 RETRIES = 3
 BASE_BACKOFF_SECONDS = 1.0
-MAX_BACKOFF_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -203,6 +204,10 @@ def _try_model(
 async def _complete_with_retries(
     spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
 ) -> Completion:
+    # This is a second loop beside `engine.calls.retries`: a single call has no budget, no shared
+    # rate limit, no journal and no run that could pause, and `models` lies below the engine. Both
+    # decide by the same classes of errors and wait by the same rule.
+
     # A new provider for each call, because its connections belong to the event loop of this call.
     provider = open_provider(spec, settings)
     # The embedded respondent seeds its random draws with the address. A digest of the question
@@ -222,7 +227,10 @@ async def _complete_with_retries(
             except TransientError as error:
                 if attempt == RETRIES:
                     raise
-                wait = _backoff_seconds(error, request, attempt)
+                # The draw follows from the question.
+                draw = 0, request.messages[-1].content, attempt
+                backoff = backoff_seconds(BASE_BACKOFF_SECONDS, attempt + 1, *draw)
+                wait = min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, backoff))
                 _log.warning("%s: %s; trying again in %.1f s", spec.name, error, wait)
                 await asyncio.sleep(wait)
             except ModelError as error:
@@ -244,15 +252,6 @@ async def _complete_with_retries(
         raise AssertionError("unreachable")
     finally:
         await provider.close()
-
-
-def _backoff_seconds(error: TransientError, request: ModelRequest, attempt: int) -> float:
-    backoff = BASE_BACKOFF_SECONDS * 2.0**attempt
-    # The jitter follows from the question, because the package uses no global random state.
-    jitter = uniform_values(0, request.messages[-1].content, attempt)
-    return float(
-        min(MAX_BACKOFF_SECONDS, max(error.retry_after or 0.0, backoff * (0.5 + jitter / 2)))
-    )
 
 
 def _run_coroutine(make: Callable[[], Coroutine[object, object, T]]) -> T:

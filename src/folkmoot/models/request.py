@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from folkmoot import json_text
 from folkmoot.errors import TransientError
 from folkmoot.provenance import Span
-from folkmoot.randomness import digest
+from folkmoot.randomness import digest, uniform_values
 
 # The finish reason if the server states none.
 FINISH_UNKNOWN = "unknown"
@@ -37,6 +37,7 @@ FloatArray = NDArray[np.float32]
 # An object of a wire format. Its readers check each value, because servers send anything.
 JsonObject = dict[str, Any]
 MAX_REPLY_BYTES = 8_000_000
+MAX_BACKOFF_SECONDS = 60.0
 
 
 class Message(NamedTuple):
@@ -321,3 +322,21 @@ class Provider(Protocol):
     ) -> tuple[FloatArray, Usage]: ...
 
     async def close(self) -> None: ...
+
+
+def longest_backoff_seconds(base_seconds: float, failures: int) -> float:
+    """Return the longest wait before a request is sent again, in seconds.
+
+    - `base_seconds`: the longest wait after the first failure. Each further failure doubles it.
+    """
+    # At most 2**10, so that many failures do not overflow.
+    return min(MAX_BACKOFF_SECONDS, base_seconds * 2.0 ** min(max(failures, 1) - 1, 10))
+
+
+def backoff_seconds(base_seconds: float, failures: int, seed: int, *draw: str | int) -> float:
+    """Return a random wait below the longest one, so that calls do not come back all at once.
+
+    - `draw`: identifies the draw, for example by the address of the call.
+    """
+    # The package uses no global random state, so that a wait can be repeated.
+    return longest_backoff_seconds(base_seconds, failures) * uniform_values(seed, *draw)

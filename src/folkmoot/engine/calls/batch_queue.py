@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from folkmoot.engine.calls.progress import CallRetried, Notice, Progress
-from folkmoot.engine.calls.retries import MAX_BACKOFF_SECONDS, ModelState
+from folkmoot.engine.calls.retries import ModelState
 from folkmoot.engine.journal.journal import BatchRecord, Journal
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
@@ -36,7 +36,7 @@ from folkmoot.errors import (
 from folkmoot.json_text import encode_json
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.prices import supports_batches
-from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.request import Completion, ModelRequest, longest_backoff_seconds
 from folkmoot.models.wire.batches import (
     EXPIRED,
     PROMISED_HOURS,
@@ -431,8 +431,9 @@ class BatchQueue:
                         f"the batch API of {batch.model} failed {failures} times "
                         f"(max_api_retries); the last error: {error}"
                     ) from error
-                backoff = config.api_retry_base_seconds * 2.0 ** (failures - 1)
-                wait = max(error.retry_after or 0.0, min(MAX_BACKOFF_SECONDS, backoff))
+                # Few batches are sent, so their waits need not differ.
+                backoff = longest_backoff_seconds(config.api_retry_base_seconds, failures)
+                wait = max(error.retry_after or 0.0, backoff)
                 self._progress(CallRetried(batch.model, str(error), wait, failures))
                 await asyncio.sleep(wait)
             except QuotaError as error:

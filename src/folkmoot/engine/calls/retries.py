@@ -32,13 +32,11 @@ from folkmoot.errors import (
 )
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import FREE_PRICE, ModelPrice
-from folkmoot.models.request import Provider, Usage
-from folkmoot.randomness import uniform_values
+from folkmoot.models.request import Provider, Usage, backoff_seconds
 from folkmoot.storage.manifest import ModelUsage
 
 R = TypeVar("R")
 
-MAX_BACKOFF_SECONDS = 60.0
 # If a provider asks to wait longer, the run pauses instead of blocking a process for hours.
 MAX_RETRY_AFTER_SECONDS = 600.0
 # A provider in this process never waits, so it gives way to other coroutines at least this often.
@@ -464,11 +462,9 @@ class RetryPolicy:
         if call.failures > config.max_api_retries:
             reason = f"did not answer in {call.attempts} attempts (max_api_retries)"
             self._pause_run(model_state, reason, error)
-        # At most 2**10, so that many failures do not overflow.
-        backoff = config.api_retry_base_seconds * 2.0 ** min(max(call.failures, 1) - 1, 10)
-        max_wait = min(MAX_BACKOFF_SECONDS, backoff)
-        # The jitter is drawn from the seed, like all randomness of a run.
-        wait = max_wait * uniform_values(config.random_seed, call.address, "retry", call.attempts)
+        # The wait is drawn from the seed, like all randomness of a run.
+        draw = config.random_seed, call.address, "retry", call.attempts
+        wait = backoff_seconds(config.api_retry_base_seconds, call.failures, *draw)
         billed = (error.may_be_billed, error.max_usd)
         self._progress(
             CallRetried(
