@@ -487,9 +487,11 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
         last_findings = [claims_finding] if claims_finding else []
         if not hypotheses:
             return [*findings, *last_findings]
-        # Hypotheses come first, and everything else is exploratory beside them.
+        # Hypotheses come first, and everything else is exploratory beside them. A finding may hold
+        # hypotheses among its comparisons, and its table says which.
         exploratory = (
-            replace(finding, title=f"{finding.title} (exploratory)") for finding in findings
+            finding if finding.primary else replace(finding, title=f"{finding.title} (exploratory)")
+            for finding in findings
         )
         return [
             build_hypotheses_finding(
