@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 import folkmoot
 from folkmoot.conversation.answer_types import Json, JsonList, ParsedAnswer, ParseFailure
@@ -189,6 +189,26 @@ def test_a_model_may_have_an_infinite_default() -> None:
 
     found = Json(Bid).parse_reply("{}")
     assert isinstance(found, ParsedAnswer) and found.value.most == math.inf
+
+
+class Remark(BaseModel):
+    names: tuple[str, ...]
+    text: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_all_fields(cls, raw: Any) -> Any:
+        return {"names": None, **raw} if isinstance(raw, dict) else raw
+
+
+def test_a_field_that_a_validator_fills_in_does_not_change_the_object_around_it() -> None:
+    class Debate(BaseModel):
+        remark: Remark
+        note: str | None
+
+    reply = json.dumps({"remark": {"text": {"words": 3}}, "note": "a"})
+    assert isinstance(found := Json(Debate).parse_reply(reply), ParseFailure)
+    assert "remark.text" in found.problem and Json(Debate).salvage_reply(reply) is None
 
 
 def test_lists_of_objects_read_their_entries_alike() -> None:

@@ -309,6 +309,9 @@ class ValidationContext:
     repairs: list[Repair] = field(default_factory=list)
     # The dotted paths of fields that repeated a sentence of the prompt.
     echoed: frozenset[str] = frozenset()
+    # True if the last reply is read, nothing else can be repaired, and a validator may replace what
+    # it cannot read.
+    salvage: bool = False
 
     @property
     def unread_fields(self) -> frozenset[str]:
@@ -441,9 +444,12 @@ class Json(AnswerType[M]):
             repaired = repair_fields(
                 self.model, value, errors, notes.add_repair, ways_out=WAYS_OUT, salvage=salvage
             )
-            if repaired is None:
+            if repaired is not None:
+                value = repaired
+            elif salvage and not notes.salvage:
+                notes.salvage = True
+            else:
                 break
-            value = repaired
         first_errors = "; ".join(
             f"{'.'.join(map(str, error['loc'])) or 'object'}: {error['msg']}"
             # State only the first three errors. A further re-ask can state the others.
@@ -589,8 +595,20 @@ class JsonMap(AnswerType["MapEntries[M]"]):
     def parse_reply(self, reply: str) -> ParsedAnswer[MapEntries[M]] | ParseFailure | Missing:
         return _parse_json(reply, dict, self.read, NO_OBJECT)
 
-    def read(self, value: Any) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
-        """Return the entries in a JSON value."""
+    def salvage_reply(self, reply: str) -> ParsedAnswer[MapEntries[M]] | None:
+        def parse_for_salvage(value: object) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
+            return self.read(value, salvage=True)
+
+        parsed = _parse_json(reply, dict, parse_for_salvage, NO_OBJECT)
+        return parsed if isinstance(parsed, ParsedAnswer) else None
+
+    def read(
+        self, value: Any, *, salvage: bool = False
+    ) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
+        """Return the entries in a JSON value.
+
+        - `salvage`: keep the readable part of an entry that cannot be repaired.
+        """
         # The value may be a part of a larger reply.
         entries_by_key = self._entries_by_key(value)
         values: dict[str, M] = {}
@@ -600,7 +618,9 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         for key, part in self.parts.items():
             entry = entries_by_key.get(key)
             is_object = isinstance(entry, Mapping)
-            parsed = part.read(entry) if is_object else ParseFailure("It is missing.")
+            parsed = (
+                part.read(entry, salvage=salvage) if is_object else ParseFailure("It is missing.")
+            )
             if isinstance(parsed, Missing):
                 declined.append(key)
             elif isinstance(parsed, ParseFailure):

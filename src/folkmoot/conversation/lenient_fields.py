@@ -181,7 +181,7 @@ def repair_fields(
     errors_with_paths = [(detail, _path_in(repaired, detail["loc"])) for detail in errors]
     changed = False
     for detail, path in errors_with_paths:
-        if path and detail["type"] != "missing":
+        if path and not _is_absent(model, detail, path):
             raw = _value_at_path(repaired, path)
             new_value = _repair_value(detail, raw, _field_at(model, path), ways_out)
             if new_value is not _UNREAD:
@@ -193,9 +193,18 @@ def repair_fields(
         return repaired
     # Go backwards, so that dropping a list entry does not shift the entries still to be dropped.
     for detail, path in reversed(errors_with_paths):
-        absent_path = (*path, str(detail["loc"][-1])) if detail["type"] == "missing" else path
+        absent_path = (*path, detail["loc"][-1]) if _is_absent(model, detail, path) else path
         changed |= _drop_unreadable(model, repaired, absent_path, note, salvage=salvage)
     return repaired if changed else None
+
+
+def _is_absent(model: type[BaseModel], detail: ErrorDetails, path: _Path) -> bool:
+    # True if the error concerns a field that the reply left out. A validator may have filled it in,
+    # and pydantic then names another reason. The value at `path` is that of the object around it.
+    loc = detail["loc"]
+    is_shorter = bool(loc) and len(path) < len(loc)
+    is_field = is_shorter and _field_at(model, (*path, loc[-1])) is not None
+    return detail["type"] == "missing" or is_field
 
 
 def _repair_value(

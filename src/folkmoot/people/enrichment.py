@@ -56,8 +56,14 @@ def match_listed_value(value: object, listed: Iterable[str]) -> object:
 
 
 class Demographics(BaseModel):
-    """The seven demographics of a persona. Case and curly quotes in a reply are ignored."""
+    """The seven demographics of a persona. Case and curly quotes in a reply are ignored.
 
+    If one of them stays unreadable, the line gives no persona and another line is drawn.
+    """
+
+    # The rest of such an answer is not kept, as elsewhere. The description of a persona is written
+    # from all seven, participants are compared by them, and other lines are there: a persona
+    # without, say, an age would be another kind of participant.
     model_config = pin_schema(
         "Demographics",
         "The seven demographics of a persona. Case and curly quotes in a reply are forgiven.",

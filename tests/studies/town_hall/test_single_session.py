@@ -142,6 +142,35 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
     assert held.table("reactions").height == 2 * 4 * 3
 
 
+@pytest.mark.parametrize(("lost", "kept"), [("speaking", "thinking"), ("thinking", "speaking")])
+def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
+    tmp_path: Path, lost: str, kept: str
+) -> None:
+    """As at the levels where thoughts and statement are asked for in two calls."""
+    whole = together(plain)
+
+    def without_half(key: Key, request: ModelRequest) -> Any:
+        said = whole(key, request)
+        if key == ("session", "session", 2):
+            for part in (said, said.get("turns", {})):
+                if "A03" in part and lost in part["A03"]:
+                    part["A03"][lost] = {"full_statement": {"words": 3}}
+        return said
+
+    settings = small_hall(tmp_path) | {"levels": ["1"]}
+    held = hold(tmp_path, settings, scripted(without_half))
+    turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
+    (turn,) = (t for t in turns if t["agent_id"] == "A03")
+    assert turn[lost]["_parse_error"] is True and "_parse_error" not in turn[kept]
+    assert turn["thinking"]["overall_stance"] == ("neutral" if kept == "thinking" else None)
+    spoken = "A03 speaks in round 2." if kept == "speaking" else ""
+    assert turn["speaking"]["full_statement"] == spoken
+    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    unread = {"speaking": quality["statements_unread"], "thinking": quality["thoughts_unread"]}
+    assert unread == {lost: 1, kept: 0} and quality["minimal_structures"] == 1
+    assert quality["parse_steps"]["partial"] == 1
+
+
 @pytest.mark.parametrize(
     ("model", "longest", "calls"), [("gpt-4o", 16_384, 3), ("gpt-5-mini", 32_000, 1)]
 )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from folkmoot.conversation.answer_types import DECLINED, Missing, Repair
+from folkmoot.conversation.lenient_fields import UNREADABLE
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import AskResult
 from folkmoot.models.request import Completion
+from folkmoot.studies.town_hall.answers.turns import Turn
 
 T = TypeVar("T")
 
@@ -87,9 +89,14 @@ def call_of(
         parse_step="minimal" if is_lost else missing or result.parse_step,
         reasks=result.reasks,
         missing=missing,
-        minimal=residents if is_lost else 0,
+        minimal=residents if is_lost else sum(map(_is_lost_part, result.repairs)),
         repairs=result.repairs,
     )
+
+
+def _is_lost_part(repair: Repair) -> bool:
+    # Half of a turn in a shared reply.
+    return repair.kind == UNREADABLE and repair.field in Turn.model_fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
+    ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -27,7 +29,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import read_switch
+from folkmoot.conversation.lenient_fields import UNREADABLE, read_switch
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
@@ -436,7 +438,8 @@ class Turn(Record):
 
     model_config = pin_schema("Turn")
 
-    thinking: Thinking | None
+    # A reply must not leave thoughts out, so null is no reading of unreadable ones.
+    thinking: Thinking | SkipJsonSchema[None]
     speaking: Speaking
 
     @model_validator(mode="wrap")
@@ -456,6 +459,27 @@ class Turn(Record):
             return (Thinking if info.field_name == "thinking" else Speaking).refused_answer()
         # An empty object lets each part find its own missing fields.
         return raw if isinstance(raw, Mapping) else {}
+
+    @field_validator("thinking", "speaking", mode="wrap")
+    @classmethod
+    def _keep_readable_part(
+        cls, raw: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        # As if both had been asked for in two calls: an unreadable statement leaves the thoughts,
+        # and unreadable thoughts leave the statement. A statement without its text is unreadable as
+        # a whole, because references that no resident heard would count as made.
+        try:
+            return handler(raw)
+        except ValidationError:
+            reading = ValidationContext.from_info(info)
+            thinking = info.data.get("thinking")
+            is_rest_readable = info.field_name == "thinking" or (
+                thinking is not None and not thinking.parse_error
+            )
+            if not (reading.salvage and is_rest_readable):
+                raise
+            reading.add_repair(str(info.field_name), UNREADABLE, raw)
+            return MINIMAL_THINKING if info.field_name == "thinking" else MINIMAL_SPEAKING
 
     @property
     def has_statement(self) -> bool:
