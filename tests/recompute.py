@@ -487,7 +487,6 @@ RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
         "play": play,
         "rounds_payoff": rounds_payoff,
         "treatment_payoff": _by_treatment("payoff"),
-        "treatment_earnings": _by_treatment("earnings"),
         "treatment_share_given": _by_treatment("share_given", share=True),
     },
 }

@@ -130,7 +130,7 @@ def games(rng: Rng) -> Tables:
         for p in range(4):
             given = np.clip(habit + rng.normal(0, 2, 3), 0, 10)
             numbers = {f"payoff_{n + 1}": 10 - x + 0.4 * 4 * x for n, x in enumerate(given)}
-            numbers |= {"earnings": sum(numbers.values()), "share_given": given.sum() / 30}
+            numbers["share_given"] = given.sum() / 30
             rows += [
                 {
                     "experiment_id": "public_goods",
