@@ -212,6 +212,8 @@ def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
     assert f"figures cover {count} of" in " ".join(done.output.split())
 
 
+# At any moment, also before the first answer.
+@pytest.mark.filterwarnings("error:.*tables made of others")
 @pytest.mark.parametrize("study", KILLED)
 def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     study: str, server: ServerThread, folder: Path

@@ -105,6 +105,9 @@ class ExposureTable:
     own: str = OWN_WORDS
 
     def __call__(self, run: RunFolder, _journal: JournalReader) -> Iterator[ExposureRow]:
+        # Before the first answer, no decision has been made.
+        if not run.has_table("answers"):
+            return
         decisions = _decisions_of_complete_parts(self.decisions, run)
         # Join in parts, because a run may have a hundred thousand decisions.
         while part := list(islice(decisions, DECISIONS_AT_ONCE)):
