@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot.cli.app import app
 from folkmoot.errors import ModelError, RefusedError
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.scripted import ScriptedProvider
@@ -340,25 +342,47 @@ def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> N
     assert run.table("permutations").height == 2
 
 
-def test_both_files_are_written_as_sessions_finish(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    out = tmp_path / "out"
+def test_the_report_of_a_stopped_run_writes_the_files_of_its_finished_sessions(
+    tmp_path: Path,
+) -> None:
+    whole = play(good(), tmp_path)
+    out = tmp_path / "stopped"
 
-    def answer(request: Any, address: str) -> str:
-        if (out / "market.json").exists():
-            data = json.loads((out / "market.json").read_text())
-            lines = len((out / "market.csv").read_text().splitlines()) - 1
-            seen.append((data["sessions_finished"], lines))
+    def dies(request: Any, address: str) -> str:
+        if "market.2/m/" in address:
+            raise RuntimeError("power cut")
         return make_script()(request, address)
 
     def slow_second(address: str) -> float:
         return 0.05 if "market.2" in address else 0.0
 
-    book = setting(good(), "num_sessions", 2)
-    play(book, tmp_path, ScriptedProvider(answer, latency=slow_second))
-    assert (1, 4) in seen
-    # One file follows the other, and calls wait for neither.
-    assert all(4 * (finished - 1) <= lines <= 4 * finished for finished, lines in seen)
+    with pytest.raises(RuntimeError):
+        folkmoot.run(
+            tmp_path / "book.xlsx", out=out, provider=ScriptedProvider(dies, latency=slow_second)
+        )
+    assert not (out / "market.json").exists()
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 0, done.output
+    data = json.loads((out / "market.json").read_text())
+    assert (data["sessions_planned"], data["sessions_finished"]) == (2, 1)
+    assert data["sessions"] == sessions(whole)[:1]
+    # A heading and the four participants of a session.
+    lines = (out / "market.csv").read_text().splitlines()
+    assert lines == (whole.path / "market.csv").read_text().splitlines()[:5]
+
+
+def test_a_session_without_computed_values_takes_none_of_another(tmp_path: Path) -> None:
+    book = put(by_hand(), f"{TASKS}!F5", "Trade? {response_options}")
+    # Only buyers say how sure they are, and the first session has none.
+    for row in book["agent_profiles"][2:6]:
+        row[-1] = "Seller"
+    book["computed"] = [["name", "scope", "expression"], ["doubt", "participant", "1 - sure"]]
+    run = play(book, tmp_path)
+    first, second = sessions(run)
+    assert [person["computed"] for person in first["participants"]] == [{}] * 4
+    doubts = [person["computed"] for person in second["participants"]]
+    assert doubts == [{"doubt": 0.5}, {"doubt": 0.5}, {}, {}]
+    assert [row["doubt"] for row in rows(run)] == [*[""] * 4, "0.5", "0.5", "", ""]
 
 
 def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> None:
@@ -414,6 +438,12 @@ def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
                 payoff = 10 - float(r[f"give_{n}"]) + 2 * total / 4
                 assert float(r[f"payoff_{n}"]) == pytest.approx(payoff)
     assert run.folder.is_synthetic
+    # Computed numbers keep their type in the JSON file.
+    computed = sessions(run, "public_goods")[0]["computed"]
+    assert {name: type(value) for name, value in computed.items()} == {
+        **dict.fromkeys(("total_1", "total_2", "total_3"), int),
+        "group_earnings": float,
+    }
 
 
 def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path) -> None:

@@ -421,14 +421,19 @@ def _describe_code_difference(run: RunFolder) -> str:
 def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verification) -> None:
     code_difference = _describe_code_difference(run)
     table_differences: list[str] = []
+    new_tables: list[str] = []
     for name in dict.fromkeys([*run.table_names(), *rebuilt.table_names()]):
         verification.tables += 1
         table_path = f"{TABLES}/{name}"
-        table_differences += _prefixed(f"{table_path}.parquet", _compare_table(run, rebuilt, name))
+        # A table that the version of the run did not write changes none of its results.
+        is_known = f"{table_path}.parquet" in run.manifest.get("hashes", {}) or run.has_table(name)
+        is_new = code_difference and not is_known
+        found = _prefixed(f"{table_path}.parquet", _compare_table(run, rebuilt, name))
         if name not in PARQUET_ONLY:
-            table_differences += _prefixed(
+            found += _prefixed(
                 f"{table_path}.csv", _compare_text(run, rebuilt, f"{table_path}.csv")
             )
+        (new_tables if is_new else table_differences).extend(found)
     # A newer version may add keys to the manifest, which the run then lacks.
     rebuilt_manifest = {
         key: value
@@ -438,6 +443,7 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
     differences = [
         *_prefixed(MANIFEST, _compare_manifests(run.manifest, rebuilt_manifest)),
         *table_differences,
+        *new_tables,
     ]
     reworded: list[str] = []
     if code_difference and _claims_differ_in_wording(run.plan, rebuilt.plan):

@@ -22,6 +22,7 @@ from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims, name_conditions
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
+from folkmoot.studies.workbook.files import derived_files
 from folkmoot.studies.workbook.findings import compute_findings, strict_tables
 from folkmoot.studies.workbook.preparation import (
     check_config,
@@ -63,6 +64,7 @@ STUDY = Study(
     file_suffixes=(".xlsx",),
     with_limit=limit_sessions,
     tables=(*TABLES, ExposureRow),
+    derived=derived_files,
     derived_tables=EXPOSURE,
     unusable_reason=unusable_reason,
     template_files=template_files,

@@ -592,7 +592,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
             and number.parse_step == "exact"
             and abs(number.value) < MAX_NUMBER
         ):
-            return GivenAnswer(_as_whole_number(number.value), "invalid", score)
+            return GivenAnswer(self._typed_number(float(number.value)), "invalid", score)
         return GivenAnswer(text.strip(), "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
@@ -637,9 +637,10 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         number = float(parsed.value)
         if not abs(number) <= MAX_NUMBER:
             return ParseFailure("The number is too large. Reply with a single number.")
-        return ParsedAnswer(
-            number if self.var_type == "float" else _as_whole_number(number), parsed.parse_step
-        )
+        return ParsedAnswer(self._typed_number(number), parsed.parse_step)
+
+    def _typed_number(self, number: float) -> int | float:
+        return number if self.var_type == "float" else _as_whole_number(number)
 
     def _text_answer_type(self) -> AnswerType[str] | AnswerType[float]:
         if isinstance(self.choices, ListedOptions):

@@ -1,261 +1,295 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-Both files are written again whenever sessions have finished.
+Both follow from the tables of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NotRequired, TypedDict
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
-from folkmoot.conversation.answer_types import Missing
-from folkmoot.engine.session.session import Session
+import polars as pl
+
 from folkmoot.files import csv_text
+from folkmoot.kit.calls import JournalReader
+from folkmoot.storage.rows import Row
+from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.storage.tables import escape_formula
-from folkmoot.studies.workbook.answers import GivenAnswer, Value, option_position
-from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
-from folkmoot.studies.workbook.participants import Experiment
-from folkmoot.studies.workbook.sessions import EMPTY_PROMPT, Response, SessionState
-from folkmoot.studies.workbook.tables import missing_responses, variable_descriptions
+from folkmoot.studies.workbook.config import SPECIAL_ROLES, Scalar, WorkbookConfig
+from folkmoot.studies.workbook.expressions import in_order
+from folkmoot.studies.workbook.participants import Experiment, build_experiments
+from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
+from folkmoot.studies.workbook.tables import (
+    Answered,
+    Assignment,
+    ComputedValue,
+    History,
+    NumberType,
+    Said,
+    SessionPlayed,
+    variable_descriptions,
+)
 
 NO_ANSWER = "NA"
-# Share of new sessions at which files are written again. A fixed share keeps all writing together
-# linear in the number of sessions.
-GROWTH = 0.25
+# One row of a table.
+Cells = Mapping[str, Any]
 
 
-class AnswerRecord(TypedDict):
-    """One answer of a participant or of a special role."""
-
-    task_id: str
-    place: int
-    value: Value | None
-    status: str
-    reasks: int
-    missing: NotRequired[str]
-    speculation_score: NotRequired[int]
-    options_shown: NotRequired[list[str]]
-    position: NotRequired[int | None]
+def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
+    """Yield both files of each experiment, computed from the rows of its finished sessions."""
+    config = WorkbookConfig.model_validate(run.config)
+    for experiment in build_experiments(config.workbook):
+        # Killed runs of earlier versions have no histories. A resume records them.
+        if rows_of_experiment(run, History, experiment):
+            yield f"{experiment.id}.json", experiment_json(run, config, experiment)
+            yield f"{experiment.id}.csv", experiment_csv(run, experiment)
 
 
-class PersonRecord(TypedDict):
-    """The answers, computed values and history of one participant."""
+def rows_of_experiment(
+    run: RunFolder,
+    table: type[Row],
+    experiment: Experiment,
+    sessions: Collection[str] | None = None,
+) -> RowStream:
+    """Return the rows of one experiment in a table.
 
-    ID: str
-    role: str
-    name: str
-    profile: dict[str, str]
-    responses: dict[str, AnswerRecord]
-    computed: dict[str, Scalar | None]
-    message_history: list[dict[str, str]]
-
-
-class SpecialRecord(TypedDict):
-    """The utterances and the history of the Facilitator or the Summarizer."""
-
-    responses: list[AnswerRecord]
-    message_history: list[dict[str, str]]
+    `sessions`: the sessions to which the rows must belong, or None for all.
+    """
+    rows = run.scan_table(table.table).filter(pl.col("experiment_id") == experiment.id)
+    return RowStream(rows if sessions is None else rows.filter(pl.col("session").is_in(sessions)))
 
 
-class SessionRecord(TypedDict):
-    """One session with all its data."""
+@dataclass(frozen=True)
+class FinishedSession:
+    """The rows of one session."""
 
-    session_id: str
-    treatment: str
-    treatment_description: str
-    task_order: list[str]
-    messages: int
-    ended: str
-    stopped_in: str | None
-    computed: dict[str, Scalar | None]
-    participants: list[PersonRecord]
-    special_roles: dict[str, SpecialRecord]
-
-
-class ExperimentRecord(TypedDict):
-    """The content of `<experiment_id>.json`."""
-
-    experiment_id: str
-    permutation: int
-    constants: dict[str, Scalar]
-    model_info: str
-    temperature: float | None
-    random_seed: int
-    layout: str
-    variables: list[dict[str, object]]
-    treatments: dict[str, str]
-    sessions_planned: int
-    sessions_finished: int
-    sessions: Sequence[SessionRecord]
+    played: Cells
+    # The participants, in the order of the assignment.
+    seats: Sequence[Cells]
+    # The answers of each participant and special role.
+    answers: Mapping[str, Sequence[Cells]]
+    # (name, participant, or None for a value of the session) → value, or None if it is missing.
+    computed: Mapping[tuple[str, str | None], Scalar | None]
+    # Speaker → system prompt and utterances read. Empty if the caller does not need it.
+    histories: Mapping[str, tuple[str, Sequence[Cells]]]
 
 
-def session_record(state: SessionState) -> SessionRecord:
-    """Return a session as JSON data."""
-    treatment = state.experiment.treatments.get(state.plan.treatment)
+def finished_sessions(
+    run: RunFolder, experiment: Experiment, *, with_histories: bool
+) -> Iterator[FinishedSession]:
+    """Yield the finished sessions of an experiment in the order of the plan."""
+    # All tables have this order, so the rows of one session at a time are in memory.
+    tables: list[type[Row]] = [Assignment, Answered, ComputedValue, NumberType]
+    if with_histories:
+        tables += [History, Said]
+    sessions = [*rows_of_experiment(run, SessionPlayed, experiment)]
+    labels = [str(played["session"]) for played in sessions]
+    streams = {
+        table: _SessionStream(rows_of_experiment(run, table, experiment, labels))
+        for table in tables
+    }
+    for played in sessions:
+        rows: dict[type[Row], list[Cells]] = defaultdict(list)
+        rows |= {table: stream.take(played["session"]) for table, stream in streams.items()}
+        answers: dict[str, list[Cells]] = defaultdict(list)
+        for row in rows[Answered]:
+            answers[row["participant_id"]].append(row)
+        yield FinishedSession(
+            played,
+            rows[Assignment],
+            answers,
+            _read_computed(rows[ComputedValue], rows[NumberType]),
+            _read_histories(run, rows[History], rows[Said]),
+        )
+
+
+class _SessionStream:
+    # The rows of a table, which are taken session by session.
+
+    def __init__(self, rows: RowStream) -> None:
+        self._sessions = groupby(rows, key=itemgetter("session"))
+        self._next = next(self._sessions, None)
+
+    def take(self, session: str) -> list[Cells]:
+        # A session may have no rows in a table, for example no computed values.
+        if self._next is None or self._next[0] != session:
+            return []
+        rows: list[Cells] = list(self._next[1])
+        self._next = next(self._sessions, None)
+        return rows
+
+
+def _read_computed(
+    values: Sequence[Cells], number_types: Sequence[Cells]
+) -> dict[tuple[str, str | None], Scalar | None]:
+    types = {(row["name"], row["participant_id"]): row["var_type"] for row in number_types}
+    keys = [(row["name"], row["participant_id"]) for row in values]
     return {
-        "session_id": state.plan.label,
-        "treatment": state.plan.treatment,
-        "treatment_description": treatment.description if treatment else "",
-        "task_order": [task_in_play.task.task_id for task_in_play in state.order],
-        "messages": state.messages,
-        "ended": state.ended,
-        "stopped_in": state.stopped_in or None,
-        "computed": {
-            computed.name: _json_value(state.value(computed.name, None))
-            for computed in state.computed
-            if computed.scope == "session"
+        key: typed_value(row["value"], row["number"], types.get(key))
+        for key, row in zip(keys, values, strict=True)
+    }
+
+
+def _read_histories(
+    run: RunFolder, histories: Sequence[Cells], utterances: Sequence[Cells]
+) -> dict[str, tuple[str, Sequence[Cells]]]:
+    ids = {row["speaker_id"]: json.loads(row["utterances"]) for row in histories}
+    said = {row["utterance_id"]: row for row in utterances}
+    # If an error of the study shows a text of another session, the file must show it too.
+    if foreign := {read for ids_read in ids.values() for read in ids_read} - said.keys():
+        rows = run.scan_table(Said.table).filter(pl.col("utterance_id").is_in(foreign))
+        said |= {row["utterance_id"]: row for row in RowStream(rows)}
+    # A partial run does not have the utterances of sessions that did not finish.
+    return {
+        row["speaker_id"]: (
+            row["system_prompt"],
+            [said[read] for read in ids[row["speaker_id"]] if read in said],
+        )
+        for row in histories
+    }
+
+
+def typed_value(value: str | None, number: float | None, var_type: str | None) -> Scalar | None:
+    """Return the cells of an answer or a computed value as a text or a number of its type.
+
+    Returns None if it is missing.
+    """
+    if number is None:
+        return value
+    return number if var_type == "float" or not number.is_integer() else int(number)
+
+
+def _answer_value(row: Cells) -> Scalar | None:
+    return typed_value(row["value"], row["number"], row["var_type"])
+
+
+def experiment_json(
+    run: RunFolder, config: WorkbookConfig, experiment: Experiment
+) -> dict[str, object]:
+    """Return the content of `<experiment_id>.json`."""
+    computed_names = [item.name for item in in_order(experiment.workbook.computed)]
+    profiles = _profiles_by_id(experiment)
+    return {
+        "experiment_id": experiment.id,
+        "permutation": experiment.number,
+        "constants": dict(experiment.constants),
+        "model_info": config.workbook.settings.model_info,
+        "temperature": config.temperature,
+        "random_seed": config.random_seed,
+        "layout": config.workbook.layout,
+        "variables": variable_descriptions(experiment.workbook),
+        "treatments": {
+            treatment.label: treatment.description for treatment in experiment.treatments.values()
         },
-        "participants": [_participant_record(state, seat.id) for seat in state.taken_seats],
+        "sessions_planned": len(run.plan["sealed"]["assignment"]["data"]),
+        "sessions_finished": len(rows_of_experiment(run, SessionPlayed, experiment)),
+        "sessions": (
+            _session_json(experiment, session, computed_names, profiles)
+            for session in finished_sessions(run, experiment, with_histories=True)
+        ),
+    }
+
+
+def _session_json(
+    experiment: Experiment,
+    session: FinishedSession,
+    computed_names: Sequence[str],
+    profiles: Mapping[str, Mapping[str, str]],
+) -> dict[str, object]:
+    played = session.played
+    treatment = experiment.treatments.get(played["treatment"])
+
+    def computed_for(holder: str | None) -> dict[str, Scalar | None]:
+        return {
+            name: session.computed[name, holder]
+            for name in computed_names
+            if (name, holder) in session.computed
+        }
+
+    return {
+        "session_id": played["session"],
+        "treatment": played["treatment"],
+        "treatment_description": treatment.description if treatment else "",
+        "task_order": json.loads(played["order"]),
+        "messages": played["messages"],
+        "ended": played["ended"],
+        "stopped_in": played["stopped_in"],
+        "computed": computed_for(None),
+        "participants": [
+            {
+                "ID": seat["participant_id"],
+                "role": seat["role"],
+                "name": seat["name"],
+                "profile": profiles[seat["participant_id"]],
+                "responses": {
+                    row["var_name"]: _answer_json(row)
+                    for row in session.answers.get(seat["participant_id"], ())
+                },
+                "computed": computed_for(seat["participant_id"]),
+                "message_history": _message_history(session, seat["participant_id"]),
+            }
+            for seat in session.seats
+        ],
         "special_roles": {
             label: {
-                "responses": [
-                    _answer_record(response)
-                    for response in state.special_replies
-                    if response.speaker_id == label
-                ],
-                "message_history": _speaker_history(state, label),
+                "responses": [_answer_json(row) for row in session.answers.get(label, ())],
+                "message_history": _message_history(session, label),
             }
-            for label in state.special_roles
+            for label in SPECIAL_ROLES
+            if label in session.histories
         },
     }
 
 
-def _participant_record(state: SessionState, participant_id: str) -> PersonRecord:
-    seat = next(
-        session_participant
-        for session_participant in state.taken_seats
-        if session_participant.id == participant_id
-    )
-    profiles = state.experiment.workbook.profiles
-    row = profiles.rows[seat.row]
-    responses = [
-        response
-        for response in [*state.responses, *missing_responses(state)]
-        if response.speaker_id == participant_id
-    ]
-    personal = [
-        computed
-        for computed in state.computed
-        if computed.scope == "participant" and state.applies_to(computed, participant_id)
-    ]
+def _profiles_by_id(experiment: Experiment) -> dict[str, dict[str, str]]:
+    profiles = experiment.workbook.profiles
     return {
-        "ID": participant_id,
-        "role": seat.role,
-        "name": seat.name,
-        "profile": {
+        row[profiles.id_column]: {
             name: row[i] for i, name in enumerate(profiles.names) if i != profiles.id_column
-        },
-        "responses": {response.task.var_name: _answer_record(response) for response in responses},
-        "computed": {
-            computed.name: _json_value(state.value(computed.name, participant_id))
-            for computed in personal
-        },
-        "message_history": _speaker_history(state, participant_id),
+        }
+        for row in profiles.rows
     }
 
 
-def _answer_record(response: Response) -> AnswerRecord:
-    answer = response.given
-    given = answer if isinstance(answer, GivenAnswer) else None
-    record: AnswerRecord = {
-        "task_id": response.task.task.task_id,
-        "place": response.place,
-        "value": given.value if given else None,
-        "status": given.status if given else "missing",
-        "reasks": response.reasks,
+def _answer_json(row: Cells) -> dict[str, object]:
+    record: dict[str, object] = {
+        "task_id": row["task_id"],
+        "place": row["place"],
+        "value": _answer_value(row),
+        "status": row["status"] or "missing",
+        "reasks": row["reasks"],
     }
-    if isinstance(answer, Missing):
-        record["missing"] = answer.reason
-    if response.score is not None:
-        record["speculation_score"] = response.score
-    if response.order:
-        record["options_shown"] = list(response.order)
-        record["position"] = option_position(response.order, given.value) if given else None
+    if row["missing"] is not None:
+        record["missing"] = row["missing"]
+    if row["speculation_score"] is not None:
+        record["speculation_score"] = row["speculation_score"]
+    if row["options"] is not None:
+        record["options_shown"] = json.loads(row["options"])
+        record["position"] = row["position"]
     return record
 
 
-def _speaker_history(state: SessionState, speaker_id: str) -> list[dict[str, str]]:
-    system = {"role": "system", "name": "", "content": state.speakers[speaker_id].system}
-    # A session that stopped early may have speakers who have heard nothing.
-    history = state.histories.get(speaker_id, ())
+def _message_history(session: FinishedSession, speaker_id: str) -> list[dict[str, str]]:
+    system_prompt, utterances = session.histories[speaker_id]
     return [
-        system,
+        {"role": "system", "name": "", "content": system_prompt},
         *(
             {
-                "role": "assistant" if utterance.speaker_id == speaker_id else "user",
-                "name": utterance.name,
-                "content": utterance.text,
+                "role": "assistant" if row["speaker_id"] == speaker_id else "user",
+                "name": row["speaker_name"],
+                "content": row["text"],
             }
-            for utterance in history
-            if utterance.missing is None
+            for row in utterances
         ),
     ]
 
 
-def _json_value(value: Scalar | Missing | None) -> Scalar | None:
-    return None if isinstance(value, Missing) else value
-
-
-class ExperimentFiles:
-    """Writes the JSON and CSV files of all experiments while their sessions finish."""
-
-    def __init__(
-        self,
-        session: Session[WorkbookConfig],
-        experiments: Sequence[Experiment],
-        numbers: Sequence[int],
-    ) -> None:
-        # `numbers` holds the session numbers that each experiment will have.
-        self._session = session
-        self._experiments = experiments
-        self._numbers = numbers
-        self._done: dict[str, dict[int, SessionRecord]] = {
-            experiment.id: {} for experiment in experiments
-        }
-        self._written = dict.fromkeys(self._done, 0)
-
-    def add_session(self, experiment: Experiment, number: int, record: SessionRecord) -> None:
-        """Add a finished session."""
-        # The files are written when enough sessions were added.
-        # Sessions arrive in the order in which they finish.
-        records, written_count = self._done[experiment.id], self._written[experiment.id]
-        records[number] = record
-        if len(records) - written_count >= max(1, GROWTH * written_count):
-            self._write_experiment(experiment)
-
-    def write_rest(self) -> None:
-        """Write the files of experiments that have newly finished sessions."""
-        for experiment in self._experiments:
-            if len(self._done[experiment.id]) > self._written[experiment.id]:
-                self._write_experiment(experiment)
-
-    def _write_experiment(self, experiment: Experiment) -> None:
-        finished = self._done[experiment.id]
-        self._written[experiment.id] = len(finished)
-        records = [finished[number] for number in self._numbers if number in finished]
-        config = self._session.config
-        data: ExperimentRecord = {
-            "experiment_id": experiment.id,
-            "permutation": experiment.number,
-            "constants": dict(experiment.constants),
-            "model_info": config.workbook.settings.model_info,
-            "temperature": config.temperature,
-            "random_seed": self._session.seed,
-            "layout": config.workbook.layout,
-            "variables": variable_descriptions(experiment.workbook),
-            "treatments": {
-                treatment.label: treatment.description
-                for treatment in experiment.treatments.values()
-            },
-            "sessions_planned": len(self._numbers),
-            "sessions_finished": len(records),
-            "sessions": records,
-        }
-        self._session.write_json(f"{experiment.id}.json", data)
-        self._session.write_text(f"{experiment.id}.csv", to_csv(experiment, records))
-
-
-def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
+def experiment_csv(run: RunFolder, experiment: Experiment) -> str:
     """Return the CSV text of an experiment: a row per participant, a column per variable.
 
     `NA` marks a question without an answer. A cell is blank if the participant did not have the
@@ -286,26 +320,26 @@ def to_csv(experiment: Experiment, records: Sequence[SessionRecord]) -> str:
         *("invalid", "missing"),
         *(title(name, "profile_") for name in profile_columns),
     ]
+    profiles = _profiles_by_id(experiment)
     rows = []
-    for session in records:
-        for person in session["participants"]:
-            answers = person["responses"]
+    for session in finished_sessions(run, experiment, with_histories=False):
+        for seat in session.seats:
+            participant = seat["participant_id"]
+            answers = {row["var_name"]: row for row in session.answers.get(participant, ())}
             rows.append(
                 [
                     experiment.id,
-                    session["session_id"],
-                    session["treatment"],
-                    person["ID"],
-                    person["role"],
+                    session.played["session"],
+                    session.played["treatment"],
+                    participant,
+                    seat["role"],
                     *experiment.constants.values(),
-                    *(_answer_value(answers.get(name)) for name in variables),
-                    *(_speculation_score(answers.get(name)) for name in speculated),
-                    *(_computed_value(name, person, session) for name in computed_names),
-                    ";".join(
-                        name for name, answer in answers.items() if answer["status"] == "invalid"
-                    ),
-                    ";".join(name for name, answer in answers.items() if _is_missing(answer)),
-                    *(person["profile"][name] for name in profile_columns),
+                    *(_answer_cell(answers.get(name)) for name in variables),
+                    *(_score_cell(answers.get(name)) for name in speculated),
+                    *(_computed_cell(session, name, participant) for name in computed_names),
+                    ";".join(name for name, row in answers.items() if row["status"] == "invalid"),
+                    ";".join(name for name, row in answers.items() if _is_missing(row)),
+                    *(profiles[participant][name] for name in profile_columns),
                 ]
             )
     return harmless_csv(header, rows)
@@ -324,26 +358,27 @@ def _unique_titles(taken: set[str]) -> Callable[..., str]:
     return build_title
 
 
-def _speculation_score(answer: AnswerRecord | None) -> int | str:
-    return answer.get("speculation_score", "") if answer else ""
+def _score_cell(row: Cells | None) -> int | str:
+    score: int | None = row["speculation_score"] if row else None
+    return "" if score is None else score
 
 
-def _answer_value(answer: AnswerRecord | None) -> Value | None:
-    if answer is None:
+def _answer_cell(row: Cells | None) -> Scalar | None:
+    if row is None:
         return ""
-    if _is_missing(answer):
+    if _is_missing(row):
         return NO_ANSWER
-    return "" if answer["status"] == "missing" else answer["value"]
+    return "" if row["status"] is None else _answer_value(row)
 
 
-def _is_missing(answer: AnswerRecord) -> bool:
-    return answer["status"] == "missing" and answer.get("missing") != EMPTY_PROMPT
+def _is_missing(row: Cells) -> bool:
+    return row["status"] is None and row["missing"] != EMPTY_PROMPT
 
 
-def _computed_value(name: str, person: PersonRecord, session: SessionRecord) -> Scalar:
-    for holder in (person["computed"], session["computed"]):
-        if name in holder:
-            value = holder[name]
+def _computed_cell(session: FinishedSession, name: str, participant: str) -> Scalar:
+    for holder in (participant, None):
+        if (name, holder) in session.computed:
+            value = session.computed[name, holder]
             return NO_ANSWER if value is None else value
     return ""
 

@@ -1,7 +1,7 @@
 """The protocol of a workbook.
 
 It draws treatments, sessions, roles and the order of tasks before the first call. Then it runs
-each session and writes the files of its experiment.
+each session and records its rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from folkmoot.studies.workbook.asking import (
 )
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
 from folkmoot.studies.workbook.expressions import in_order
-from folkmoot.studies.workbook.files import ExperimentFiles, session_record
 from folkmoot.studies.workbook.participants import (
     Experiment,
     SessionParticipant,
@@ -78,21 +77,14 @@ async def run_protocol(session: Session[WorkbookConfig]) -> None:
         ],
     )
     record_design(session, experiments, plans)
-    files = ExperimentFiles(session, experiments, [plan.number for plan in plans])
 
     async def run_session(scope: Scope, item: PlannedSession) -> None:
-        state = await play_session(scope, item, config)
-        record_session(scope, state)
-        files.add_session(item.experiment, item.plan.number, session_record(state))
+        record_session(scope, await play_session(scope, item, config))
 
-    try:
-        # Blocks are the sessions with one label: the same participants in each experiment.
-        await session.child("sessions").map(
-            planned_sessions, run_session, block=lambda planned_session: planned_session.plan.label
-        )
-    # However the run ends, the files must hold the sessions that finished.
-    finally:
-        files.write_rest()
+    # Blocks are the sessions with one label: the same participants in each experiment.
+    await session.child("sessions").map(
+        planned_sessions, run_session, block=lambda planned_session: planned_session.plan.label
+    )
 
 
 def available_seats(config: WorkbookConfig, _folder: Path) -> list[Seat]:

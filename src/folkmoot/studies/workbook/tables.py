@@ -151,6 +151,16 @@ class Said(UtteranceRow, InSession):
     )
 
 
+class History(InSession, table="histories"):
+    """What one speaker of a session read."""
+
+    speaker_id: str = column("ID of the respondent in the profiles sheet, or the special role")
+    system_prompt: str = column("the system prompt of the speaker")
+    utterances: list[str] = column(
+        "ids of the utterances that the speaker read and said, in their order, as JSON"
+    )
+
+
 class ComputedValue(
     InSession,
     table="computed",
@@ -165,9 +175,18 @@ class ComputedValue(
     missing: str | None = column("reason why the value could not be computed")
 
 
+class NumberType(InSession, table="number_types"):
+    """The type of one computed number."""
+
+    # Not a column of `computed`, so that runs of earlier versions are verified.
+    name: str = column("name of the computed value")
+    participant_id: str | None = column("ID of the respondent in the profiles sheet")
+    var_type: str = column("integer or float: how the JSON file of the experiment writes it")
+
+
 TABLES = (
     *(Variable, Permutation, TreatmentTold, RoleTold, OptionsOffered, Assignment, SessionPlayed),
-    *(Answered, Said, ComputedValue),
+    *(Answered, Said, History, ComputedValue, NumberType),
 )
 
 
@@ -291,6 +310,17 @@ def record_session(scope: Scope, state: SessionState) -> None:
     # Each question of the session has a row, also if a limit kept it from being asked.
     for response in [*state.responses, *missing_responses(state), *state.special_replies]:
         scope.record(_answered_row(response, where))
+    for speaker_id in [*(seat.id for seat in state.taken_seats), *state.special_roles]:
+        # A session that stopped early may have speakers who have heard nothing.
+        history = state.histories.get(speaker_id, ())
+        scope.record(
+            History(
+                **where,
+                speaker_id=speaker_id,
+                system_prompt=state.speakers[speaker_id].system,
+                utterances=[utterance.id for utterance in history if utterance.missing is None],
+            )
+        )
     for item in state.experiment.workbook.computed:
         is_personal = item.scope == "participant"
         holders = (
@@ -317,6 +347,15 @@ def record_session(scope: Scope, state: SessionState) -> None:
                     missing=None if missing is None else f"{missing.reason}: {missing.detail}",
                 )
             )
+            if isinstance(value, (int, float)):
+                scope.record(
+                    NumberType(
+                        **where,
+                        name=item.name,
+                        participant_id=holder,
+                        var_type="float" if isinstance(value, float) else "integer",
+                    )
+                )
 
 
 def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, str]:
