@@ -343,5 +343,5 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     assert len(rows) == 3 and all(row["adjusted_p"] >= row["p"] for row in rows)
     assert any("Holm" in note for note in steps.notes) and "adjusted p" in steps.says
     assert " to +" in found["satisfaction"].says and " %) at level 4" in found["spectrum"].says
-    # All sets came out alike: of such a share nobody knows how far another set would be off.
-    assert "100 % (no interval) at level 1" in found["outcome"].says
+    # All five sets came out alike: five of five are Wilson's 57 to 100 %.
+    assert "(57 to 100 %) at level 1" in found["outcome"].says

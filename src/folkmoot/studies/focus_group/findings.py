@@ -55,7 +55,7 @@ from folkmoot.studies.focus_group.positions import (
     SMALLEST_MOVE,
     TALK,
     carry_positions_forward,
-    has_moved,
+    count_moved,
     mean_position_by_question,
     position_pairs,
     repeated_positions,
@@ -357,19 +357,16 @@ def position_finding(concept: Concept) -> Finding | None:
             headline=True,
         )
     change_result = concept.measure_result(POSITION)
-    mover_count = sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
+    movers = count_moved(pairs)
     sentences = [
-        word("description", "movers", count=mover_count, people=pairs.height, least=SMALLEST_MOVE)
+        word("description", "movers", count=movers, people=pairs.height, least=SMALLEST_MOVE)
     ]
     if change_result is not None:
         sentences += [word("description", "on a scale", result=_result_sentence(change_result))]
     retest_pairs = position_pairs(concept.statements, InterviewTime.RETEST)
     if not retest_pairs.is_empty():
-        wavering_count = sum(
-            has_moved(*pair) for pair in retest_pairs.select("before", "after").iter_rows()
-        )
-        asked_again = retest_pairs.height
-        sentences.append(word("description", "waverers", count=wavering_count, people=asked_again))
+        count, people = count_moved(retest_pairs), retest_pairs.height
+        sentences.append(word("description", "waverers", count=count, people=people))
     if unknown:
         sentences.append(word("description", "without a position", statements=unknown))
     shifts = concept.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())

@@ -54,6 +54,11 @@ def has_moved(before: float | None, after: float | None) -> bool:
     return abs(round(after - before, DECIMALS)) >= SMALLEST_MOVE
 
 
+def count_moved(pairs: pl.DataFrame) -> int:
+    """Return the number of rows where `has_moved` is True of the columns `before` and `after`."""
+    return sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
+
+
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
