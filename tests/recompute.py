@@ -377,7 +377,8 @@ def _per_person(folder: Path) -> dict[str, pd.Series]:
     numeric = answers[answers.var_type.isin(["integer", "float"]) & (answers.status != "invalid")]
     computed = table(folder, "computed")
     parts = (
-        computed[computed.participant_id.notna()],
+        # The earnings are a helper: the sum of the payoffs, which is no second measure.
+        computed[computed.participant_id.notna() & (computed.name != "earnings")],
         numeric.rename(columns={"var_name": "name"}),
     )
     ordered = table(folder, "variables").var_name.str.replace(r"_\d+$", "", regex=True)
@@ -406,8 +407,11 @@ def _against_first(
             sides[measure, arm] = arms[arm], arms[REFERENCE]
             difference = arms[arm].mean() - arms[REFERENCE].mean()
             rows.append({"measure": measure, "arm": arm, "difference": difference})
+    # Where values are computed, questions are secondary.
+    computed = {*table(folder, "computed").name.str.replace(r"_\d+$", "", regex=True)}
     for n, row in enumerate(rows):
-        row["family"] = "primary" if n < 3 else "secondary"
+        main = n < 3 and row["measure"] in computed
+        row["family"] = "primary" if main else "secondary"
 
     def test(row: dict, level: float) -> tuple | None:
         one, other = sides[row["measure"], row["arm"]]

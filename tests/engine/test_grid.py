@@ -360,7 +360,7 @@ def test_how_many_specifications_agree() -> None:
 
 @pytest.mark.parametrize(
     ("direction", "smallest", "word"),
-    [("greater", 0.1, "robust"), ("greater", 0.5, "fragile"), ("less", 0.0, "fragile")],
+    [("greater", 0.1, "robust"), ("greater", 0.5, "fragile"), ("less", 0.0, "contradicted")],
 )
 def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     direction: str, smallest: float, word: str, tmp_path: Path

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.measures.inference.power import DesignSize
+from folkmoot.measures.inference.power import DesignSize, detectable_share
 from folkmoot.report.comparison.power import power_report
 from folkmoot.storage.findings import Finding
 
@@ -28,13 +28,18 @@ def cell(finding: Finding, column: str, row: int) -> object:
 
 
 def test_pilot_of_300_per_condition():
-    smallest, chances, needed = power_report(pilot(300))
+    smallest, chances, needed = power_report(pilot(300), claim_count=3)
     assert smallest.headline
     assert "4 conditions of 300 participants" in smallest.says
     assert "0.2287" in smallest.notes[0]
     # From 10 %, h = .2287: sin²(asin √.1 + .2287/2) = .1781.
     assert cell(smallest, "seen_from_rate", 1) == pytest.approx(0.1781, abs=5e-4)
+    # The level is that of three primary claims, and not of the six pairs of conditions.
+    assert cell(smallest, "holm_from_rate", 1) == pytest.approx(
+        detectable_share(0.1, 300, 0.05 / 3)
+    )
     assert cell(smallest, "holm_from_rate", 1) > cell(smallest, "seen_from_rate", 1)
+    assert "for 3 primary claims" in smallest.says
     assert cell(chances, "plus_10_points_rate", 1) == pytest.approx(0.935214, abs=1e-6)
     assert "94 %" in chances.says
     assert cell(needed, "plus_10_points", 1) == 195

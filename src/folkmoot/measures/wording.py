@@ -181,9 +181,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "at a correlation of {fit}.",
         "shares": "{title}: {conditions} of {participants}. If {base} change in one condition, a "
         "difference is detected with a power of {power} when {rate} or more change in another.",
-        "shares of pairs": "{title}: {conditions} of {participants}. If {base} change in one "
-        "condition, a difference is detected with a power of {power} when {rate} or more change in "
-        "another; when all {pairs} pairs are compared and adjusted for, from {adjusted} on.",
+        "shares, several claims": "{title}: {conditions} of {participants}. If {base} change in "
+        "one condition, a difference is detected with a power of {power} when {rate} or more "
+        "change in another; at the strictest level for {claims} primary claims, from {adjusted} "
+        "on.",
         "chance": "A true change from 10 % to 20 % is detected with a power of {power} at {units} "
         "per condition.",
         "participants": "To detect a change from 10 % to 20 % with a power of {power}, {needed} "
@@ -191,10 +192,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "paired": "{title}: {units}, each under all {conditions} conditions. A difference between "
         "two conditions is detected with a power of {power} from {size} standard deviations of the "
         "differences between {unit}s on.",
-        "paired, pairs": "{title}: {units}, each under all {conditions} conditions. A difference "
-        "between two conditions is detected with a power of {power} from {size} standard "
-        "deviations of the differences between {unit}s on ({adjusted} when all {pairs} pairs are "
-        "adjusted for).",
+        "paired, several claims": "{title}: {units}, each under all {conditions} conditions. A "
+        "difference between two conditions is detected with a power of {power} from {size} "
+        "standard deviations of the differences between {unit}s on ({adjusted} at the strictest level for "
+        "{claims} primary claims).",
         "effective": "{people} per condition in {units} of about {members} are worth {worth} "
         "independent ones at an ICC of {icc} (the similarity of people in one conversation).",
         "clusters": "{title}: {conditions} of {units} with {members} participants. At an ICC of "
@@ -223,6 +224,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "robust": "robust over {over}",
         "mixed": "mixed over {over}",
         "fragile": "fragile over {over}",
+        "contradicted": "contradicted over {over}",
         "not tested": "not tested over {over}",
         "too few": "{over} cannot carry a statement about robustness, which needs {fewest}",
         "cells": "supported in {supporting} of {cells}",

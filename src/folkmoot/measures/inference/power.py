@@ -39,11 +39,6 @@ class DesignSize:
     # the size.
     setting: tuple[str, int] = field(default=("", 0), compare=False)
 
-    @property
-    def pair_count(self) -> int:
-        """The number of pairs of conditions."""
-        return self.arms * (self.arms - 1) // 2
-
 
 def cohen_h(share1: float, share2: float) -> float:
     """Return Cohen's h of two shares, which is positive if the first share is larger."""

@@ -307,7 +307,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         rows.append(
             {
                 "claim": claim.says,
-                "over_the_grid": curve.robustness_word,
+                "over_the_grid": _judgement_word(curve, verdicts),
                 f"median{points}": finite_or_none(curve.median),
                 f"least{points}": min(values),
                 f"most{points}": max(values),
@@ -438,6 +438,12 @@ def _join_sides(sides: Iterable[Side]) -> Side:
     )
 
 
+def _judgement_word(curve: Curve, verdicts: Sequence[str]) -> str:
+    # A claim that every cell refutes depends on no setting, so "fragile" would be the wrong word.
+    refuted = curve.is_judged and all(verdict == CONTRADICTED for verdict in verdicts)
+    return CONTRADICTED if refuted else curve.robustness_word
+
+
 def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     claim, values = curve.claim, curve.estimates.values()
     cells = format_count(len(verdicts), "cell")
@@ -471,7 +477,7 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     ]
     noun = "repeat" if curve.is_of_repeats else "specification"
     over = format_count(len(values), noun)
-    result = word("grid", curve.robustness_word, over=over, fewest=FEWEST_SPECIFICATIONS)
+    result = word("grid", _judgement_word(curve, verdicts), over=over, fewest=FEWEST_SPECIFICATIONS)
     return word(
         "grid", "curve", claim=claim.says, result=result, details=join_sentences(details, ", ")
     )

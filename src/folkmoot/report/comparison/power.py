@@ -63,8 +63,10 @@ def power_of(
     - `width`: the wanted width of an interval from human and simulated answers.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
-    findings = power_report(size, study_file.study.title, iccs=tuple(iccs) or ICCS)
     claims, expected = primary_claims(study_file)
+    findings = power_report(
+        size, study_file.study.title, iccs=tuple(iccs) or ICCS, claim_count=len(claims)
+    )
     if claims:
         findings.insert(0, claim_power(claims, size, expected, iccs))
     return [*findings, people_power(width, size, iccs)]
@@ -85,21 +87,26 @@ def primary_claims(study_file: StudyFile) -> tuple[list[Claim], list[float | Non
 
 
 def power_report(
-    size: DesignSize | None, title: str = "", *, iccs: Sequence[float] = ICCS
+    size: DesignSize | None,
+    title: str = "",
+    *,
+    iccs: Sequence[float] = ICCS,
+    claim_count: int = 1,
 ) -> list[Finding]:
     """Return findings on what a design can detect, and on the required size.
 
-    `iccs`: the assumed intraclass correlations.
+    - `iccs`: the assumed intraclass correlations.
+    - `claim_count`: the number of primary claims, which Holm's method adjusts for.
     """
     title = title.split(":", maxsplit=1)[0] or "This design"
     if size is None:
         return [_unknown_size_finding(title)]
     if size.kind == "paired":
-        return _paired_power_findings(size, title, iccs)
+        return _paired_power_findings(size, title, iccs, claim_count)
     if size.kind == "clustered":
         return [_clustered_power_finding(size, title, iccs)]
     return [
-        _share_power_finding(size, title),
+        _share_power_finding(size, title, claim_count),
         _power_table(size, title),
         _needed_participants_finding(size, title),
     ]
@@ -390,9 +397,9 @@ def people_power(
     )
 
 
-def _share_power_finding(size: DesignSize, title: str) -> Finding:
+def _share_power_finding(size: DesignSize, title: str, claim_count: int) -> Finding:
     # `strict` is the level of the first and strictest step of Holm's method.
-    n, strict = size.units, ALPHA / max(1, size.pair_count)
+    n, strict = size.units, ALPHA / max(1, claim_count)
     if n < 2:
         return _too_small(title, size)
     rows = []
@@ -403,21 +410,27 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
                 "base_rate": rate,
                 "seen_from_rate": finite_or_none(unadjusted),
                 "difference_points": finite_or_none(unadjusted - rate),
-                "holm_from_rate": finite_or_none(adjusted),
-                "holm_difference_points": finite_or_none(adjusted - rate),
+                **(
+                    {
+                        "holm_from_rate": finite_or_none(adjusted),
+                        "holm_difference_points": finite_or_none(adjusted - rate),
+                    }
+                    if claim_count > 1
+                    else {}
+                ),
             }
         )
     detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
     says = word(
         "power",
-        "shares of pairs" if size.pair_count > 1 else "shares",
+        "shares, several claims" if claim_count > 1 else "shares",
         title=title,
         conditions=format_count(size.arms, "condition"),
         participants=format_count(n, "participant"),
         base=format_percent(BASE),
         power=format_percent(POWER),
         rate=_format_rate(detectable),
-        pairs=size.pair_count,
+        claims=claim_count,
         adjusted=_format_rate(adjusted),
     )
     return Finding(
@@ -428,8 +441,13 @@ def _share_power_finding(size: DesignSize, title: str) -> Finding:
             rows, f"Two-sided, α = .05, power {format_percent(POWER)}, {n} per condition."
         ),
         notes=(
-            f"Cohen's h of {smallest_h(n):.4f} at α = .05. “holm” takes the strictest level "
-            f"that Holm's method asks for, α / {max(1, size.pair_count)}.",
+            f"Cohen's h of {smallest_h(n):.4f} at α = .05."
+            + (
+                " “holm” takes the strictest level that Holm's method asks for, "
+                f"α / {claim_count} for {claim_count} primary claims."
+                if claim_count > 1
+                else ""
+            ),
             "Participants are independent of each other here; arms that read the same summaries "
             "share those summaries, which no number of participants makes up for.",
         ),
@@ -505,9 +523,11 @@ def _needed_participants_finding(size: DesignSize, title: str) -> Finding:
     )
 
 
-def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) -> list[Finding]:
+def _paired_power_findings(
+    size: DesignSize, title: str, iccs: Sequence[float], claim_count: int
+) -> list[Finding]:
     n = size.units
-    strict = ALPHA / max(1, size.pair_count)
+    strict = ALPHA / max(1, claim_count)
     unadjusted, adjusted = smallest_d_paired(n), smallest_d_paired(n, alpha=strict)
     name = size.unit_name
     if not math.isfinite(unadjusted):
@@ -516,7 +536,7 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
         {
             name + "s": units,
             "smallest_difference_in_sd": smallest_d_paired(units),
-            "holm_in_sd": smallest_d_paired(units, alpha=strict),
+            **({"holm_in_sd": smallest_d_paired(units, alpha=strict)} if claim_count > 1 else {}),
         }
         for units in sorted({5, 10, 20, 40, 80, n})
     ]
@@ -525,7 +545,7 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
         "Smallest detectable difference",
         word(
             "power",
-            "paired, pairs" if size.pair_count > 1 else "paired",
+            "paired, several claims" if claim_count > 1 else "paired",
             title=title,
             units=format_count(n, name),
             conditions=size.arms,
@@ -533,7 +553,7 @@ def _paired_power_findings(size: DesignSize, title: str, iccs: Sequence[float]) 
             size=f"{unadjusted:.2f}",
             unit=name,
             adjusted=f"{adjusted:.2f}",
-            pairs=size.pair_count,
+            claims=claim_count,
         ),
         ResultTable.from_records(
             rows, "Paired t test, two-sided, α = .05; .2 is small, .5 medium, .8 large."
