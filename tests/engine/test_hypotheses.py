@@ -464,3 +464,19 @@ def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(tmp_path: Pa
     edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
     first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
     assert first.alarms == (ADDED_LATER,) and "supported" not in first.says
+
+
+def test_the_chart_of_hypotheses_shows_the_intervals_and_the_margin_of_the_verdicts(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tmp_path, votes(60, 20))
+    small = stated(smallest=0.05)
+    (alone,) = hypotheses_finding(run, [small]).chart.items
+    other = stated(smallest=0.05, contrast=["simple_voting", "acp"])
+    both = hypotheses_finding(run, [small, other])
+    at = both.grid.columns.index
+    drawn = [item[2:] for item in both.chart.items]
+    assert drawn == [(row[at("joint_low")], row[at("joint_high")]) for row in both.grid.rows]
+    assert drawn[0][0] < alone[2]
+    assert both.chart.margins == (0.05,)
+    assert hypotheses_finding(run, [stated()]).chart.margins == ()

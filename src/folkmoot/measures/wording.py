@@ -194,8 +194,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "differences between {unit}s on.",
         "paired, several claims": "{title}: {units}, each under all {conditions} conditions. A "
         "difference between two conditions is detected with a power of {power} from {size} "
-        "standard deviations of the differences between {unit}s on ({adjusted} at the strictest level for "
-        "{claims} primary claims).",
+        "standard deviations of the differences between {unit}s on ({adjusted} at the strictest "
+        "level for {claims} primary claims).",
         "effective": "{people} per condition in {units} of about {members} are worth {worth} "
         "independent ones at an ICC of {icc} (the similarity of people in one conversation).",
         "clusters": "{title}: {conditions} of {units} with {members} participants. At an ICC of "

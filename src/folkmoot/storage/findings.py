@@ -77,6 +77,8 @@ class IntervalChart:
     unit_values: tuple[tuple[str, float], ...] = ()
     # True for a logarithmic scale.
     ratios: bool = False
+    # Values of dotted lines, such as the smallest difference that matters.
+    margins: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,8 @@ BOUND_SUFFIXES = ("_low", "_high")
 
 def column_heading(column: str) -> str:
     """Return the heading of a column for display."""
-    return column.replace("_", " ")
+    # Reports call p values that Holm's method adjusts "adjusted p". The key is that of data files.
+    return "adjusted p" if column == "holm_p" else column.replace("_", " ")
 
 
 def format_cell(value: TableCell, column: str = "") -> str:

@@ -271,7 +271,9 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
             }
         )
         if estimate.has_interval:
-            lines.append((line_name(result.claim), estimate.value, estimate.low, estimate.high))
+            # The verdict follows the joint interval.
+            low, high = (estimate.low, estimate.high) if result.joint is None else result.joint[:2]
+            lines.append((line_name(result.claim), estimate.value, low, high))
     joint_text = (
         " of each hypothesis by itself; joint: intervals that hold together at 95 % and agree with "
         "the verdict; a bound at zero or at the smallest difference is itself excluded where the "
@@ -297,6 +299,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         "; ",
     )
     units_named = dict.fromkeys(result.claim.unit for result in results)
+    margins = _margin_lines(results)
     return Finding(
         KEY,
         "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
@@ -312,10 +315,12 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ),
         IntervalChart(
             tuple(lines),
-            "difference",
+            ("difference, joint intervals" if has_joint_intervals else "difference")
+            + (", dotted: margin" if margins else ""),
             0.0,
             # Shares and means have different units, so an axis in points holds shares alone.
             percent=all(result.claim.in_points for result in results),
+            margins=margins,
         )
         if lines
         else None,
@@ -337,6 +342,18 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         unit=" or ".join(units_named) if lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
+
+
+def _margin_lines(results: Sequence[Result]) -> tuple[float, ...]:
+    # Margins in several units, or of several sizes, are no lines for all hypotheses.
+    margins = {result.claim.margin for result in results}
+    if len(margins) > 1 or 0.0 in margins:
+        return ()
+    directions = {result.claim.direction for result in results}
+    (margin,) = margins
+    above = (margin,) if directions != {"less"} else ()
+    below = (-margin,) if directions != {"greater"} else ()
+    return (*below, *above)
 
 
 def _joint_bounds(result: Result) -> dict[str, TableCell]:

@@ -174,6 +174,11 @@ def _interval_spec(chart: IntervalChart) -> Any:
         layers.append(
             alt.Chart(zero).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
         )
+    if chart.margins:
+        margins = alt.InlineData(values=[{"margin": margin} for margin in chart.margins])
+        layers.append(
+            alt.Chart(margins).mark_rule(color=INK, strokeDash=[1, 3]).encode(x=alt.X("margin:Q"))
+        )
     base = alt.Chart(data)
     layers.append(
         base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
