@@ -53,6 +53,7 @@ def run_of(folder: Path, rows: list[dict], table: str = "participants") -> RunFo
     (folder / "tables").mkdir(parents=True)
     write_table(folder / "tables", table, rows_to_frame(rows))
     (folder / "study.yaml").write_text("study: x\n")
+    (folder / "manifest.json").write_text('{"outcome": "done"}')
     return RunFolder(folder)
 
 
@@ -292,6 +293,29 @@ def test_a_condition_that_is_not_run_is_refused_before_the_first_call(
         assert done.exit_code == 2, (command, done.output)
         told = " ".join(done.output.split())
         assert "hypotheses[1].contrast" in told and f" {missing} " in told, told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"measure": "participants.position_changed", "smallest": 0.1},
+        {"contrast": MORE["contrast"][::-1], "direction": "less"},
+        {"contrast": MORE["contrast"][::-1], "direction": "less", "smallest": 0.1},
+    ],
+)
+def test_one_comparison_in_two_wordings_is_refused(again: dict, tmp_path: Path) -> None:
+    """Each of two hypotheses is tested at a stricter level, and one difference would get two
+    joint intervals."""
+    path = small_study("cross_pollination", tmp_path)
+    settings = {**yaml.safe_load(path.read_text("utf-8")), "hypotheses": [MORE, {**MORE, **again}]}
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    run = ("run", str(path), "--model", "synthetic", "--out", str(tmp_path / "run"))
+    for command in (("check", str(path)), run):
+        done = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+        assert done.exit_code == 2, (command, done.output)
+        told = " ".join(done.output.split())
+        assert "hypotheses[2]" in told and "states the same comparison as hypotheses[1]" in told
     assert not (tmp_path / "run").exists()
 
 

@@ -460,3 +460,29 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
     welch = ttest_ind(gains["second"], gains["first"], equal_var=False)
     assert other["p"] == pytest.approx(float(welch.pvalue), rel=0.05)
     assert (same["difference"], other["difference"]) == pytest.approx((0.4, 0.4))
+
+
+def test_an_unfinished_run_is_estimated_and_not_tested(base, tmp_path):
+    half = write_run(tmp_path / "half", {"acp": (5, 50), "simple_voting": (4, 50)})
+    (half / "manifest.json").write_text(json.dumps({"outcome": "paused"}))
+    result = found([base, half])
+    interim = "interim figures of an unfinished run"
+    assert "half did not finish" in result["designs"].says
+    for key in ("compare_claims", "compare_effects", "compare_figures"):
+        assert interim in result[key].says
+        between = [row for row in rows_of(result[key]) if row.get("run") != "first"]
+        assert between and all(row["p"] is row["holm_p"] is None for row in between)
+        assert any(row["low"] is not None for row in between)
+    said = result["compare_votes"].says
+    assert said == "Not tested against first: initial votes of half and final votes of half."
+
+
+def test_votes_without_a_test_are_not_said_to_be_compared(base, tmp_path):
+    """Final votes after shared texts are not independent, so only first votes are tested."""
+    first = with_draws(base, 10, "a")
+    other = write_run(tmp_path / "second", {"acp": (60, 150), "simple_voting": (12, 150)})
+    said = found([first, with_draws(other, 10, "b")])["compare_votes"].says
+    assert said == (
+        "That initial votes of second differ from those in first is not shown. "
+        "Not tested against first: final votes of second."
+    )

@@ -16,11 +16,17 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.run.grid import GridCell
-from folkmoot.engine.study.study import analysed_parts, claims_of_run, compute_findings
+from folkmoot.engine.study.study import (
+    analysed_parts,
+    claims_of_run,
+    compute_findings,
+    find_study_of_run,
+)
 from folkmoot.errors import InputError, RunPausedError
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.pooled import judge_claims
+from folkmoot.report.document.document import build_document
 from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.partial_run import PartsView
@@ -180,6 +186,43 @@ def test_the_plan_decides_which_claims_are_primary(
     assert unsealed[0].family == "primary"
 
 
+INTERIM_VERDICT = "not tested (interim figures of an unfinished run)"
+
+
+def test_a_run_that_its_budget_stopped_gives_no_verdict(tmp_path: Path) -> None:
+    """Those who were done first are no random part, and a resumed run tests again."""
+    path = small_study("cross_pollination", tmp_path)
+    size = "participants_per_condition"
+    path.write_text(path.read_text("utf-8").replace(f"{size}: 6", f"{size}: 30"))
+    limit = ("budget_calls=900",)
+    with pytest.raises(RunPausedError):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=limit)
+    run = RunFolder(tmp_path / "run")
+    study = find_study_of_run(run)
+    covered = analysed_parts(study, run)
+    assert isinstance(covered, PartsView)
+    findings = {finding.key: finding for finding in compute_findings(study, run)}
+    rows = list(rows_of(findings["claims_tested"]))
+    primary = [row for row in rows if row["family"] == "primary"]
+    assert primary and all(row["result"] == INTERIM_VERDICT for row in primary)
+    # Those who were planned and are not recorded are missing.
+    for claim in claims_of_run(study, covered):
+        if claim.family == "primary":
+            (row,) = (row for row in primary if row["claim"] == claim.says)
+            done = set(covered.parts.complete)
+            for arm, place in zip(claim.contrast, ("first", "second"), strict=True):
+                planned = covered.parts.arms[arm]
+                assert row[f"excluded_{place}"] == len(planned) - len(done.intersection(planned))
+            assert row["least_if_missing"] is not None
+    front = build_document(run).front
+    assert front is not None and front.contrasts
+    said = [contrast.answer for contrast in front.contrasts]
+    said += [finding.says for finding in findings.values() if finding.primary]
+    for words in said:
+        assert "interim figures" in words and " points (" in words
+        assert "p =" not in words and "p <" not in words and "shown" not in words
+
+
 def test_an_unfinished_run_is_compared_by_the_parts_that_its_report_covers(
     tmp_path: Path,
 ) -> None:
@@ -195,6 +238,10 @@ def test_an_unfinished_run_is_compared_by_the_parts_that_its_report_covers(
     compared = {f.key: f for f in compare_runs([whole.path, half])}
     told = f"half did not finish ({covered.partial.removeprefix('PARTIAL: ')})"
     assert told in compared["designs"].says and covered.parts.count_text in told
+    # An interim look tests nothing.
+    told_rows = [*rows_of(compared["compare_claims"]), *rows_of(compared["compare_effects"])]
+    halves = [row for row in told_rows if row.get("run") != "whole"]
+    assert halves and all(row["p"] is row["holm_p"] is None for row in halves)
     groups = {row["units"] for row in rows_of(compared["compare_claims"])}
     assert groups == {len(covered.parts.analysed)}
     none = ("budget_calls=3",)

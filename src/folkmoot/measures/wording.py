@@ -154,8 +154,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "written.",
         "opinions": "Other opinions than in {first}: {votes}.",
         "votes": "{votes} ({distance} apart, adjusted {p})",
-        "opinions not shown": "That first or final votes differ from those in {first} is not "
-        "shown.",
+        "opinions not shown": "That {votes} differ from those in {first} is not shown.",
+        "opinions not tested": "Not tested against {first}: {votes}.",
         "starting points": "Runs that start from different opinions leave different room for "
         "change.",
         "nothing": "The runs share no condition of a claim and no numeric measure.",
@@ -536,6 +536,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
     "refusal": {
         "not tested": "not tested",
         "not tested because": "not tested ({why})",
+        "interim": "interim figures of an unfinished run",
         "cannot be tested": "cannot be tested ({why})",
         "few units": "not tested ({units} an illustration)",
         "few draws": "not tested (participants of a run read {draws}, and the runs also differ in "

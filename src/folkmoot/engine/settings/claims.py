@@ -19,6 +19,7 @@ from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.inference.families import Read, judge_families
 from folkmoot.measures.wording import NO_CONCLUSION, swap_words, word
 from folkmoot.storage.findings import Finding, ResultTable
+from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
@@ -80,8 +81,10 @@ def _further_claims(known: Sequence[Claim], others: Sequence[Claim]) -> list[Cla
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
     """Return the result of each comparison, in the order of `claims`."""
-    # Each result is corrected for the number of claims in its family.
-    return judge_families(claims, ClaimReader(run).read_sides)
+    # Each result is corrected for the number of claims in its family. An interim look tests
+    # nothing. A run that ended without its failed parts is finished, so it is tested.
+    results = judge_families(claims, ClaimReader(run).read_sides)
+    return results if run.is_finished else [result.as_interim() for result in results]
 
 
 FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
@@ -174,7 +177,21 @@ class ClaimReader:
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
         found = self.read_rows(claim)
-        return found if isinstance(found, str) else _sides_of(claim, *found)
+        if isinstance(found, str):
+            return found
+        unrecorded = [self._count_unrecorded(arm, found[1]) for arm in claim.contrast]
+        return _sides_of(claim, *found, unrecorded)
+
+    def _count_unrecorded(self, arm: str, rows: pl.DataFrame) -> int:
+        # The planned subjects of a condition that an unfinished run has not recorded. They are
+        # known if each row is a part of the run, such as a participant.
+        if not isinstance(self._run, PartialRun):
+            return 0
+        parts = self._run.parts
+        planned = parts.arms.get(arm, ())
+        recorded = sum(part in parts.analysed for part in planned)
+        is_part_of_row = rows.filter(pl.col("arm") == arm).height == recorded
+        return len(planned) - recorded if is_part_of_row else 0
 
     def read_rows(self, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
         """Return a claim with its rows, or the reason why the run has no such rows."""
@@ -300,7 +317,7 @@ def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     )
 
 
-def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame) -> Read:
+def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, unrecorded: Sequence[int]) -> Read:
     first_rows, second_rows = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
     first, second = (
         pair_sides(first_rows, second_rows, claim.subject)
@@ -312,6 +329,10 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame) -> Read:
     ]:
         column = claim.measure.rpartition(".")[2]
         return f"{column} is unknown in {' and '.join(empty_arms)}"
+    first, second = (
+        replace(side, lost=side.lost + more)
+        for side, more in zip((first, second), unrecorded, strict=True)
+    )
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
 
 

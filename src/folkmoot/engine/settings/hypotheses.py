@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -18,7 +17,7 @@ from folkmoot.engine.settings.claims import Tables, comparable_columns, find_dec
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean, join_first
-from folkmoot.measures.inference.claims import Claim, Direction, Family, Result
+from folkmoot.measures.inference.claims import MIRRORED, Claim, Direction, Family, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import (
     EXPLORATORY,
@@ -124,11 +123,24 @@ def check_hypotheses(
         )
         problems += _check_sizes(hypothesis, tables, key)
         for earlier, other in enumerate(hypotheses[: number - 1], 1):
-            if replace(hypothesis.as_claim(), margin=0.0) == replace(other.as_claim(), margin=0.0):
+            if _comparison_of(hypothesis, tables) == _comparison_of(other, tables):
                 hint = "several hypotheses are tested at a stricter level; remove one"
-                message = f"states the same direction of the same contrast as hypotheses[{earlier}]"
+                message = f"states the same comparison as hypotheses[{earlier}]"
                 problems.append(Problem(message, key=key, hint=hint))
     return problems
+
+
+def _comparison_of(hypothesis: Hypothesis, tables: Tables) -> tuple[str, ...]:
+    # (table, column, first condition, second condition, direction), with the conditions in
+    # alphabetical order. "A exceeds B" and "B falls below A" are one comparison, whatever the
+    # margin.
+    named_table, _, column = hypothesis.measure.rpartition(".")
+    table = named_table or find_declared(hypothesis.measure, tables)[0]
+    first, second = hypothesis.contrast
+    direction = hypothesis.direction
+    if first > second:
+        first, second, direction = second, first, MIRRORED.get(direction, direction)
+    return table, column, first, second, direction
 
 
 def _check_measure(hypothesis: Hypothesis, tables: Tables, key: str) -> Problem | None:

@@ -51,6 +51,8 @@ CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
+# The direction of a claim whose conditions change places. Others keep their direction.
+MIRRORED: Mapping[Direction, Direction] = {"greater": "less", "less": "greater"}
 # Percentages of fewer values have the count beside them.
 FEWEST_FOR_PERCENT = 20
 # At most this many claims of a study may be primary. Each one takes a share of the level of all.
@@ -307,9 +309,24 @@ class Result:
         """The verdict, or that there is none, for a table with claims of all families."""
         return self.verdict if self.is_concluded else NO_CONCLUSION
 
+    def as_interim(self) -> Result:
+        """Return the result without verdict, p-values and joint interval."""
+        # A run that is not complete goes on and tests again, and those who were done first are no
+        # random part of all.
+        why = word("refusal", "interim")
+        says = word("refusal", "not tested because", why=why)
+        return replace(
+            self,
+            estimate=replace(self.estimate, p=math.nan, why=self.estimate.why or why),
+            verdict=self.verdict if self.why else says,
+            why=self.why or says,
+            adjusted_p=math.nan,
+            joint=None,
+            margin_p=math.nan,
+        )
+
     def reverse(self) -> Result:
         """Return the same result for the second condition minus the first."""
-        mirrored: dict[Direction, Direction] = {"greater": "less", "less": "greater"}
         claim, estimate, joint, bounds = self.claim, self.estimate, self.joint, self.bounds
         return replace(
             self,
@@ -317,7 +334,7 @@ class Result:
                 claim,
                 contrast=claim.contrast[::-1],
                 names=claim.names[::-1],
-                direction=mirrored.get(claim.direction, claim.direction),
+                direction=MIRRORED.get(claim.direction, claim.direction),
             ),
             estimate=replace(
                 estimate,

@@ -95,11 +95,18 @@ def compare_measures(
                 arm_name = "everybody" if arm == EVERYBODY else name_arm(arm, measure_claims)
                 comparisons.append(_compare_arm((sample, second), (base, first), arm, arm_name))
     # Holm's adjustment needs all results, so verdicts are decided after the loop.
-    results = adjust_families([comparison.result for comparison in comparisons])
+    results = _judge_between([comparison.result for comparison in comparisons], runs)
     return [
         replace(comparison, result=result)
         for comparison, result in zip(comparisons, results, strict=True)
     ]
+
+
+def _judge_between(results: Sequence[Result], runs: Sequence[Sample]) -> list[Result]:
+    # All comparisons are one family, which is tested when all runs are complete.
+    adjusted = adjust_families(results)
+    is_interim = any(sample.partial for sample in runs)
+    return [result.as_interim() for result in adjusted] if is_interim else adjusted
 
 
 def _read_between(
@@ -369,7 +376,7 @@ def compare_effects(
                 tests[claim, f"{sample.name} − {base.name}"] = gap
     if not tests:
         return None
-    known |= dict(zip(tests, adjust_families([*tests.values()]), strict=True))
+    known |= dict(zip(tests, _judge_between([*tests.values()], runs), strict=True))
     by_claim: dict[Claim, dict[str, Result]] = {}
     for (claim, name), result in known.items():
         by_claim.setdefault(claim, {})[name] = result
@@ -556,7 +563,7 @@ def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence
         second=claim.format_signed(run_estimate.value, more),
         second_run=run,
     )
-    if not gap.estimate.has_interval:
+    if gap.why or not gap.estimate.has_interval:
         return word("runs", "effects not compared", effects=effects, why=gap.why or NOT_TESTED)
     differ = gap.verdict == SUPPORTED
     case = "effects differ" if differ else "effects not shown to differ"

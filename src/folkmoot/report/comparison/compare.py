@@ -456,6 +456,9 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                 # Both tests assume independent votes. Votes cast after shared texts are not
                 # independent.
                 p_value = math.nan
+            if base.partial or sample.partial:
+                # An interim look tests nothing.
+                p_value = math.nan
             rows.append(
                 {
                     "votes": time,
@@ -484,11 +487,20 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
         for (votes, distance, _), p_value in zip(tests, holms, strict=True)
         if p_value < ALPHA
     ]
-    sentences = [
-        word("runs", "opinions", first=base.name, votes=join_sentences(differing, "; "))
+    sentences = (
+        [word("runs", "opinions", first=base.name, votes=join_sentences(differing, "; "))]
         if differing
-        else word("runs", "opinions not shown", first=base.name)
-    ]
+        else []
+    )
+    # Only votes with a test are said to show a difference or none.
+    tested = [name for name, _, p_value in tests if math.isfinite(p_value)]
+    untested = [name for name, _, p_value in tests if not math.isfinite(p_value)]
+    if tested and not differing:
+        votes = join_words(tested)
+        sentences.append(word("runs", "opinions not shown", votes=votes, first=base.name))
+    if untested:
+        votes = join_words(untested)
+        sentences.append(word("runs", "opinions not tested", votes=votes, first=base.name))
     if any(arm.startswith("initial") for arm in differing):
         sentences.append(word("runs", "starting points"))
     return Finding(

@@ -58,8 +58,8 @@ NO_VALUE = (
     "which of them is better."
 )
 INTERIM = (
-    "The run is not complete, so these are interim results: they cover those who were done first, "
-    "and no verdict is final."
+    "The run is not complete, so these are interim results without a verdict: they cover only "
+    "those who were done first."
 )
 # At most this many sentences answer the question on the first page, and at least one beside the
 # contrasts.
