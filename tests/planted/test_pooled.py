@@ -18,7 +18,7 @@ from folkmoot.report.comparison.pooled import (
     findings_of_cells,
     overall_estimate,
 )
-from tests.planted.audit import EXPOSED, Audit
+from tests.planted.audit import Audit
 
 STUDY = """
 study: cross_pollination
@@ -32,19 +32,19 @@ personas: {source: quota}
 """
 REPEATS, POOLED = 150, 5
 NAMES = {
+    "simple_voting": "Simple voting",
     "simple_passive": "Simple passive",
     "clarified_passive": "Clarified passive",
-    "acp": "Adversarial (ACP)",
 }
 
 
 def differences(grid: RunGrid) -> Iterator[tuple[str, Figure]]:
-    """Condition → its difference to simple voting in all cells."""
+    """Condition → the difference of the dialogue to it in all cells."""
     cells = findings_of_cells(grid)
     usable = [(cell, found) for cell in grid.cells if (found := cells[cell.name]) is not None]
     figures = {f.label: f for f in _collect_figures(usable) if f.finding == "change_differences"}
     for condition, name in NAMES.items():
-        yield condition, figures[f"{name} − Simple voting"]
+        yield condition, figures[f"Adversarial (ACP) − {name}"]
 
 
 @pytest.mark.nightly(part="truths")
@@ -54,7 +54,7 @@ def test_pooled_intervals_of_real_runs_hold_the_planted_truth(tmp_path: Path) ->
     how = RunOptions(out=tmp_path / "grid", model="synthetic")
     grid = run_grid(tmp_path / "study.yaml", how, {}, REPEATS)
     truths = [Audit(run).truth() for _, run in grid.finished_cells().values()]
-    planted = {c: np.mean([t[c] - t["simple_voting"] for t in truths]) for c in EXPOSED}
+    planted = {c: np.mean([t["acp"] - t[c] for t in truths]) for c in NAMES}
     held, off = [], {}
     for condition, figure in differences(grid):
         truth = planted[condition]
