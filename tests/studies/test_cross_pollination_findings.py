@@ -94,6 +94,7 @@ class Pilot:
             if rows:
                 write_table(self.folder / "tables", name, rows_to_frame(rows))
         (self.folder / "study.yaml").write_text(yaml.safe_dump(self.config))
+        (self.folder / "manifest.json").write_text(json.dumps({"outcome": "done"}))
         (self.folder / "checkpoint.json").write_text(json.dumps(self.summary))
         (self.folder / "individual_embeddings.json").write_text(
             json.dumps({"embeddings": self.embeddings})
