@@ -69,9 +69,10 @@ def findings(run: fm.RunFolder) -> list[fm.Finding]:
     rounds = (
         run.read_table("estimates").drop_nulls("estimate").group_by("round", maintain_order=True)
     )
-    cuts = [(n, *quantiles(rows["estimate"], method="inclusive")) for (n,), rows in rounds]
-    says = " ".join(f"Round {n}: median {m:g}, quartiles {a:g} to {b:g}." for n, a, m, b in cuts)
-    grid = fm.ResultTable(("round", "q1", "median", "q3"), tuple(cuts))
+    cuts = [(n, len(own), *quantiles(own["estimate"], method="inclusive")) for (n,), own in rounds]
+    told = "Round {0}: median {3:.3g} of {1} estimates, quartiles {2:.3g} to {4:.3g}."
+    says = " ".join(told.format(*cut) for cut in cuts)
+    grid = fm.ResultTable(("round", "estimates", "q1", "median", "q3"), tuple(cuts))
     return [fm.Finding("estimates", "Estimates of the panel", says, grid, headline=True)]
 
 

@@ -40,6 +40,9 @@ def test_cells_by_kind() -> None:
     assert format_cell(0.159, "position_changed_rate") == "15.9 %"
     assert format_cell(0.159, "changed_rate_low") == "15.9 %"
     assert format_cell(0.159, "kappa") == "0.159"
+    # A difference has a sign, a distance has none.
+    assert format_cell(0.033, "difference_points") == "+3.3"
+    assert format_cell(0.033, "total_variation_distance_points") == "3.3"
     negative = [
         (-12345, "count"),
         (-0.159, "kappa"),

@@ -36,7 +36,7 @@ def test_only_primary_claims_have_a_p_and_a_conclusion_in_words() -> None:
     )
     rest = describe_claims(results((40, "secondary"), (12, "exploratory")))
     assert rest == (
-        "Exploratory, without a conclusion: arm0 − a +30 points (+18 to +41); "
+        "Estimates without a conclusion: arm0 − a +30 points (+18 to +41); "
         "arm1 − a +2 points (−7 to +11)."
     )
 

@@ -48,7 +48,8 @@ def name_reply_units(run: RunFolder, name: str) -> str:
     """Return the noun for the units whose replies a report counts."""
     # The checks count all replies of an unfinished run. Its figures count finished units alone, and
     # are fewer.
-    return f"started {name}" if run.partial else name
+    # A speaker with a reply is a speaker, finished or not.
+    return f"started {name}" if run.partial and name != SPEAKER else name
 
 
 def check_replies(run: RunFolder, unit_of: UnitOf, unit_name: str) -> list[Check]:

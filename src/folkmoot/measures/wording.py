@@ -95,8 +95,9 @@ def capitalise(text: str) -> str:
 
 # Introduces figures of too few independent units for an interval.
 ILLUSTRATION_LABEL = "An illustration, not evidence"
-# Introduces claims that are not primary in a finding without a primary one.
-ESTIMATES = "Exploratory, without a conclusion:"
+# Introduces claims that are not primary, so secondary or exploratory, in a finding without a
+# primary one.
+ESTIMATES = "Estimates without a conclusion:"
 # Introduces the largest or smallest of several figures. Another run may have another one.
 OBSERVED = "Observed in this run, not tested:"
 PHRASES: Mapping[Kind, Mapping[str, str]] = {
@@ -455,6 +456,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{general}.",
         "gap": "At level {level} {group} scored {vulnerable} of 4 and the others {general}: a "
         "{kind} of {gap}.",
+        "levels": "Level {levels}.",
+        "level, one session": "{level}: one session for all residents{more}",
+        "level, own sessions": "{level}: a session for each resident{more}",
         "gaps": "Gaps within one level are exploratory and support no conclusion.",
         "same gaps": "With only the references that a text rule finds in the statement, the gaps "
         "are equal to two decimals.",
@@ -491,7 +495,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "alpha, low": "Krippendorff's alpha is {alpha}: too low to rely on either without reading "
         "the answers.",
         "movers": "{count} of {people} people changed their position by {least} or more.",
-        "on a scale": "On a scale from −1 to 1: {result}",
+        "on a scale": "{result} Positions lie between −1 and 1.",
         "waverers": "When the question was asked again before the discussion, {count} of {people} "
         "gave a position that differs as much. The two counts are not compared.",
         "without a position": "Statements without a position, not counted: {statements}.",

@@ -29,7 +29,8 @@ class ResultTable:
         ResultTable(("option", "vote_share"), (("Park", 0.6), ("Library", 0.4)))
 
     - Columns named `…_rate` or `…_share` are shown in percent.
-    - Columns named `…_points` hold differences of shares and are shown in percentage points.
+    - Columns named `…_points` hold differences of shares and are shown in percentage points, and
+      with a sign unless they are named `…_distance_points`.
     - Other numbers are shown with three significant digits.
     """
 
@@ -274,6 +275,7 @@ def _remove_inference(finding: Finding) -> None:
 # The end of a column's name decides how its cells are shown, so studies need no formats.
 SHARE_SUFFIXES = ("_rate", "_share")
 POINTS = "_points"
+DISTANCE = "_distance_points"
 BOUND_SUFFIXES = ("_low", "_high")
 
 
@@ -304,7 +306,8 @@ def _format_numeric_cell(value: int | float, column: str) -> str:
             return "> .99"
         return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
     if column.endswith(POINTS):
-        return f"{100 * value:+.1f}"
+        # A distance has no direction, so it has no sign.
+        return f"{100 * value:{'' if column.endswith(DISTANCE) else '+'}.1f}"
     return f"{100 * value:.1f} %" if is_share_column(column) else format_number(value)
 
 

@@ -144,8 +144,12 @@ class PartialRun(PartsView):
         return super().scan_table(name)
 
 
-def describe_parts(run: PartialRun) -> Finding:
-    """Return the finding that lists the complete parts of each condition."""
+def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> Finding:
+    """Return the finding that lists the complete parts of each condition.
+
+    `names`: the names of conditions for readers. A condition without one has its key.
+    """
+    names = names or {}
     # The finding also names the comparisons that are still missing.
     parts = run.parts
     complete_parts = set(parts.complete)
@@ -162,11 +166,11 @@ def describe_parts(run: PartialRun) -> Finding:
     if not complete_parts:
         says = f"{parts.count_text} are complete: nothing can be reported yet."
     elif parts.empty_arms:
-        arms = join_words(parts.empty_arms)
+        arms = join_words([names.get(arm, arm) for arm in parts.empty_arms])
         says += f" Nothing is complete yet of {arms}: comparisons with these are missing."
     rows: list[dict[str, TableCell]] = [
         {
-            "arm": arm,
+            "condition": names.get(arm, arm),
             "complete": len(complete_parts.intersection(arm_parts)),
             "planned": len(arm_parts),
         }

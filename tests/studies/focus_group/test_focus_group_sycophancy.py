@@ -56,7 +56,7 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
     flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
     # The order is drawn in no control here, so a slope is an estimate without a conclusion.
-    assert flat.describe_check().startswith("Exploratory, without a conclusion: of answers that")
+    assert flat.describe_check().startswith("Estimates without a conclusion: of answers that")
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 import polars as pl
+from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -330,7 +331,7 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     run = analysed_parts(study, run)
     findings = []
     if isinstance(run, PartialRun):
-        findings.append(describe_parts(run))
+        findings.append(describe_parts(run, _names_of_conditions(study, run)))
         if not run.parts.analysed:
             return findings
     findings += _compute_findings(study, run)
@@ -338,6 +339,15 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
         included = _compute_findings(study, run.with_excluded())
         findings.append(describe_exclusions(run, findings, included))
     return findings
+
+
+def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:
+    try:
+        by_column = study.conditions(study.config.model_validate(run.config))
+    # The settings are of a version that the present one cannot read.
+    except ValidationError:
+        return {}
+    return {key: name for names in by_column.values() for key, name in names.items() if name}
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:

@@ -41,7 +41,7 @@ from folkmoot.measures.inference.estimates import (
     finite_or_none,
     format_percent,
 )
-from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.measures.wording import Sentence, capitalise, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
@@ -419,7 +419,7 @@ def list_shares(
         word("control", case, name=name, share=format_share(estimate))
         for name, estimate in shares.items()
     )
-    return word("description", "list", values=join_sentences(clauses, "; "))
+    return word("description", "list", values=capitalise(join_sentences(clauses, "; ")))
 
 
 def answers_again(table: pl.DataFrame) -> Finding | None:

@@ -463,7 +463,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                 {
                     "votes": time,
                     "runs": f"{sample.name} − {base.name}",
-                    "total_variation_points": distance,
+                    "total_variation_distance_points": distance,
                     "jensen_shannon_bits": jensen_shannon(base_votes, sample_votes),
                     "same_person_same_choice_share": same_choice[0] if same_choice else None,
                     "p": finite_or_none(p_value),

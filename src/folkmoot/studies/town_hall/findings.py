@@ -185,6 +185,9 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         _describe_scores(level, levels[level]["switches"], estimates)
         for level, estimates in estimates_by_level.items()
     ]
+    # A reader of the first page has not met the names of the levels.
+    described = (_describe_level(level, levels[level]["switches"]) for level in estimates_by_level)
+    sentences.insert(0, word("description", "levels", levels=join_sentences(described, "; ")))
     if has_public_scores:
         sentences.append(_compare_scores(estimates_by_level, public_estimates))
     # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
@@ -208,6 +211,16 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         unit="set",
         units=sets,
     )
+
+
+def _describe_level(level: str, switches: Json) -> Sentence:
+    is_shared = switches["context"] == "shared"
+    parts = (
+        ", several models" * (len(switches["models"]) > 1),
+        ", a moderator" * (switches["moderator"] != "none"),
+    )
+    case = "level, one session" if is_shared else "level, own sessions"
+    return word("description", case, level=level, more="".join(parts))
 
 
 def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
