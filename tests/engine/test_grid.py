@@ -377,6 +377,7 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
             for i in range(60)
         ]
         write_table(run / "tables", "participants", rows_to_frame(rows))
+        (run / "manifest.json").write_text(json.dumps({"outcome": "done"}))
         hypotheses = [{**stated, "smallest": smallest}]
         (run / "study.yaml").write_text(
             yaml.safe_dump({"study": "cross_pollination", "hypotheses": hypotheses})
