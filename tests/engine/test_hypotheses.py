@@ -30,7 +30,7 @@ from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.pooled import judge_claims
 from folkmoot.report.document.document import build_document
-from folkmoot.storage.findings import Finding
+from folkmoot.storage.findings import Finding, format_cell
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
@@ -504,3 +504,11 @@ def test_the_chart_of_hypotheses_shows_the_intervals_and_the_margin_of_the_verdi
     assert drawn[0][0] < alone[2]
     assert both.chart.margins == (0.05,)
     assert hypotheses_finding(run, [stated()]).chart.margins == ()
+
+
+def test_the_table_of_hypotheses_has_the_unit_of_the_text(tmp_path: Path) -> None:
+    found = hypotheses_finding(run_of(tmp_path, votes(60, 20)), [stated()])
+    (row,) = found.grid.rows
+    difference = row[found.grid.columns.index("difference")]
+    assert difference == pytest.approx(0.4) and "+40 points" in found.says
+    assert format_cell(difference, "difference") == "+40.0 points"

@@ -131,8 +131,9 @@ def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
 
 
 def _format_interval(low: str, high: str) -> str:
-    if low.endswith(" %") and high.endswith(" %"):
-        low = low.removesuffix(" %")
+    for unit in (" %", " points"):
+        if low.endswith(unit) and high.endswith(unit):
+            low = low.removesuffix(unit)
     return low if low == high == "–" else f"{low} to {high}"
 
 

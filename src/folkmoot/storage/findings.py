@@ -279,6 +279,17 @@ DISTANCE = "_distance_points"
 BOUND_SUFFIXES = ("_low", "_high")
 
 
+class Points(float):
+    """A difference of shares in a column that other rows have in other units."""
+
+    # The cell is shown in percentage points, as in the text. In data files it stays a number.
+
+
+def cell_in_points(value: float | None, in_points: bool) -> float | None:
+    """Return a cell that is shown in percentage points if `in_points` is true."""
+    return Points(value) if in_points and value is not None else value
+
+
 def column_heading(column: str) -> str:
     """Return the heading of a column for display."""
     # Reports call p values that Holm's method adjusts "adjusted p". The key is that of data files.
@@ -300,6 +311,8 @@ def format_cell(value: TableCell, column: str = "") -> str:
 def _format_numeric_cell(value: int | float, column: str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Points):
+        return f"{100 * value:+.1f} points"
     # APA style omits the zero before the decimal point of a p-value.
     if column.rsplit("_", 1)[-1] == "p":
         if value > MOST_PRINTED_P:

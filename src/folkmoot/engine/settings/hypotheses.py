@@ -27,7 +27,13 @@ from folkmoot.measures.wording import (
     word,
 )
 from folkmoot.randomness import digest
-from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
+from folkmoot.storage.findings import (
+    Finding,
+    IntervalChart,
+    ResultTable,
+    TableCell,
+    cell_in_points,
+)
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import CONDITION_COLUMNS
 
@@ -264,22 +270,28 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
 
     for result in results:
         estimate, bounds = result.estimate, result.bounds
+        differences = {
+            "difference": finite_or_none(estimate.value),
+            "low": finite_or_none(estimate.low),
+            "high": finite_or_none(estimate.high),
+            **(_joint_bounds(result) if has_joint_intervals else {}),
+        }
+        if_missing = {
+            "least_if_missing": bounds.low if bounds else None,
+            "most_if_missing": bounds.high if bounds else None,
+        }
         rows.append(
             {
                 "hypothesis": result.claim.says,
                 "verdict": result.verdict if result.why or not doubt else NO_CONCLUSION,
-                "difference": finite_or_none(estimate.value),
-                "low": finite_or_none(estimate.low),
-                "high": finite_or_none(estimate.high),
-                **(_joint_bounds(result) if has_joint_intervals else {}),
+                **_in_unit(differences, result.claim),
                 "adjusted_p": finite_or_none(result.p),
                 "units": estimate.unit_count,
                 "unit": result.claim.unit,
                 "estimand": result.claim.estimand,
                 "method": estimate.method or None,
                 "excluded": sum(result.lost),
-                "least_if_missing": bounds.low if bounds else None,
-                "most_if_missing": bounds.high if bounds else None,
+                **_in_unit(if_missing, result.claim),
             }
         )
         if estimate.has_interval:
@@ -368,7 +380,12 @@ def _margin_lines(results: Sequence[Result]) -> tuple[float, ...]:
     return (*below, *above)
 
 
-def _joint_bounds(result: Result) -> dict[str, TableCell]:
+def _in_unit(cells: Mapping[str, float | None], claim: Claim) -> dict[str, TableCell]:
+    # Hypotheses of one table may have different units, so the cells and not the columns have them.
+    return {name: cell_in_points(value, claim.in_points) for name, value in cells.items()}
+
+
+def _joint_bounds(result: Result) -> dict[str, float | None]:
     low, high = result.joint[:2] if result.joint is not None else (None, None)
     return {"joint_low": low, "joint_high": high}
 

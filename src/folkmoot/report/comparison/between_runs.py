@@ -43,7 +43,7 @@ from folkmoot.report.comparison.measured_claims import (
     sides_between,
 )
 from folkmoot.report.comparison.samples import EVERYBODY, Sample, read_same_draws, same_people
-from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, cell_in_points
 from folkmoot.storage.tables import DRAWS
 
 SECTION = "Comparison"
@@ -245,11 +245,11 @@ def result_cells(result: Result) -> Row:
     """Return the table cells of a result."""
     # The cells are difference, interval, p, unit, method, verdict, and the result in words.
     estimate = result.estimate
-    has_interval = estimate.has_interval
+    has_interval, in_points = estimate.has_interval, result.claim.in_points
     return {
-        "difference": finite_or_none(estimate.value),
-        "low": finite_or_none(estimate.low) if has_interval else None,
-        "high": finite_or_none(estimate.high) if has_interval else None,
+        "difference": cell_in_points(finite_or_none(estimate.value), in_points),
+        "low": cell_in_points(finite_or_none(estimate.low), in_points) if has_interval else None,
+        "high": cell_in_points(finite_or_none(estimate.high), in_points) if has_interval else None,
         "in_words": result.numbers_text.strip(" ()") or None,
         "p": finite_or_none(estimate.p) if has_interval else None,
         "holm_p": finite_or_none(result.p) if has_interval else None,
