@@ -109,7 +109,8 @@ class Run:
     @property
     def codebook(self) -> Mapping[str, Any]:
         """The meaning, type and range of each column, by table and column."""
-        return codebook_of_run(self.study, self.folder)
+        known_study = self._loaded_file.study if self._loaded_file is not None else None
+        return codebook_of_run(self.folder, known_study)
 
     @property
     def manifest(self) -> Mapping[str, Any]:

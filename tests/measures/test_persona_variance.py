@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from folkmoot.kit.controls.findings import with_roles
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
 from folkmoot.kit.controls.tables import RETEST
 from folkmoot.measures.persona_variance import explained_share, intraclass_correlation
@@ -80,7 +81,7 @@ def test_the_planted_attribute_is_found_and_others_are_not() -> None:
             "missing": [None] * N,
         },
         schema_overrides={"number": pl.Float64, "missing": pl.String},
-    )
+    ).pipe(with_roles)
     attributes = pl.DataFrame(
         {"participant_id": PEOPLE, "politics": sides, "age": rng.integers(18, 90, size=N)}
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.seats.seat_manager import recruitment_ids
-from folkmoot.engine.study.study import codebook_of_run, find_study_of_run
+from folkmoot.engine.study.study import codebook_of_run
 from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.polis import write_polis
@@ -74,7 +74,7 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
                 shutil.copyfile(
                     run.path / TABLES / f"{name}.{export_format}", out / f"{name}.{export_format}"
                 )
-    write_json(out / CODEBOOK, codebook_of_run(find_study_of_run(run), run))
+    write_json(out / CODEBOOK, codebook_of_run(run))
     _finish_export(run, export_format, out, ids)
 
 

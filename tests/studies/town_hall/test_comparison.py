@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 import pytest
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from folkmoot.studies.town_hall.config import BUILT_IN
 from folkmoot.studies.town_hall.measures import Json, compare_all_levels
@@ -101,7 +101,7 @@ def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
     assert found["levels"]["3"]["figures"][FIGURE]["vulnerable"]["estimate"] == 3.0
 
 
-def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_none() -> None:
+def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_wilsons() -> None:
     shares = (1.0, 1.0, 1.0, 1.0, 0.75, 0.75)
     results = [
         result(n, level, value, 0.0)
@@ -117,7 +117,9 @@ def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_no
     assert passed["low"] == pytest.approx(1 / (1 + math.exp(reach - middle)))
     assert passed["high"] == pytest.approx(1 / (1 + math.exp(-reach - middle)))
     all_passed = found["levels"]["3"]["figures"][rate]["vulnerable"]
-    assert (all_passed["estimate"], all_passed["low"], all_passed["high"]) == (1.0, None, None)
+    square = norm.ppf(0.975) ** 2
+    assert (all_passed["estimate"], all_passed["high"]) == (1.0, 1.0)
+    assert all_passed["low"] == pytest.approx(6 / (6 + square))
     # The difference within sets is paired, and no bound is beyond what a difference can be.
     step = found["differences"][0]["figures"][rate]["vulnerable"]
     assert step["low"] == pytest.approx(1 / 12 - t.ppf(0.975, 5) * math.sqrt(1 / 360))

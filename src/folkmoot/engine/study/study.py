@@ -430,10 +430,14 @@ def describe_tables(study: Study, tables: Mapping[str, pl.LazyFrame]) -> dict[st
     return build_codebook(tables, {**study.codebook, **meanings})
 
 
-def codebook_of_run(study: Study, run: RunFolder) -> Mapping[str, Any]:
-    """Return the codebook of a run: the meaning of each table and column."""
+def codebook_of_run(run: RunFolder, study: Study | None = None) -> Mapping[str, Any]:
+    """Return the codebook of a run: the meaning of each table and column.
+
+    - `study`: the study type. If it is None, it is found when it is needed.
+    """
     # A run that goes on or was killed has written none.
     if isinstance(run, RunSoFar):
+        study = study or find_study_of_run(run)
         return describe_tables(study, {name: run.scan_table(name) for name in run.table_names()})
     return run.codebook()
 

@@ -114,7 +114,7 @@ def _left_labels(chart: Any) -> list[str]:
 def _remove_unprintable(spec: Any) -> Any:
     if isinstance(spec, dict):
         return {_remove_unprintable(key): _remove_unprintable(value) for key, value in spec.items()}
-    if isinstance(spec, list):
+    if isinstance(spec, list | tuple):
         return [_remove_unprintable(value) for value in spec]
     return without_hidden(spec) if isinstance(spec, str) else spec
 
