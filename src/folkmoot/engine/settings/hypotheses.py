@@ -324,6 +324,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
     )
     units_named = dict.fromkeys(result.claim.unit for result in results)
     margins = _margin_lines(results)
+    legend = ["joint intervals"] * has_joint_intervals + ["dotted: margin"] * bool(margins)
     return Finding(
         KEY,
         "Hypotheses (not confirmed as sealed)" if doubt else "Preregistered hypotheses",
@@ -339,8 +340,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ),
         IntervalChart(
             tuple(lines),
-            ("difference, joint intervals" if has_joint_intervals else "difference")
-            + (", dotted: margin" if margins else ""),
+            f"difference ({'; '.join(legend)})" if legend else "difference",
             0.0,
             # Shares and means have different units, so an axis in points holds shares alone.
             percent=all(result.claim.in_points for result in results),
