@@ -392,6 +392,10 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     assert (row["over_the_grid"], row["specifications"]) == (word, 5)
     assert row["cells_supporting"] == (5 if word == "robust" else 0)
     assert ("robust" in found.says) == (word == "robust")
+    # A grid with cells to come is not judged yet.
+    interim = pooling.judge_claims(done, is_complete=False)
+    assert interim is not None and "not tested over 5 specifications" in interim.says
+    assert "robust over" not in interim.says and "joint p" not in interim.says
     # Two of these wordings carry no such statement. The finding counts the cells that support it.
     few = pooling.judge_claims(dict([*done.items()][:2]))
     assert few is not None

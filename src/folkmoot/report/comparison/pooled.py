@@ -111,7 +111,8 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
                 name: cell_and_run
                 for name, cell_and_run in grid.finished_cells().items()
                 if name in usable_names
-            }
+            },
+            is_complete=len(cells) == len(grid.cells),
         ),
         effect_and_drift_over_cells(
             (cell.settings_text, cell_findings) for cell, cell_findings in usable
@@ -255,8 +256,10 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
     )
 
 
-def judge_claims(runs: Cells) -> Finding | None:
+def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
     """Judge each primary claim over all combinations of settings together.
+
+    - `is_complete`: False if other cells of the grid have not finished. Nothing is tested then.
 
     Returns None without claims.
     """
@@ -276,7 +279,7 @@ def judge_claims(runs: Cells) -> Finding | None:
         for comparison, claim in worded.items()
     ]
     curves = [
-        curve_and_verdicts
+        curve_and_verdicts if is_complete else _as_interim(*curve_and_verdicts)
         for curve_and_verdicts in curves_or_none
         if curve_and_verdicts is not None
     ]
@@ -354,6 +357,11 @@ def judge_claims(runs: Cells) -> Finding | None:
         unit=f"{units} in the smaller condition" if (units := " or ".join(named)) else "",
         units=max(curve.units for curve, _ in curves),
     )
+
+
+def _as_interim(curve: Curve, verdicts: list[str]) -> tuple[Curve, list[str]]:
+    # The joint tests are made once, when all cells have finished.
+    return replace(curve, p_median=math.nan, p_count=math.nan, p_z=math.nan), verdicts
 
 
 def _explain_judgement(alpha: float) -> tuple[str, str]:

@@ -170,7 +170,10 @@ def claims_over_wordings(run: RunFolder) -> Finding | None:
     if len(grid.axes.get(WORDING_AXIS, ())) < 2:
         return None
     cells = grid.finished_cells()
-    return judge_claims({name: cell for name, cell in cells.items() if not cell[1].unusable_reason})
+    return judge_claims(
+        {name: cell for name, cell in cells.items() if not cell[1].unusable_reason},
+        is_complete=len(cells) == len(grid.cells),
+    )
 
 
 def _card_row(
