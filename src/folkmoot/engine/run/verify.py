@@ -426,7 +426,8 @@ def _compare_files(run: RunFolder, rebuilt: RunFolder, verification: Verificatio
         verification.tables += 1
         table_path = f"{TABLES}/{name}"
         # A table that the version of the run did not write changes none of its results.
-        is_known = f"{table_path}.parquet" in run.manifest.get("hashes", {}) or run.has_table(name)
+        recorded_hashes = run.manifest.get("hashes") or {}
+        is_known = f"{table_path}.parquet" in recorded_hashes or run.has_table(name)
         is_new = code_difference and not is_known
         found = _prefixed(f"{table_path}.parquet", _compare_table(run, rebuilt, name))
         if name not in PARQUET_ONLY:

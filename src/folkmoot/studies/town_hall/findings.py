@@ -66,8 +66,8 @@ SCORE = "weighted_inclusivity_score"
 SAID_ALOUD = "weighted_inclusivity_score_said_aloud"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = (
-    "95 % intervals over sets on the log-odds scale, not adjusted for the number of rows. There is "
-    "no interval with fewer than five sets, or if a share is 0 or 100 % in all sets."
+    "95 % intervals over sets on the log-odds scale, or Wilson's if all sets are equal, not "
+    "adjusted for the number of rows. There is no interval with fewer than five sets."
 )
 GAPS = f"{EXPLORATORY} Each interval is at 95 % by itself, clustered by set."
 NOT_PEOPLE = (
@@ -454,9 +454,9 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
     shares_by_level: dict[str, list[tuple[str, float, Result]]] = {}
     sides = {
         _concern_claim(level, code): concern_sides(
-            [coded_concern for coded_concern in concerns if coded_concern.level == level], code
+            [concern for concern in concerns if concern.level == level], code
         )
-        for level in dict.fromkeys(coded_concern.level for coded_concern in concerns)
+        for level in dict.fromkeys(concern.level for concern in concerns)
         for code in (code.name for code in codings.book.codes)
     }
     results = judge_families(
@@ -464,19 +464,11 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
     )
     for result in results:
         level, code = (str(value) for _, (value,) in result.claim.where)
-        level_concerns = [
-            coded_concern for coded_concern in concerns if coded_concern.level == level
-        ]
+        level_concerns = [concern for concern in concerns if concern.level == level]
         groups = {
-            group: fmean(code in coded_concern.codes for coded_concern in group_concerns)
+            group: fmean(code in concern.codes for concern in group_concerns)
             for group in ("vulnerable", "general")
-            if (
-                group_concerns := [
-                    coded_concern
-                    for coded_concern in level_concerns
-                    if coded_concern.group == group
-                ]
-            )
+            if (group_concerns := [concern for concern in level_concerns if concern.group == group])
         }
         values: Row = {f"{group}_share": value for group, value in groups.items()}
         count_cells: Row = {"concerns": len(level_concerns)}
@@ -515,15 +507,11 @@ def concerns_finding(run: RunFolder) -> list[Finding]:
             ),
             headline=True,
             unit="set",
-            units=len({coded_concern.set_no for coded_concern in concerns}),
+            units=len({concern.set_no for concern in concerns}),
         ),
         _quotes_finding(
             codings,
-            [
-                coded_concern
-                for coded_concern in concerns
-                if coded_concern.set_no == concerns[0].set_no
-            ],
+            [concern for concern in concerns if concern.set_no == concerns[0].set_no],
         ),
     ]
 
@@ -595,19 +583,10 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     # Vulnerable residents first. Sorting is stable, so levels keep their order.
     for (vulnerable, level), group_reactions in sorted(partitions, key=lambda part: not part[0][0]):
         group = "vulnerable" if vulnerable else "general"
-        counts = Counter(group_reactions["reaction"].to_list())
-        shares = category_shares({text: counts[text] for text in SPECTRUM})
-        columns: Row = {f"{text}_share": value for text, value in shares.items()}
-        estimate = clustered_share(
-            (group_reactions["reaction"] == "ignore").to_list(), group_reactions["set"].to_list()
+        shares, estimate, columns = _category_columns(
+            group_reactions, "reaction", SPECTRUM, "ignore"
         )
-        labels: Row = {"to": group, "level": str(level)}
-        bounds = {
-            key: value
-            for key, value in estimate_cells(estimate, "ignore", "_share").items()
-            if key != "ignore"
-        }
-        rows.append({**labels, **columns, **bounds, "n": group_reactions.height})
+        rows.append({"to": group, "level": str(level), **columns})
         # The bars leave out `ignore`, which would dwarf the other levels.
         bars += [
             (f"{group}, level {level}", text, value or 0.0)
@@ -638,6 +617,19 @@ def spectrum_finding(reactions: pl.DataFrame) -> Finding | None:
     )
 
 
+def _category_columns(
+    rows: pl.DataFrame, column: str, categories: Sequence[str], main: str
+) -> tuple[Mapping[str, float | None], Estimate, Row]:
+    # (share by category, estimate of the share of `main`, cells of a table with both)
+    counts = Counter(rows[column].to_list())
+    shares = category_shares({name: counts[name] for name in categories})
+    estimate = clustered_share((rows[column] == main).to_list(), rows["set"].to_list())
+    bounds = estimate_cells(estimate, main, "_share")
+    cells: Row = {f"{name}_share": value for name, value in shares.items()}
+    cells.update((key, value) for key, value in bounds.items() if key != main)
+    return shares, estimate, {**cells, "n": rows.height}
+
+
 def stance_finding(rounds: pl.DataFrame) -> Finding | None:
     """Build the finding on changes of stances.
 
@@ -649,18 +641,8 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
     rows: list[Row] = []
     kept_shares = []
     for (level,), level_rows in with_change.group_by("level", maintain_order=True):
-        counts = Counter(level_rows["change_type"].to_list())
-        shares = category_shares({kind: counts[kind] for kind in CHANGES})
-        columns: Row = {f"{kind}_share": value for kind, value in shares.items()}
-        estimate = clustered_share(
-            (level_rows["change_type"] == "maintain").to_list(), level_rows["set"].to_list()
-        )
-        bounds = {
-            key: value
-            for key, value in estimate_cells(estimate, "maintain", "_share").items()
-            if key != "maintain"
-        }
-        rows.append({"level": str(level), **columns, **bounds, "n": level_rows.height})
+        _, estimate, columns = _category_columns(level_rows, "change_type", CHANGES, "maintain")
+        rows.append({"level": str(level), **columns})
         kept_shares.append(f"{format_share(estimate)} at level {level}")
     return Finding(
         "stances",
