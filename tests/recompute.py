@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from tests.recompute_claims import joint
+from tests.recompute_claims import equal_units, joint
 
 FEWEST = 5
 FAMILIES = ("primary", "secondary", "exploratory")
@@ -224,6 +224,14 @@ def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
 
 
 MEASURES = ("satisfaction", "lowest_satisfaction", "minority_promised_share")
+SHARES = {"minority_promised_share"}
+CONDITIONS = {
+    "C1": "C1 (single user)",
+    "C2": "C2 (all preferences, no mediation)",
+    "C3": "C3 (raw synthesis)",
+    "C4": "C4 (guided synthesis)",
+    "C5": "C5 (active mediator)",
+}
 
 
 def paired_satisfaction(folder: Path) -> Rows:
@@ -231,7 +239,7 @@ def paired_satisfaction(folder: Path) -> Rows:
     measures = table(folder, "measures")
     wide = {m: measures.pivot(index="group_id", columns="condition", values=m) for m in MEASURES}
     arms = {m: {name: own[name] for name in own.columns} for m, own in wide.items()}
-    rows = _paired_claims(arms, str, last=True)
+    rows = _paired_claims(arms, CONDITIONS.__getitem__, last=True)
     return [row for row in rows if row["measure"] == "satisfaction"]
 
 
@@ -259,15 +267,20 @@ def _paired_claims(
                 }
             )
     return _as_families(
-        rows, lambda row, level: _t(moved[row["measure"], row["first"], row["second"]], level)
+        rows,
+        lambda row, level: _t(
+            moved[row["measure"], row["first"], row["second"]], level, row["measure"] in SHARES
+        ),
     )
 
 
-def _t(differences: pd.Series, level: float = 0.95) -> tuple | None:
+def _t(differences: pd.Series, level: float = 0.95, shares: bool = False) -> tuple | None:
     """The t interval and p of a mean; None below five units. Where all say the same there is no
-    interval."""
+    interval but for shares."""
     if len(differences) < FEWEST:
         return None
+    if differences.std() < 1e-12 and shares:
+        return equal_units([differences.rename_axis("unit")], -1.0, level)
     if differences.std() < 1e-12:
         return (None, None, 1.0) if abs(differences.mean()) < 1e-12 else None
     test = stats.ttest_1samp(differences, 0)

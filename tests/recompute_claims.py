@@ -72,9 +72,41 @@ def estimate(first: pd.Series, second: pd.Series, claim: Claim) -> float:
 def infer(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tuple:
     """The interval at a level, and p. No difference of shares lies beyond −1 and 1."""
     low, high, p = unlimited(first, second, claim, level)
-    if low is not None and (claim["kind"] == "share" or claim.get("is_mean_of_shares")):
+    if low is not None and is_bounded(claim):
         low, high = max(low, -1.0), min(high, 1.0)
     return low, high, p
+
+
+def is_bounded(claim: Claim) -> bool:
+    return bool(claim["kind"] == "share" or claim.get("is_mean_of_shares"))
+
+
+def all_alike(values: pd.Series) -> bool:
+    return float(np.ptp(values.groupby(level="unit").mean())) < 1e-9
+
+
+def equal_units(sides: Sequence[pd.Series], least: float, level: float) -> tuple:
+    """Units without variation: at most Wilson's upper end for none of them differs, by as much as
+    the scale from `least` to 1 allows. The ends of two sides are put together by their squares."""
+
+    def bounds(z: float) -> tuple[float, float]:
+        reaches = []
+        for side in sides:
+            sizes = side.groupby(level="unit").size().to_numpy(float)
+            of = sizes.sum() ** 2 / (sizes**2).sum()
+            unseen, middle = z * z / (of + z * z), float(side.mean())
+            reaches.append((unseen * (middle - least), unseen * (1 - middle)))
+        turned = [reaches[0], *((up, down) for down, up in reaches[1:])]
+        down, up = (math.hypot(*(reach[end] for reach in turned)) for end in (0, 1))
+        return value - down, value + up
+
+    value = float(sides[0].mean()) - sum(float(side.mean()) for side in sides[1:])
+    low, high = bounds(stats.norm.ppf((1 + level) / 2))
+    if abs(value) < 1e-12:
+        return low, high, 1.0
+    end, sign = (0, 1) if value > 0 else (1, -1)
+    z = optimize.brentq(lambda z: sign * bounds(z)[end], 1e-6, 40)
+    return low, high, float(2 * stats.norm.sf(z))
 
 
 def unlimited(first: pd.Series, second: pd.Series, claim: Claim, level: float) -> tuple:
@@ -89,12 +121,17 @@ def unlimited(first: pd.Series, second: pd.Series, claim: Claim, level: float) -
         if claim["kind"] == "share" and of.nunique() == len(moved) and counted:
             both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
             return tango(both["first"].astype(int), both["second"].astype(int), level)
+        if is_bounded(claim) and all_alike(moved):
+            return equal_units([moved], -1.0, level)
         return sandwich(moved.to_numpy(), np.ones((len(moved), 1)), of, level)
     if min(own.nunique() for own in units) < FEWEST:
         return NOTHING
     alone = all(own.nunique() == len(own) for own in units)
     if claim["kind"] == "share" and alone:
         return newcombe(int(first.sum()), len(first), int(second.sum()), len(second), level)
+    apart = not set(units[0]) & set(units[1])
+    if is_bounded(claim) and apart and all_alike(first) and all_alike(second):
+        return equal_units([first, second], 0.0, level)
     y = np.concatenate([first, second])
     treated = np.r_[np.ones(len(first)), np.zeros(len(second))]
     return sandwich(y, np.column_stack([treated, np.ones(len(y))]), [*units[0], *units[1]], level)
