@@ -54,10 +54,10 @@ RESPONDENT_CHECKS_KEY = "respondent_checks"
 # validity card of the report.
 HUMAN_BENCHMARK_SECTION = "Comparison with people"
 HOLM_NOTE = (
-    "holm p: adjusted for all comparisons of this table by Holm's method, which limits the chance "
+    "Adjusted p: for all comparisons of this table by Holm's method, which limits the chance "
     "of even one false alarm among them to 5 %. The wording of the finding uses the adjusted p. p "
     "and 95 % intervals are not adjusted and agree with each other. If an interval excludes zero "
-    "and holm p is above .05, the difference would count only as the single comparison."
+    "and the adjusted p is above .05, the difference would count only as the single comparison."
 )
 
 

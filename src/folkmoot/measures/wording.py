@@ -604,7 +604,7 @@ FIXED_BEFOREHAND = (
     "can prove"
 )
 EXPLORATORY_TESTS = (
-    "holm p: adjusted for the tests of this table alone by Holm's method. They are exploratory: "
+    "Adjusted p: for the tests of this table alone by Holm's method. They are exploratory: "
     "nothing is concluded from them, and 95 % intervals are not adjusted."
 )
 

@@ -96,11 +96,6 @@ def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, Tabl
     return rows
 
 
-def rows_of_role(rows: pl.DataFrame, role: str) -> pl.DataFrame:
-    """Return the control answers of the speakers of one role."""
-    return rows.filter(role=role)
-
-
 def count_decisions(rows: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each decision, because a form has a row for each closed field."""
     return rows.unique(_DECISION_KEYS, keep="first", maintain_order=True)
@@ -112,7 +107,7 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
     # condition. Participants come first, and speakers of different roles are not compared.
     roles = answers["role"].unique(maintain_order=True).to_list()
     for role in sorted(roles, key=lambda role: role != PARTICIPANT):
-        own = rows_of_role(answers, role)
+        own = answers.filter(role=role)
         groups = own.select("condition", "moment").unique(maintain_order=True).rows()
         final = [group for group in groups if group[1] == FINAL]
         yield from (Contrast(*pair, role) for pair in combinations(final[:_MOST_CONDITIONS], 2))
@@ -201,7 +196,7 @@ def decision_contrasts(
     made = table.filter(control=AS_DESIGNED)
     found = {}
     for contrast in contrasts_in(made):
-        own = rows_of_role(made, contrast.role)
+        own = made.filter(role=contrast.role)
         groups = (contrast.first, contrast.second)
         names = [_decisions(own, group, options) for group in groups]
         is_before_and_after = contrast.first[0] == contrast.second[0]
@@ -244,7 +239,7 @@ def measure_effects(
         for name in (AS_DESIGNED, *made):
             groups = (contrast.first, contrast.second)
             arms = [
-                _version(rows_of_role(table, contrast.role), name, group, decision)
+                _version(table.filter(role=contrast.role), name, group, decision)
                 for group, decision in zip(groups, decisions, strict=True)
             ]
             # A version that changed no prompt would show the original effect again.

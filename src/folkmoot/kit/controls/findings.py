@@ -29,7 +29,6 @@ from folkmoot.kit.controls.effects import (
     list_shares,
     measure_effects,
     name_role,
-    rows_of_role,
     unit_name,
     without_single_role,
 )
@@ -398,7 +397,7 @@ def _rounded_number(value: object) -> float | None:
 def _measure_contrast_drift(
     negative: pl.DataFrame, contrast: Contrast, questions: Sequence[str]
 ) -> Drift:
-    own = rows_of_role(negative, contrast.role)
+    own = negative.filter(role=contrast.role)
     arms = [
         own.filter(condition=condition, moment=moment)
         for condition, moment in (contrast.first, contrast.second)

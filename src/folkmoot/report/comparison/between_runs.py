@@ -422,7 +422,7 @@ def compare_effects(
         ),
         draw_differences(run_results, "effect"),
         notes=(
-            "holm p: adjusted by Holm's method, which limits the chance of even one false alarm in "
+            "Adjusted p: by Holm's method, which limits the chance of even one false alarm in "
             "a family to 5 %. Within a run, the family is that of its sealed plan, as in its "
             "report, and only primary claims have a verdict. All other rows of this table are one "
             "family. p and 95 % intervals are not adjusted.",
