@@ -139,7 +139,7 @@ class Version(NamedTuple):
 
 
 class ReplacedFor(NamedTuple):
-    """The number of answers by whose texts were replaced."""
+    """Numbers of answers: texts replaced for one participant, or for all of a session."""
 
     # Only those of the participant.
     alone: int = 0
@@ -152,7 +152,7 @@ class ReplacedFor(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The cell of a table that says whose texts were replaced."""
+        """The cell of a table that says for whom texts were replaced."""
         if not self.session:
             return "one participant" if self.alone else ""
         if not self.alone:
@@ -167,7 +167,7 @@ class ReplacedFor(NamedTuple):
 
 
 def count_replaced(rows: pl.DataFrame) -> ReplacedFor:
-    """Return the number of answered decisions by whose texts were replaced."""
+    """Count answered decisions with texts replaced for one participant, or for all of a session."""
     decided = count_decisions(rows.filter(pl.col("missing").is_null(), pl.col("control") != RETEST))
     session = decided.filter(from_session_run_again()).height
     return ReplacedFor(decided.height - session, session)

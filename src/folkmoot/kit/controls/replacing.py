@@ -142,7 +142,7 @@ class Treatments:
 
 
 class Subject(NamedTuple):
-    """The participants in whose requests a control replaces texts."""
+    """The participants for whom a control replaces texts of requests."""
 
     participants: frozenset[str]
     # Who is asked, which differs from the participants if a reply speaks for several.
