@@ -63,7 +63,7 @@ def check_replies(run: RunFolder, unit_of: UnitOf, unit_name: str) -> list[Check
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:
-    """Return the conversations of a run as the unit, or the speaker if no participant heard another.
+    """Return the conversations of a run as the unit, or the speaker if none heard another.
 
     All participants who heard a common speaker, or each other, are one unit. If a text in their
     prompts has no recorded source, all participants are one unit who could have heard each other by
