@@ -27,7 +27,7 @@ from tests.recompute_claims import equal_units, joint
 
 FEWEST = 5
 FAMILIES = ("primary", "secondary", "exploratory")
-CONDITIONS = ("simple_voting", "simple_passive", "clarified_passive", "acp")
+VOTING_CONDITIONS = ("simple_voting", "simple_passive", "clarified_passive", "acp")
 REFERENCE = "plain"  # the first treatment of the example's sheet
 Rows = list[dict[str, object]]
 LADDER = (
@@ -131,7 +131,7 @@ def change_differences(folder: Path) -> Rows:
             "family": "primary" if first == "Adversarial (ACP)" else "exploratory",
             "difference_points": counts[first]["changed_rate"] - counts[second]["changed_rate"],
         }
-        for first, second in combinations([label(arm) for arm in reversed(CONDITIONS)], 2)
+        for first, second in combinations([label(arm) for arm in reversed(VOTING_CONDITIONS)], 2)
     ]
 
     def test(row: dict, level: float) -> tuple:
@@ -225,7 +225,7 @@ def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
 
 MEASURES = ("satisfaction", "lowest_satisfaction", "minority_promised_share")
 SHARES = {"minority_promised_share"}
-CONDITIONS = {
+NEGOTIATION_CONDITIONS = {
     "C1": "C1 (single user)",
     "C2": "C2 (all preferences, no mediation)",
     "C3": "C3 (raw synthesis)",
@@ -239,7 +239,7 @@ def paired_satisfaction(folder: Path) -> Rows:
     measures = table(folder, "measures")
     wide = {m: measures.pivot(index="group_id", columns="condition", values=m) for m in MEASURES}
     arms = {m: {name: own[name] for name in own.columns} for m, own in wide.items()}
-    rows = _paired_claims(arms, CONDITIONS.__getitem__, last=True)
+    rows = _paired_claims(arms, NEGOTIATION_CONDITIONS.__getitem__, last=True)
     return [row for row in rows if row["measure"] == "satisfaction"]
 
 
