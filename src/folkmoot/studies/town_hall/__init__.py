@@ -54,7 +54,7 @@ from folkmoot.studies.town_hall.tables import TABLES
 
 
 def derived_rows(run: RunFolder, journal: JournalReader) -> Iterator[Row]:
-    """Yield the rows that follow from others: exposure, levels and their differences."""
+    """Yield the rows that are computed from recorded rows: exposure, levels, level differences."""
     yield from EXPOSURE(run, journal)
     yield from comparison_rows(compare_levels(run))
 

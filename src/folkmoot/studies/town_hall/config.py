@@ -1,4 +1,8 @@
-"""The keys of a town hall's study file, and the levels of technical implementation."""
+"""The keys of a town hall's study file, and the levels that the study compares.
+
+The source study calls them levels of technical implementation. A level says how models play the
+residents: with one shared context or separate ones, with which models, and with which stages.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +138,10 @@ class Ratios(_Part):
 
 
 class ResidenceYears(_Part):
-    """Years lived in the quarter: normally distributed, rounded, and clipped to [low, high]."""
+    """The years that residents have lived in their part of the town.
+
+    The values are drawn from a normal distribution, rounded, and clipped to [low, high].
+    """
 
     mean: float = Field(15.0, description="mean", json_schema_extra=field_notes(unit="years"))
     sd: float = Field(
@@ -366,7 +373,7 @@ FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "e
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level that the study compares."""
+    """One level of the study: the switches that say how a discussion is simulated."""
 
     name: str
     context: Literal["shared", "separate"] = "separate"
@@ -428,7 +435,7 @@ def known_levels(config: TownHallConfig) -> dict[str, Level]:
 
 
 def find_level(config: TownHallConfig, name: str) -> Level | None:
-    """Return a level by its name, or None if a study file cannot name it."""
+    """Return the level that a study file calls `name`, or None if there is no such level."""
     return _build_level(config, name, ())
 
 
@@ -519,7 +526,9 @@ def _unknown_level_problem(name: str, known: list[str]) -> Problem:
 def assign_models(
     models: Sequence[str], general: Sequence[str], vulnerable: Sequence[str], seed: int, set_no: int
 ) -> dict[str, str | None]:
-    """Return the model of each resident, or None for the run's model.
+    """Return a map from the id of each resident to a model.
+
+    The map holds None for a resident whom the run's model plays.
 
     Raises ProtocolError if there are too few models for the vulnerable residents.
     """
@@ -587,7 +596,10 @@ def declare_claims(config: TownHallConfig) -> list[Claim]:
 
 
 def name_conditions(config: TownHallConfig) -> dict[str, dict[str, str]]:
-    """Return the levels of a run, and those in which vulnerable residents have figures."""
+    """Return the readable names of the levels, for each column that names a level.
+
+    The columns of figures on vulnerable residents contain only levels with vulnerable residents.
+    """
     levels = levels_of(config)
     names = {level.name: f"level {level.name}" for level in levels}
     with_vulnerable = {

@@ -79,7 +79,7 @@ class RoundRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Meeting:
-    """The plan of one discussion: its residents, level and models."""
+    """The plan of one discussion: the residents, the level, and the model of each resident."""
 
     id: str
     set: ResidentSet
@@ -177,16 +177,20 @@ class Meeting:
         }
 
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
-        """Return the texts about the topic that apply to a resident."""
+        """Return the texts about the topic that one resident is shown.
+
+        `texts_by_key`: maps "all", an ownership such as "tenant", a type of vulnerable resident or
+        a label to a text.
+        """
         # The keys are `all`, an ownership (such as "tenant"), a type of vulnerable resident, or a
         # label.
         keys = ("all", resident.ownership, resident.vulnerable_type or "", resident.label)
         return [texts_by_key[key] for key in keys if key in texts_by_key]
 
     def statements(self, round_: Round, *, excluding: str = "") -> list[StatementLine]:
-        """Return the statements of a round in order, without empty ones.
+        """Return the statements of a round in order. Empty statements are left out.
 
-        `excluding`: the id of a resident to leave out, or "".
+        `excluding`: the id of a resident. Statements of this resident are left out. "" keeps all.
         """
         return self.as_lines(
             (resident_id, round_.recorded[resident_id].statement)
@@ -197,7 +201,7 @@ class Meeting:
     def public_history(self, rounds: Sequence[Round], *, excluding: str = "") -> list[RoundRecord]:
         """Return the public utterances of the given rounds.
 
-        `excluding`: the id of a resident to leave out, or "".
+        `excluding`: the id of a resident. Statements of this resident are left out. "" keeps all.
         """
         return [
             {
@@ -216,9 +220,9 @@ class Meeting:
     def questions_put_to(
         self, rounds: Sequence[Round], *asked: str, but: str = ""
     ) -> list[AddressedQuestion]:
-        """Return the questions that address a speaker in `asked`.
+        """Return the questions to the speakers in `asked`.
 
-        `but`: the id of a speaker to leave out, or "".
+        `but`: the id of a resident. Questions that this resident asked are left out. "" keeps all.
         """
         residents = self.named_residents
         return [
@@ -236,7 +240,7 @@ class Meeting:
         ]
 
     def as_lines(self, utterances: Iterable[tuple[str, Utterance]]) -> list[StatementLine]:
-        """Return utterances as lines for prompts, without empty ones.
+        """Return utterances as lines for prompts. Empty utterances are left out.
 
         `utterances`: pairs of a resident id and an utterance.
         """
@@ -355,7 +359,7 @@ class Discussion:
     calls: tuple[Call, ...] = ()
 
     def with_stage(self, calls: Sequence[Call], **stage: Any) -> Discussion:
-        """Return a copy with the calls and results of one more stage."""
+        """Return a copy of the discussion to which the calls and results of one stage are added."""
         return replace(self, calls=(*self.calls, *calls), **stage)
 
     @cached_property

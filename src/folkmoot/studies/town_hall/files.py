@@ -139,9 +139,9 @@ def _calls_of_sessions(run: RunFolder) -> dict[str, dict[int, int]]:
 
 
 def discussion_files(discussion: StoredDiscussion) -> dict[str, Json]:
-    """Return the contents of a discussion's files by file name.
+    """Return a map from file name to content for the files of one discussion.
 
-    The names have no folder and no extension.
+    The file names have no folder and no extension.
     """
     groups = compare_groups(discussion.tables)
     outcome = final_consensus(discussion.tables, groups)
@@ -403,7 +403,7 @@ def _satisfaction_data(tables: Tables, groups: dict[str, Json]) -> Json:
 
 
 def summarise_calls(run: RunFolder, journal: JournalReader) -> dict[str, object]:
-    """Return the calls of a run, added up for each discussion and for each model."""
+    """Return totals of the calls of a run: one total for each discussion and one for each model."""
     # Re-asks and missing answers come from the table `answers`. Times, tokens and cost come from
     # the journal and include retries.
     call_rows = [

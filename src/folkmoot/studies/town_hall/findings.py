@@ -156,7 +156,7 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
 
 
 def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
-    """Build the finding on how strongly residents respond to each other, for each level."""
+    """Build the finding that states how strongly residents respond to each other at each level."""
     # The gap is the inclusivity score of vulnerable residents minus that of general residents.
     estimates_by_level = {
         level: _level_figures(summary, SCORE) | _within_level(results, INCLUSION, level)
@@ -312,7 +312,7 @@ def step_finding(
 def replication_finding(
     supplementary: Json, main: Levels, results: Sequence[Result], sets: int
 ) -> Finding:
-    """Build the finding on supplementary levels."""
+    """Build the finding on the supplementary levels, which the main comparison excludes."""
     # They are outside the main comparison.
     rows = [
         {"level": level, **_figure_values(summary, SCORE), "part": part}
@@ -336,7 +336,7 @@ def replication_finding(
 
 
 def outcome_finding(levels: Levels, sets: int) -> Finding:
-    """Build the finding on how ballot, votes and closing text reflect residents' points."""
+    """Build the finding on how far ballot, votes and closing text take up residents' points."""
     rows = [
         {"figure": label, "level": level, **_figure_values(summary, name)}
         for name, label in OUTCOMES.items()

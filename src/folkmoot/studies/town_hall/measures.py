@@ -159,9 +159,9 @@ def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
 def measure_survival(tables: Tables) -> pl.DataFrame:
     """Return in which rounds other residents referred to each resident.
 
-    The table has one row per resident, with these columns:
-    - `citations`: the number of references in each round.
-    - `survival`: the share of rounds after the first that have a reference.
+    The table has one row per resident, with these columns among others:
+    - `citations`: the number of references to the resident, for each round.
+    - `survival`: the share of rounds with at least one such reference. Round 1 does not count.
 
     `survival` is null if there is only one round.
     """
@@ -319,9 +319,10 @@ def compare_groups(tables: Tables) -> dict[str, Json]:
 
 
 def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
-    """Return the passed ballot items and the concerns in the closing text, by group of residents.
+    """Return which ballot items passed and which concerns the closing text mentions.
 
-    A rate without items is None.
+    Vulnerable and general residents are counted separately. The rate of a group without items is
+    None.
     """
     # An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
     # reflection rate of a group is the share of its items that passed.
@@ -385,7 +386,8 @@ def compare_levels(run: RunFolder) -> Json:
 def compare_all_levels(levels: Sequence[Level], discussions: pl.DataFrame) -> Json:
     """Return the figures of each level and the differences between levels.
 
-    `discussions`: a table with one row per set and level.
+    `discussions`: a table with one row per discussion. There is one discussion for each level and
+    each set of residents.
     """
     # This is the content of `levels.json`. All values are means over sets.
     names = [name for name in FIGURES if f"gap_{name}" in discussions.columns]
@@ -564,7 +566,11 @@ def read_coded_concerns(run: RunFolder, codings: CodebookResults) -> list[CodedC
 
 
 def concern_sides(concerns: Sequence[CodedConcern], code: str) -> tuple[Side, Side]:
-    """Return which concerns have a code, first for vulnerable, then for general residents."""
+    """Return which concerns have a code.
+
+    The first element is for the concerns of vulnerable residents, the second for those of general
+    residents.
+    """
     # Only sets with coded concerns of both groups count.
     common_sets = set.intersection(
         *(

@@ -227,7 +227,10 @@ def make_set(
 
 
 def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """Return the residents with their labels shuffled."""
+    """Return the residents with their labels shuffled.
+
+    The labels say who is vulnerable, and in which way. The personas are not changed.
+    """
     # A label consists of status (vulnerable or not), type and short name. Personas do not change.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "labels"))
     labels = ("is_vulnerable", "vulnerable_type", "label")
@@ -295,7 +298,7 @@ def _draw_story(resident: Resident, word_count: int, rng: np.random.Generator) -
 
 
 def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tuple[Resident, ...]:
-    """Return the residents with names that fit gender and age."""
+    """Return the residents, each with a name that fits the gender and age of that resident."""
     # The name is a given name. A family name is added if another resident of the set has the same
     # given name. Names of profiles are kept.
     rng = generator(seed, ("town_hall", f"set{set_no:02d}", "names"))
@@ -390,7 +393,7 @@ def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
 def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
     """Return whether a resident can pay a contribution to the costs.
 
-    `by_lot`: the result if income and pressure do not decide.
+    `by_lot`: a randomly drawn result, which is returned if income and pressure leave it open.
     """
     if income == "low" or pressure == "struggling":
         return False
@@ -438,9 +441,9 @@ def joint_shares(
 
 
 def joint_problem(incomes: Mapping[str, float], pressures: Mapping[str, float]) -> str:
-    """Return why incomes and pressures cannot be combined without contradictions.
+    """Return why some residents would get contradictory values of income and financial pressure.
 
-    `incomes` and `pressures`: the share of each value, from 0 to 1.
+    `incomes` and `pressures`: maps from value to share, from 0 to 1.
 
     Returns "" if a combination without contradictions exists.
     """
@@ -466,7 +469,9 @@ TOKEN = "builtin"
 
 
 def load_profiles(places: Sequence[str], folder: Path) -> list[Resident]:
-    """Return the vulnerable residents that files and folders describe, without ids.
+    """Return the vulnerable residents that the profile files describe. They have no ids yet.
+
+    `places`: profile files, or folders with profile files.
 
     Raises InputError with all problems in all files.
     """

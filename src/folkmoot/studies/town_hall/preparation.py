@@ -92,7 +92,7 @@ def unusable_reason(run: RunFolder) -> str:
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the built-in profiles as files to edit, by path."""
+    """Return a map from path to content for the built-in profiles, which users may edit."""
     profiles = sorted(BUILT_IN_PROFILES.glob("*.md"))
     return {f"vulnerable/{file.name}": file.read_text("utf-8") for file in profiles}
 

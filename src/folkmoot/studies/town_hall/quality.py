@@ -108,7 +108,7 @@ COUNT_COLUMNS = ("count", "stage", "kind", "n")
 
 
 def count_rows(counts: Counts) -> Iterator[Count]:
-    """Yield the counts of one discussion as rows of `COUNT_COLUMNS`."""
+    """Yield the counts of one discussion as rows with the columns `COUNT_COLUMNS`."""
     # Nested counts give one row per kind, or one row per stage and kind.
     for name, counts_of_name in counts.items():
         if isinstance(counts_of_name, int):
@@ -160,9 +160,9 @@ def quality_of_run(run: RunFolder) -> OfRun:
 
 
 def total_count(counts: Counts, *names: str) -> int:
-    """Return one count, summed over its kinds.
+    """Return one count. If the count is split by kind, return the sum over all kinds.
 
-    `names`: the keys of the count, the outermost first.
+    `names`: the keys that lead to the count in the nested map `counts`, the outermost first.
 
     Returns 0 if there is no such count.
     """

@@ -1,4 +1,4 @@
-"""Record what is said in a meeting, and the rows of its tables."""
+"""Functions that record the utterances of a meeting and the rows of all tables."""
 
 # Statements, the moderator's speech and the closing text are public. Thoughts, reflections and the
 # texts of questions are private. Thoughts and reflections are shown only to their speaker, and
@@ -103,7 +103,7 @@ def round_of(utterance_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, from which the utterances of a speaker are recorded."""
+    """One reply of a model or human, which may hold several utterances."""
 
     meeting: Meeting
     speaker: Speaker
@@ -148,9 +148,10 @@ class Reply:
 def reply_of(
     meeting: Meeting, resident: str, number: int, address: str, *, shared: bool = False
 ) -> Reply:
-    """Return the reply of a resident in a round, to record its utterances.
+    """Return the object with which the utterances in a resident's reply are recorded.
 
     - `number`: the round.
+    - `address`: the address of the reply in the journal.
     - `shared`: True if the reply also holds utterances of other residents.
     """
     speaker = Speaker(resident, meeting.names_by_id[resident], RESIDENT)
@@ -245,7 +246,7 @@ DEFAULT_LEVELS: Mapping[str, int] = {
 
 
 def interaction_levels(config: TownHallConfig) -> dict[str, int]:
-    """Return the reaction level of each type of interaction."""
+    """Return a map from type of interaction, such as "agree", to reaction level."""
     # Levels in the study file replace the defaults.
     own_levels = {str(kind): level for kind, level in config.reaction_levels.items()}
     return {**DEFAULT_LEVELS, **own_levels}
@@ -624,7 +625,7 @@ CONCERN = "concern"
 
 
 def concern_texts(discussion: Discussion, seed: int) -> list[coding.TextToCode]:
-    """Return one text about each sampled resident's concern, for the coder."""
+    """Return one text per sampled resident, which tells the coder about that resident's concern."""
     # These are the vulnerable residents and a random sample of equally many general residents. The
     # sample depends on the seed and not on the level. A resident without a statement has no text.
     meeting = discussion.meeting

@@ -78,7 +78,7 @@ _OWNERSHIP = re.compile(r"\b(owner|tenant)s?\b", re.IGNORECASE)
 
 @lru_cache(maxsize=64)
 def matters_in(text: str) -> tuple[str, ...]:
-    """Return the distinct noun phrases in a text, such as "the long crossing"."""
+    """Return the distinct noun phrases in a text. An example is "the long crossing"."""
     # A matter is a noun after an article, with the adjectives before the noun.
     matters = []
     for phrase in _NOUN.findall(text):
@@ -132,13 +132,13 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 
 
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
-    """Return the noun phrases in a statement, such as "the crossing"."""
+    """Return the noun phrases in a statement. An example is "the crossing"."""
     # Argument phrases are ignored.
     return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:
-    """Return the three noun phrases that interest a resident most, such as "the crossing"."""
+    """Return the three noun phrases that interest the resident most."""
     # The matters come from the persona and the topic. If a sentence of the topic speaks of tenants,
     # its matters count only for tenants. The same holds for owners.
     own_status = _OWNERSHIP.search(mind.who.key)
@@ -167,7 +167,7 @@ LEADERS = (MODERATOR, PLANNER)
 
 
 def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
-    """Return the passages that quote one column of a table, in the order of rows."""
+    """Return the passages of the prompt that quote a table column, in the order of the rows."""
     passages = (
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     )
@@ -208,7 +208,7 @@ def _draw_lot(mind: SimulatedRespondent, utterance_id: str) -> float:
 
 
 def read_hall(mind: SimulatedRespondent) -> HeardStatements:
-    """Return the public statements, questions and names of residents that the prompt shows."""
+    """Read from the prompt the public statements, the questions and the residents' names."""
     statements = [(passage.source.speaker, passage.text) for passage in public_statements(mind)]
     questions: dict[str, str] = {}
     for passage in sorted(of_kind(mind.reading.passages, "utterance"), key=_row_order):
@@ -240,7 +240,7 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
 
 
 def items_in(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return the texts of the ballot items by id."""
+    """Return a map from item id to item text for the ballot items."""
     return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
@@ -291,9 +291,9 @@ class PlayedResident:
         self._eager: dict[str, float] = {}
 
     def view_of_plan(self, title: str = "stance") -> float:
-        """Return the resident's support for the plan, from −1 to 1.
+        """Return how much the resident supports the plan, from −1 to 1.
 
-        `title`: the name of the question. Each question has its own support.
+        `title`: the name of the question. The support differs between questions.
         """
         # Support is higher if other speakers named the resident.
         naming_effect, leaning = (
@@ -310,7 +310,7 @@ class PlayedResident:
         return self.mind.agreement_with(self.hall.last[other], self.mind.mentioned_names)
 
     def eagerness(self, other: str) -> float:
-        """Return a score for how much the resident wants to respond to `other`."""
+        """Return how eager the resident is to respond to resident `other`."""
         # The resident wishes to respond above `MIN_EAGERNESS`.
         if other not in self._eager:
             statements, mind = self.hall.statements_by(other), self.mind
@@ -341,7 +341,10 @@ class PlayedResident:
         )
 
     def reference_type(self, other: str) -> str:
-        """Return how the resident refers to the resident `other`, such as "agree"."""
+        """Return the kind of reference with which the resident answers resident `other`.
+
+        The kinds are "agree", "partial_agree", "disagree", "cite" and "question".
+        """
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"
@@ -350,9 +353,9 @@ class PlayedResident:
         return ("agree" if agreement > 0.3 else "partial_agree") if agreement > 0 else "disagree"
 
     def matter_to_mention(self, other: str) -> str:
-        """Return a noun that the resident `other` used, such as "the crossing".
+        """Return a noun phrase from the statements of resident `other`, such as "the crossing".
 
-        Returns "" if there is no such noun.
+        Returns "" if there is no such noun phrase.
         """
         # A matter that this resident also cares about comes first.
         their_matters = spoken_matters(self.mind, self.hall.last[other]) or spoken_matters(

@@ -6,10 +6,11 @@
 - `records`: the base class of all answers.
 - `options`: the options of fields that allow only listed values.
 - `calls`: the record of each answer.
-- `heard_statements`: the statements in a prompt, for answers by rules without a model.
+- `heard_statements`: the statements that a prompt shows. The built-in rules that answer in place
+  of a model read them.
 - `repairs`: corrections of replies before they are validated.
 
-Only this study type imports it.
+No other study type imports this package.
 """
 
 # The texts in `pin_schema` and in field descriptions are sent to models. This package imports no

@@ -1,4 +1,4 @@
-"""How a human's page shows the fields of a resident's answers."""
+"""The labels of answer fields on the pages on which humans answer as residents."""
 
 # The field descriptions in the answer types are written for models, as a part of their requests. So
 # this module has separate texts for humans.

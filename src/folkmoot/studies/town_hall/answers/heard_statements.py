@@ -1,4 +1,7 @@
-"""The statements that a resident has heard, for answers by rules without a model."""
+"""The statements that a resident has heard.
+
+Built-in rules, which answer in place of a model, react to these statements.
+"""
 
 # The embedded respondent responds more often to residents who are named.
 
@@ -90,9 +93,9 @@ class HeardStatements:
         return self.names.get(resident_id, resident_id)
 
     def naming_weight(self, resident_id: str, excluding: str = LEADER) -> float:
-        """Return how often sentences of other speakers name a resident, as a weighted count.
+        """Return a weighted count of the sentences by other speakers that name a resident.
 
-        `excluding`: a speaker to leave out.
+        `excluding`: the id of a speaker. Sentences of this speaker are not counted.
         """
         # Sentences of the moderator or planner weigh more than those of residents.
         # An invitation to speak by moderator or planner (`LEADER`) is not yet a response.
@@ -104,8 +107,9 @@ class HeardStatements:
 
 
 def saturating_share(amount: float) -> float:
-    """Return the effect of being named, as a share of the largest possible effect.
+    """Return how strong the effect of being named is, from 0 to almost 1.
 
-    `amount`: the weighted number of sentences that name the resident.
+    `amount`: the weighted number of sentences that name the resident. The effect grows with
+    `amount`, but ever more slowly.
     """
     return amount / (amount + HALF_SATURATION)

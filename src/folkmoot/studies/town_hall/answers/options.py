@@ -1,4 +1,4 @@
-"""The options of each field that allows only listed values, such as stances."""
+"""The options of answer fields that allow only listed values, such as the field for a stance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLOSED_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OptionOrders:
-    """The order in which prompts list the options of each field."""
+    """The order in which prompts list options. Each attribute holds the options of one field."""
 
     stances: tuple[str, ...] = STANCES
     feelings: tuple[str, ...] = FEELINGS
@@ -44,7 +44,7 @@ class OptionOrders:
     votes: tuple[str, ...] = VOTES
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return the options of each field, for the pre-registered plan."""
+        """Return a map from field to options, as the pre-registered plan stores it."""
         return {name: list(options) for name, options in asdict(self).items()}
 
 

@@ -1,4 +1,4 @@
-"""Answer types of the moderator, the planner, votes and satisfaction ratings."""
+"""Answer types of moderator and planner, and of residents' votes and satisfaction ratings."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def refused_ballot(items: Iterable[str]) -> Ballot:
 def ballot_type(items: Iterable[str], options: Sequence[str] = VOTES) -> Json[Ballot]:
     """Return the answer type of a ballot with a vote and a reason for each item.
 
-    `options`: yes and no in the order of the prompt.
+    `options`: "yes" and "no", in the order in which the prompt lists them.
     """
     # The reason comes before the vote, so that a model reasons before it decides.
     vote_schema = {

@@ -71,8 +71,8 @@ def _is_plain_text(model_field: FieldInfo) -> bool:
 class Record(BaseModel):
     """Base class of all answers. Instances are frozen. Unknown fields are ignored.
 
-    `missing` maps each field without an answer to the reason, such as `declined`, `cannot_say`,
-    `template_sentence`, `missing_value` or `unknown_value`.
+    `missing` maps the name of each missing field to the reason why it is missing: `declined`,
+    `cannot_say`, `template_sentence`, `missing_value`, `unknown_value` and others.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
@@ -159,7 +159,7 @@ class Record(BaseModel):
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """Return the fields for later prompts to the same speaker."""
+        """Return the fields in the form in which later prompts show the speaker this answer."""
         return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
@@ -194,7 +194,7 @@ def _without_flags(data: Any) -> Any:
 
 
 class Minimal(Record):
-    """Base class of answers that an empty answer can replace.
+    """Base class of answer types that have an empty answer.
 
     The empty answer is used if the speaker declined or the reply could not be read.
     """
@@ -231,10 +231,10 @@ def asked_schema(
     options: tuple[tuple[str, tuple[str, ...]], ...] = (),
     excluded_fields: tuple[str, ...] = (),
 ) -> Schema:
-    """Return the JSON schema of an answer type. Callers must not change it.
+    """Return the JSON schema of an answer type. Callers must not change the returned schema.
 
-    - `options`: pairs of a field path and its options in order.
-    - `excluded_fields`: fields to leave out.
+    - `options`: pairs. Each pair holds the path of a field and the options of that field in order.
+    - `excluded_fields`: the names of fields to leave out.
     """
     # The result is cached and shared. Ways out, such as "declined", are added to the options.
     # The arguments are tuples so that they can be keys of the cache. All residents of a set share

@@ -1,4 +1,4 @@
-"""Read ids, options and numbers in any of the spellings that models use."""
+"""Functions that read ids, options and numbers in the various spellings that models use."""
 
 # A value with a clear meaning is repaired. Any other value is dropped. `Repairer` notes both cases
 # for the quality counts.
@@ -46,9 +46,9 @@ _SYNONYMS = {
 
 
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
-    """Return the known id in a text such as `a3` or `A03 (teacher)`.
+    """Return the resident id that a text such as `a3` or `A03 (teacher)` names.
 
-    Returns "" if the text names no id or several ids.
+    Returns "" if the text names none of `ids`, or several ids.
     """
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
@@ -59,9 +59,9 @@ def resolve_id(raw: object, ids: Sequence[str]) -> str:
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids in a text, known ids first.
+    """Return the resident ids in a text: first those in `ids`, then unknown ones.
 
-    Unknown words that look like an id, such as `A99`, count too.
+    A word that only looks like an id, such as `A99`, is returned as an unknown id.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
     bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
@@ -141,9 +141,9 @@ def match_option(raw: object, options: Sequence[str]) -> str | None:
 
 
 def parse_whole_number(raw: object, top: int) -> int | None:
-    """Return a whole number that is written as digits, as a word, or as `4/5`.
+    """Return a whole number that is written as digits, as a word, or as a score such as `4/5`.
 
-    `top`: the second number in forms such as `4/5`.
+    `top`: the highest score, which is the second number in `4/5`.
 
     Returns None for any other value.
     """
@@ -153,7 +153,7 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """The context in which an answer is read, such as the known ids and names."""
+    """The facts needed to read an answer, such as the known ids and names and the option orders."""
 
     # All residents.
     ids: Sequence[str] = ()
@@ -209,12 +209,9 @@ class AskContext:
         )
 
     def was_said_publicly(self, words: str, target: str, statement: str) -> bool:
-        """Return whether a public statement appears to contain an answer to a resident.
+        """Return whether a public statement seems to contain the reply `words` to `target`.
 
-        - `words`: the answer.
-        - `target`: the resident who is answered.
-
-        Paraphrases are missed, so use this only as a robustness check.
+        Paraphrases of the reply are missed, so use this only as a robustness check.
         """
         # A sentence that names `target` and shares a word stem with `words` counts too.
         if is_quoted(words, statement):
@@ -257,7 +254,7 @@ class Repairer:
     def target(self, raw: object, field: str) -> str:
         """Return the id of the resident that a value names.
 
-        Returns "" if the value names no resident, several residents or the speaker.
+        Returns "" if the value names the speaker, no resident, or several residents.
         """
         match = self.asked.find_resident(raw)
         if not match:

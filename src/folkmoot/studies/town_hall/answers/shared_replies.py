@@ -97,7 +97,7 @@ def _reflection_types(
 
 
 class AnyObject(BaseModel):
-    """Any JSON object. `WholeRound` parses it with this model and then reads its parts."""
+    """Any JSON object. `WholeRound` parses a reply with this model before it reads the turns."""
 
     model_config = pin_schema("AnyObject", "", ConfigDict(extra="allow"))
 
