@@ -1,4 +1,4 @@
-"""Read the options of cells, and parse the replies of participants.
+"""Read the answer options in the cells of a workbook, and parse the replies of participants.
 
 Cells hold Python literals, which are read without executing code.
 """
@@ -235,7 +235,7 @@ def scalar_text(value: Scalar) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FreeOptions:
-    """Options as plain text, which cannot be used to check replies."""
+    """Options that the workbook gives as plain text, so replies cannot be checked against them."""
 
     text: str
 
@@ -435,7 +435,10 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookAnswer(AnswerType[GivenAnswer]):
-    """The answer type of one task for one participant. `order`: the options as shown."""
+    """The answer type for one participant's answer to one task.
+
+    `order`: the listed options in the order in which the prompt shows them.
+    """
 
     choices: Options | None
     order: tuple[str, ...]
@@ -578,7 +581,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         )
 
     def last(self, reply: str) -> GivenAnswer | Missing:
-        """Return an answer that is marked as invalid, for a reply that never passed validation.
+        """Return a reply that failed validation as an answer with the status `invalid`.
 
         Returns Missing if the reply is empty.
         """

@@ -138,7 +138,10 @@ def _fill_prompt(
 
 
 def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionParticipant | str]:
-    """Return the speakers who get a prompt that is not empty, in speaking order."""
+    """Return the speakers to ask, in speaking order.
+
+    Speakers with an empty prompt are left out, and their answers are recorded as missing.
+    """
     # A prompt such as `{% if give_1 > 5 %}Why?{% endif %}` can be empty. The answer is then
     # recorded as missing with the reason `EMPTY_PROMPT`.
     speakers: list[SessionParticipant | str] = []
@@ -157,7 +160,7 @@ def speakers_to_ask(state: SessionState, task: TaskInPlay) -> list[SessionPartic
 def say_question(
     scope: Scope, state: SessionState, task: TaskInPlay, in_play: Sequence[SessionParticipant | str]
 ) -> Utterance | None:
-    """Record the question and return it.
+    """Record the question as an utterance, and return the utterance.
 
     Returns None if the question has no text.
     """
@@ -195,7 +198,7 @@ def say_question_to(
     seat: SessionParticipant,
     public_question: Utterance | None,
 ) -> None:
-    """Add the question to a participant's history, as worded for the participant's role."""
+    """Add the question, in the words for the participant's role, to the participant's history."""
     # If the role has other words than the group, a new utterance is recorded.
     filled_prompt = fill_prompt(state, task, seat, "")
     is_same = public_question is not None and (public_question.text, public_question.images) == (
@@ -217,7 +220,7 @@ def special_label(state: SessionState, special: str) -> str:
 
 @dataclass(frozen=True)
 class TaskPrompt:
-    """The prompt of a task for one participant, with images and answer type."""
+    """One participant's prompt for a task, with the images and the answer type."""
 
     prompt: str
     images: tuple[str, ...]
@@ -234,9 +237,9 @@ def build_task_prompt(
     seat: SessionParticipant,
     peers: Sequence[Utterance] = (),
 ) -> TaskPrompt:
-    """Build the prompt of a task for one participant.
+    """Build one participant's prompt for a task.
 
-    `peers`: the answers of other participants to show.
+    `peers`: answers of other participants, which the prompt shows.
     """
     row, choices = task.task, task.options_for(seat.role)
     name = "turn" if row.type == "discussion" else "question"
@@ -308,7 +311,7 @@ async def ask_seat(
 ) -> AskedTask:
     """Put a task to one participant and return the result.
 
-    `peers`: the answers of other participants to show.
+    `peers`: answers of other participants, which the prompt shows.
     """
     row, history = task.task, state.histories.get(seat.id, EMPTY_TRANSCRIPT)
     task_prompt = build_task_prompt(scope.prompt, scope.rng, state, task, seat, peers)
@@ -388,7 +391,7 @@ async def _ask_speculation(
 async def ask_special(
     scope: Scope, state: SessionState, task: TaskInPlay, label: str, turn: int
 ) -> Utterance:
-    """Ask the Facilitator or the Summarizer for an utterance and return it."""
+    """Ask the Facilitator or the Summarizer for an utterance, and return the utterance."""
     # Both roles read all answers, including private ones.
     filled_prompt = fill_prompt(state, task, label, "")
     speaker = state.speakers[label]
@@ -432,9 +435,9 @@ async def ask_special(
 
 
 def record_answer(state: SessionState, asked: AskedTask) -> None:
-    """Store a participant's answer and add it to the histories.
+    """Store a participant's answer for later expressions.
 
-    The histories are those of the participant and of the special roles.
+    The answer is also added to the histories of the participant and of the special roles.
     """
     # Other participants hear it only when the protocol says so.
     state.note(asked.response)

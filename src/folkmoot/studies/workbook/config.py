@@ -1,4 +1,4 @@
-"""The model of a workbook study: settings, sheets, study file, and declared comparisons."""
+"""The data classes of a workbook study: settings, sheets, study file, and planned comparisons."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _BRITISH = {"summariser": SUMMARIZER}
 
 
 def special_role(label: str) -> str | None:
-    """Return the special role with this label.
+    """Return the special role with this label: Facilitator or Summarizer.
 
-    Returns None for other labels.
+    Returns None if the label belongs to no special role.
     """
     # The letter case does not matter.
     folded = label.strip().casefold()
@@ -208,7 +208,8 @@ class Task(_Part):
     """One row of the sheet of tasks.
 
     `llm_text` is one template for all roles, or a mapping of role → template in speaking order.
-    `people_text` is the same for humans. Humans get `llm_text` if their role has no `people_text`.
+    `people_text` has the same form and holds the wording for humans. Humans get `llm_text` if their
+    role has no `people_text`.
     `response_options` is the unparsed text of the cell. It is parsed after its placeholders are
     filled in.
     """
@@ -381,7 +382,7 @@ class Workbook(_Part):
 
     @property
     def helper_names(self) -> frozenset[str]:
-        """The names of computed values that are no results."""
+        """The names of computed values that only help to compute other values."""
         return frozenset(item.name for item in self.computed if item.kind == "helper")
 
 
@@ -486,7 +487,7 @@ class Measure:
 
     @property
     def words(self) -> str:
-        """The name of the measure in texts for readers."""
+        """The name of the measure in words, with spaces in place of underscores."""
         return self.name.replace("_", " ")
 
     @property
@@ -496,7 +497,7 @@ class Measure:
 
     @property
     def outcome(self) -> str:
-        """The label as a claim prints it."""
+        """The label as the result of a planned comparison prints it."""
         # A workbook does not say in which currency or points its amounts are.
         return f"{self.label}{', in units of the workbook' * (self.computed and not self.is_share)}"
 
@@ -533,7 +534,7 @@ def measures_of(
 
 
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
-    """Return the comparisons of treatments and of experiments that a workbook declares."""
+    """Return the planned comparisons of a workbook: between treatments and between experiments."""
     # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
     # values, only these can be primary, and otherwise questions that ask for a number: an answer
     # without a type is a text, which only may be a number. Contrasts between experiments are

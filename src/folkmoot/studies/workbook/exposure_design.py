@@ -18,7 +18,7 @@ Spoken = Mapping[str, object]
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a text in a prompt, such as `QUESTIONS`.
+    """Return the kind of text that comes from a source, for example `QUESTIONS`.
 
     Returns "" for a text that the exposure analysis ignores.
     """

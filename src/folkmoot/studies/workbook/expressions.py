@@ -582,9 +582,9 @@ def in_order(computed: Sequence[Computed]) -> list[Computed]:
 
 
 def known_after(ordered: Iterable[Computed], places: Mapping[str, int]) -> dict[str, int]:
-    """Return the index of the task after which each computed value is known.
+    """Return, for each computed value, the index of the task after which the value is known.
 
-    `places`: the index of the task that asks for each variable.
+    `places`: for each variable, the index of the task that asks for the variable.
 
     The index is -1 for values that are known from the start.
     """

@@ -56,7 +56,7 @@ def rows_of_experiment(
     experiment: Experiment,
     sessions: Collection[str] | None = None,
 ) -> RowStream:
-    """Return the rows of one experiment in a table.
+    """Return the rows of `table` that belong to one experiment.
 
     `sessions`: the sessions to which the rows must belong, or None for all.
     """
@@ -155,9 +155,12 @@ def _read_histories(
 
 
 def typed_value(value: str | None, number: float | None, var_type: str | None) -> Scalar | None:
-    """Return the cells of an answer or a computed value as a text or a number of its type.
+    """Return a table value as a text or as a number of the type `var_type`.
 
-    Returns None if it is missing.
+    - `value`: the text column of the row.
+    - `number`: the number column of the row. It is None for a text.
+
+    Returns None if both columns are empty.
     """
     if number is None:
         return value

@@ -301,7 +301,7 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
 
 
 def name_of(experiment: Experiment, seat: SessionParticipant, kind: Kind = "value") -> str:
-    """Return a participant's name as a text that records its source."""
+    """Return a participant's name as a string that carries the source of the name."""
     # Other participants see the name.
     return quote_value(seat.name, kind, cell_id("assignment.name", experiment.id, seat.id), seat.id)
 

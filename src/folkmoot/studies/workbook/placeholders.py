@@ -79,7 +79,7 @@ class Truth(QuotedInt):
 
 
 def with_source(value: Scalar, source: Source, recorded: str) -> object:
-    """Return a copy of a value that records its source, for use in placeholders.
+    """Return a copy of `value` that carries `source`, for use in placeholders.
 
     `recorded`: the value as the tables contain it.
     """

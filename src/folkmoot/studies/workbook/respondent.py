@@ -148,9 +148,9 @@ def _answer_object(mind: SimulatedRespondent) -> object:
 
 
 def giving_inclination(mind: SimulatedRespondent) -> float:
-    """Return the share of an amount that a participant would give before any argument.
+    """Return how much of an amount a participant would give before any argument.
 
-    The share is a number from 0 to 1.
+    The result is a share from 0 to 1.
     """
     # The share of round 1. It falls in later rounds.
     lean = mind.who.question_lean("giving to others") * (1 - mind.knobs.shrinking_variance)
@@ -175,7 +175,10 @@ def argument_push(mind: SimulatedRespondent) -> float:
 
 
 def given_share(mind: SimulatedRespondent, low: float, high: float) -> float:
-    """Return what a participant gives, as a share from 0 to 1 of the allowed range."""
+    """Return how much a participant gives.
+
+    The result is a share of the allowed range: 0 for `low`, 1 for `high`.
+    """
     # The share falls with each round that the participant has played, and noise is added. The last
     # amounts of others pull it towards their mean.
     own_passages = of_kind(mind.reading.passages, "utterance", own=True)

@@ -184,7 +184,7 @@ class SessionState:
         self._answers[(response.task.var_name, response.speaker_id)] = response
 
     def finish_task(self, task: TaskInPlay) -> None:
-        """Calculate the computed values that need no answer after this task."""
+        """Calculate the computed values for which this task gave the last missing answer."""
         self._calculate_waiting(self._places[task.var_name])
 
     def finish(self) -> None:
@@ -234,7 +234,9 @@ class SessionState:
         )
 
     def value(self, name: str, participant: str | None) -> Scalar | Missing | None:
-        """Return the value of a name for a participant, or for the session.
+        """Return the value that a name has for a participant.
+
+        `participant`: None for a value of the whole session.
 
         Returns Missing if an expected value is missing. Returns None if the study has no such value
         for the participant.
@@ -451,7 +453,10 @@ def participant_speaker(
 
 
 def special_speaker(prompt: Prompts, state: SessionState, label: str) -> Speaker:
-    """Return the special role with this label as a speaker with a system prompt."""
+    """Return the speaker for a special role, including the system prompt.
+
+    `label`: the label of the special role.
+    """
     special = state.experiment.find_special_role(label)
     assert special is not None
     role, treatment, context = render_system_texts(state, label, special)
@@ -490,7 +495,11 @@ def _role_of(state: SessionState, speaker: SessionParticipant | str, role: Role)
 
 
 def quote_material(text: SourcedText, template: str, source_id: str) -> SourcedText:
-    """Mark a cell of the workbook as the source of a text."""
+    """Return `text` marked as coming from a cell of the workbook.
+
+    - `template`: the text of the cell before its placeholders are filled in.
+    - `source_id`: the id of the cell.
+    """
     # The source is marked as altered if `text` differs from the cell's `template`.
     return enclose_text(text, Source("material", source_id, altered=text != template))
 

@@ -152,7 +152,7 @@ class Said(UtteranceRow, InSession):
 
 
 class History(InSession, table="histories"):
-    """What one speaker of a session read."""
+    """The prompts and the conversation that one speaker of a session saw."""
 
     speaker_id: str = column("ID of the respondent in the profiles sheet, or the special role")
     system_prompt: str = column("the system prompt of the speaker")
@@ -176,7 +176,7 @@ class ComputedValue(
 
 
 class NumberType(InSession, table="number_types"):
-    """The type of one computed number."""
+    """The type of one computed number: integer or float."""
 
     # Not a column of `computed`, so that runs of earlier versions are verified.
     name: str = column("name of the computed value")
@@ -363,7 +363,7 @@ def _location_columns(experiment: Experiment, plan: SessionPlan) -> dict[str, st
 
 
 def missing_responses(state: SessionState) -> list[Response]:
-    """Return a response without an answer for each question that was not asked."""
+    """Return a `Response` with a missing answer for each question that was not asked."""
     # A question is not asked if the session was cut at the maximum length of its conversation.
     answered = {(response.task.var_name, response.speaker_id) for response in state.responses}
     # Contexts ask no question.

@@ -2,7 +2,7 @@
 
 Start with `reading`. No other module of this study type opens a spreadsheet.
 
-- `reading`: makes a workbook from the sheets.
+- `reading`: makes a `Workbook` object from the sheets.
 - `sheets`: reads cells.
 - `layouts`: knows the names of sheets and columns and writes new workbooks.
 - `qualtrics`: converts a Qualtrics survey into a workbook.

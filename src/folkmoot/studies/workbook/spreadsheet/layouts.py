@@ -522,7 +522,7 @@ def workbook_bytes(
     """Return the bytes of an .xlsx file.
 
     - `content`: the rows of each sheet, by sheet name.
-    - `notes`: the lines of a further sheet.
+    - `notes`: the lines of an additional sheet with notes.
     """
     # Rows hold values in the column order of `COLUMNS`. `notes` are written to a separate sheet.
     book = Book()

@@ -1,4 +1,4 @@
-"""Read a workbook into the model of an experiment, and collect all problems."""
+"""Read a spreadsheet file into a `Workbook` object, and collect all problems."""
 # A wrong cell is reported and replaced by a harmless value. So the checks of the design can still
 # run, and the researcher sees all problems at once.
 
@@ -91,9 +91,9 @@ D = TypeVar("D", bound=LabelledPart)
 
 
 def read_workbook(path: Path) -> tuple[Workbook | None, list[Problem]]:
-    """Return the model of a workbook file and all its problems.
+    """Return the content of a workbook file as a `Workbook`, and all problems of the file.
 
-    The model is None if sheets or columns are missing. Raises InputError if the file cannot be
+    The `Workbook` is None if sheets or columns are missing. Raises InputError if the file cannot be
     opened.
     """
     book = read_book(path)
@@ -317,7 +317,7 @@ class _Settings:
 
 
 def read_settings(sheet: Sheet, layout: Layout, problems: Problems) -> Settings:
-    """Read the sheet of settings, and add its problems to `problems`."""
+    """Return the settings in a sheet, and add the problems of the sheet to `problems`."""
     # Wrong or missing values are reported and replaced.
     reader = _Settings(sheet, layout, problems)
     limit = "max_rounds" if layout is SHORT else "max_conversation_length"
@@ -541,7 +541,7 @@ def _parse_computed(row: Row, problems: Problems) -> Computed:
 
 
 def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
-    """Read the profiles of all respondents, and add problems of the sheet to `problems`."""
+    """Return the profiles of all respondents, and add the problems of the sheet to `problems`."""
     header = names_row(sheet, problems)
     names, questions = sheet.texts(header), sheet.texts(header + 1)
     data = {row: cells for row, cells in sorted(sheet.rows.items()) if row > header + 1}

@@ -79,7 +79,7 @@ _SERVICES = {
 
 
 class Names:
-    """The names of one workbook, all different."""
+    """The names in use in one workbook, to make each new name unique."""
 
     # Names that differ only in case count as equal.
 

@@ -73,7 +73,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Locator:
-    """The address of an answer in a survey, such as `q://QID1#2/SelectableChoice/3/4`."""
+    """The address of an answer, such as `q://QID1#2/SelectableChoice/3/4`, in a survey's logic."""
 
     # This example has question "QID1", column "2" of a side-by-side table, selector
     # "SelectableChoice" and ids ("3", "4").

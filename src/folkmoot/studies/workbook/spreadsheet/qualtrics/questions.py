@@ -117,7 +117,7 @@ class QuestionForm:
 
 
 class FormMaker:
-    """Turns questions of a survey into tasks of a workbook, and notes what gets lost."""
+    """Turns survey questions into tasks of a workbook, and writes notes on what is left out."""
 
     # If the workbook cannot ask a question, the methods add a note and return None.
 
@@ -269,7 +269,7 @@ class FormMaker:
     # --- kinds of questions --------------------------------------------------------------------
 
     def descriptive_text(self, question: Question) -> QuestionForm | None:
-        """Return a descriptive text as a form without tasks.
+        """Return a descriptive text as a `QuestionForm` without tasks.
 
         Returns None if the text is empty.
         """
@@ -285,7 +285,7 @@ class FormMaker:
     def multiple_choice(self, question: Question) -> QuestionForm | None:
         """Return the tasks of a multiple-choice question.
 
-        Returns None if the question has no choices or an unknown form.
+        Returns None if the question has no choices or an unknown format.
         """
         # It has one answer, several answers, or a score of 0–10.
         stem = self._question_text(question)
@@ -328,7 +328,7 @@ class FormMaker:
     def matrix(self, question: Question) -> QuestionForm | None:
         """Return the tasks of a matrix.
 
-        Returns None if the matrix has no statements, no scale points or an unknown form.
+        Returns None if the matrix has no statements, no scale points or an unknown format.
         """
         # Each statement, or each cell, is a task.
         stem = self._question_text(question)
@@ -398,7 +398,7 @@ class FormMaker:
         return QuestionForm(tuple(items))
 
     def slider(self, question: Question) -> QuestionForm | None:
-        """Return a task for each slider of a question. The answer is a number on the scale.
+        """Return a task for each slider of a question. The answer to a task is a number.
 
         Returns None if the question has no items or an impossible scale.
         """
@@ -424,7 +424,9 @@ class FormMaker:
         )  # fmt: skip
 
     def constant_sum(self, question: Question) -> QuestionForm | None:
-        """Return a task for each item of a question with numbers that add up to a total.
+        """Return a task for each item of a constant-sum question.
+
+        The participant's numbers for all items must add up to a total.
 
         Returns None if the question has no items or an impossible total.
         """
@@ -442,7 +444,7 @@ class FormMaker:
         )  # fmt: skip
 
     def rank_order(self, question: Question) -> QuestionForm | None:
-        """Return a task for each item of a ranking. The answer is the rank.
+        """Return a task for each item of a ranking. The answer to a task is the item's rank.
 
         Returns None if the question has no items.
         """

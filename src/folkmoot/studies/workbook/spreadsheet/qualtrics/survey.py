@@ -68,8 +68,8 @@ class Question:
     def choices(self, of: str = "Choices", order: str = "ChoiceOrder") -> list[Choice]:
         """Return the choices of the question in the order shown.
 
-        - `of`: the key of the choices in the exported question.
-        - `order`: the key of the order of the choices.
+        - `of`: the key under which the exported question lists the choices.
+        - `order`: the key under which the exported question lists the order.
         """
         # With other keys, the entries are statements or scale points.
         return read_choices(self.keys, of, order)
@@ -280,15 +280,15 @@ def _numeric_sort_key(key: str) -> float:
 
 
 def nested_list(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, or in an object with numbers as keys."""
+    """Return the JSON objects in a list, or in a JSON object with numbers as keys."""
     return [each for _, each in in_order(value) if isinstance(each, dict)]
 
 
 def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
     """Return the choices of a question in the order shown.
 
-    - `of`: the key of the choices in the exported question.
-    - `order`: the key of the order of the choices. Choices without an order come last.
+    - `of`: the key under which the exported question lists the choices.
+    - `order`: the key under which it lists the order. Choices without an order come last.
     """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]

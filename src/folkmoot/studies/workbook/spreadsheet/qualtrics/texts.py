@@ -127,5 +127,5 @@ def split_pipes(text: str) -> Iterator[str | Pipe]:
 
 
 def escape_braces(text: str) -> str:
-    """Return a text in which the workbook finds no placeholder."""
+    """Return a text with its braces escaped, so that they do not start placeholders."""
     return text.replace("{", '{{ "\\u007b" }}')

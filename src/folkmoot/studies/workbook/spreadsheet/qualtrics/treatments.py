@@ -46,9 +46,9 @@ def shown_count(element: Mapping[str, Any]) -> int:
 
 
 def drawn_questions(block: Block) -> tuple[int, list[str]]:
-    """Return the number of questions that a block draws, and the ids to draw from.
+    """Return how many questions a block draws, and the ids of the questions to draw from.
 
-    Returns (0, []) if the block draws none.
+    Returns (0, []) if the block draws no questions.
     """
     options = as_mapping(as_mapping(block.options.get("Randomization")).get("Advanced"))
     count = int(as_number(options.get("TotalRandSubset")) or 0)
