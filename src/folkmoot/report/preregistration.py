@@ -67,7 +67,10 @@ class TemplateSection:
 
 @dataclass(frozen=True, slots=True)
 class Preregistration:
-    """A preregistration, with the digest of the plan that a run would fix before it starts."""
+    """A preregistration, with the digest of the plan.
+
+    The plan is the design that a run fixes before the first call.
+    """
 
     title: str
     digest: str

@@ -46,7 +46,7 @@ from folkmoot.storage.run_folder import OUTPUTS
 
 @dataclass(frozen=True, slots=True)
 class CheckNotices:
-    """What a researcher should know about a study before the dry run."""
+    """The facts about a study that a researcher should know before the dry run."""
 
     models_note: str
     # Actions of the study file that need consent, as parts of sentences.
@@ -106,7 +106,7 @@ def problems_to_json(problems: Sequence[Problem]) -> list[dict[str, str]]:
 def read_notices(
     study_file: StudyFile, options: RunOptions, consent: Consent | None = None
 ) -> CheckNotices:
-    """Return what is known about a study before the dry run.
+    """Return the facts about a study that are known before the dry run.
 
     `consent`: the user's consent to the actions of the study file, or None if none is required.
     Raises InputError with every problem of models, keys, prices and consent.

@@ -2,11 +2,12 @@
 
 - `compare`: compares runs with each other. Start here.
 - `samples`: reads runs and files of human answers.
-- `measured_claims`: reads what claims measure.
+- `measured_claims`: reads the values of the measures that claims are about.
 - `between_runs`: compares measures and effects of two runs.
 - `people` and `bands`: compare a run with human answers.
 - `mixed` and `seat_checks`: compare humans and models within one run.
-- `pooled`, `figures` and `matrix`: join the runs of a grid.
+- `pooled`, `figures` and `matrix`: combine the runs of a grid. A grid runs one study many times,
+  with repeats and varied settings.
 - `forks`: compares a fork with the run that it repeats.
 - `power` and `simulated_power`: plan the size of a run.
 

@@ -60,7 +60,7 @@ class Basis(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class MeasureComparison:
-    """The difference between another run and the first run, in one measure and condition."""
+    """The difference between a further run and the first run, in one measure and condition."""
 
     measure: str
     arm: str
@@ -337,9 +337,10 @@ def draw_differences(results: Sequence[Result], unit: str) -> IntervalChart | No
 def compare_effects(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> Finding | None:
-    """Return the finding on each claim's effect in each run, and on differences between runs.
+    """Return the finding on the effect of each claim in each run.
 
-    Returns None if no claim has data in every run.
+    The finding also compares the effects of the runs. Returns None if no claim has data in every
+    run.
     """
     base, *others = runs
     # The effect in a run is the result that the report of the run gives, with the adjusted p-value
@@ -460,7 +461,7 @@ class _Effect:
 def effects_by_claim(
     runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> dict[str, dict[str, Result]]:
-    """Return the effect of each claim in each run.
+    """Return the effect of each claim in each run, as nested dicts.
 
     The outer keys are claims in words. The inner keys are names of runs.
     """

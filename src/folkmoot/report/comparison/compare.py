@@ -1,4 +1,4 @@
-"""Compare runs with each other or with human data, for example two models or two prompts.
+"""Compare two or more runs, for example with different models or prompts, or human data.
 
 The first run is the reference.
 """
@@ -108,7 +108,7 @@ def compare_runs(
     """Return findings on the differences between runs and files of human answers.
 
     - `sources`: run folders or paths of files. `samples.people_file` describes the files.
-    - `margin`: two shares are called equivalent if they differ by less than this.
+    - `margin`: the largest difference of two shares that are called equivalent.
 
     Raises InputError for fewer than two sources.
     """

@@ -1,4 +1,4 @@
-"""The estimates in the findings of all runs of a grid."""
+"""The estimates in the findings of a grid, with the value of each estimate in each run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compare a fork with the run that it repeats, from the changed reply on.
+"""Compare a fork with the original run, from the changed reply on.
 
-A fork is a run that repeats another run with one reply changed.
+A fork is a run that repeats the original run with one reply changed.
 """
 # The table `provenance` records the source of each text in a prompt, so it shows which later
 # prompts contained the changed words.

@@ -26,7 +26,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class GridMatrix:
-    """A grid as a matrix: a row for each combination of settings, a column for each repeat."""
+    """A grid as a matrix. Each row is a combination of settings, each column is a repeat."""
 
     grid: RunGrid
     # The claims that can be shown.
@@ -39,7 +39,9 @@ class GridMatrix:
 
 
 def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
-    """Return the matrix of a grid with the effects of a claim.
+    """Return the matrix of a grid. Each cell holds the effect of one claim in one run.
+
+    `claim`: the claim in words. The default is the first claim of the grid.
 
     Raises StorageError if the folder holds no valid grid.
     """

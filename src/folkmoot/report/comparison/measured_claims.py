@@ -1,4 +1,4 @@
-"""Read what claims measure, both from runs and from files of human answers."""
+"""Read the values of the measures that claims are about, from runs or files of human answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class Measured:
 
 
 def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
-    """Group claims by what they measure. A key is a claim without conditions."""
+    """Group claims by measure, so that claims on the same measure are in one list.
+
+    Each key is a claim that states only the measure, without conditions.
+    """
     # Claims of the study file and of the study type are grouped if both use the same column without
     # a filter or threshold. Claims that compare two columns of one row are left out.
     claims_by_measure: dict[Claim, list[Claim]] = {}
@@ -89,10 +92,11 @@ def name_measure(measure: Claim) -> str:
 
 
 def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False) -> Measured | None:
-    """Return a measure of a sample.
+    """Return the values of a measure in a sample.
 
-    - `between_draws`: True for a comparison with a run that drew other texts. All participants who
-      read one draw are then one unit, however few draws there are.
+    - `between_draws`: True if the sample is compared with a run whose participants read different
+      drawn texts. Then the participants who read the same drawn texts count as one independent
+      unit.
 
     Returns None if the sample does not have the measure or has no known value.
     """

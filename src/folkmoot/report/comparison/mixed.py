@@ -53,7 +53,10 @@ class AnswererKey(NamedTuple):
 
 @dataclass(slots=True)
 class SeatAnswers:
-    """The answers of humans and of models to one question, by session and speaker."""
+    """The answers of humans and of models to one question.
+
+    Each attribute maps session and speaker to the answer.
+    """
 
     # Answers are options or numbers.
 

@@ -70,7 +70,8 @@ IDS = frozenset({"participant_id", "initial_choice", "final_choice", "status", "
 class Pair:
     """One measure in one condition, from the simulation and from humans.
 
-    Both tables have the columns `who`, `unit` and `value`. `who` is null without ids.
+    Both tables have the columns `who`, `unit` and `value`. `who` is the id of the participant, or
+    null in a table without ids.
     """
 
     measure: str

@@ -203,10 +203,10 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 
 
 def sign_agreement(figure: Figure) -> tuple[float, float]:
-    """Return how many combinations of settings agree with the sign of the pooled estimate.
+    """Return two shares of the combinations of settings.
 
-    Both numbers are shares of all combinations. The second number counts only combinations with an
-    interval that excludes "no effect".
+    - The first: combinations that agree with the sign of the pooled estimate.
+    - The second: those of them with an interval that excludes "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())

@@ -60,7 +60,8 @@ def power_of(
     """Return findings on the effects that a study can detect, primary claims first.
 
     - `iccs`: the assumed intraclass correlations.
-    - `width`: the wanted width of an interval from human and simulated answers.
+    - `width`: the wanted width of the interval when an estimate combines human and simulated
+      answers.
     """
     size = study_file.study.size(study_file.config, study_file.study_folder)
     claims, expected = primary_claims(study_file)
@@ -118,7 +119,7 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the finding on the power of each primary claim, and how many units the claim needs.
+    """Return the finding on each primary claim: its power, and the number of units it needs.
 
     - `expected`: the expected difference of each claim, or None.
     - `iccs`: the assumed intraclass correlations.
@@ -344,9 +345,10 @@ def _least_mean(size: DesignSize, alpha: float) -> Sentence:
 def people_power(
     width: float, size: DesignSize | None = None, iccs: Sequence[float] = ()
 ) -> Finding:
-    """Return the finding on how many humans to ask for an interval of this width.
+    """Return the finding on how many humans must take part for a wanted interval width.
 
-    `width`: the width as a difference of shares, or in standard deviations of human answers.
+    `width`: the wanted width. The unit is a difference of shares, or the standard deviation of
+    human answers.
     """
     # The estimate combines human and simulated answers. The result depends on their correlation.
     group_size = size.size if size is not None and size.kind != "independent" else 1

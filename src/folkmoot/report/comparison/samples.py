@@ -85,7 +85,7 @@ class Sample:
         return tuple(result.claim for result in self.results)
 
     def result_of(self, claim: Claim) -> Result | None:
-        """Return the run's own result of a comparison, or None if no claim of the run makes it."""
+        """Return the result of `claim` in this run, or None if the run does not state the claim."""
         return run_claims.find_result(claim, self.results)
 
     @property
@@ -194,7 +194,10 @@ DRAW_OF_TEXT = "draw"
 
 
 def read_same_draws(first: Sample, second: Sample) -> bool:
-    """Return whether participants of both runs read the same drawn texts, or none."""
+    """Return whether participants of both runs read the same texts.
+
+    Only texts that a run draws anew are compared. Two runs without such texts give True.
+    """
     # A run draws its texts anew, such as summaries that a model writes. A fork may keep them. What
     # people of a file read is not known, so that their comparison holds for these texts alone.
     if first.is_human or second.is_human:
@@ -242,7 +245,7 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
 def people_file(path: Path) -> Sample:
     """Read a table of human answers from a file.
 
-    A row is one person, or another unit that the run observes, in one condition. Columns:
+    Each row holds one person, or another unit of observation of the run, in one condition. Columns:
 
     - `before` and `after`: the choices. `position_changed` can replace the two columns.
     - `arm`, or the run's condition column: the condition, if there are several.

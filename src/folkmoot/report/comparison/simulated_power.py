@@ -80,7 +80,8 @@ class Trials:
         """Return the simulated runs of a study file.
 
         - `overrides`: changed settings, as in `--set`.
-        - `sizes`: the sizes as text, such as "experts=12,24". Default: multiples of the size.
+        - `sizes`: the sizes as text, such as "experts=12,24". By default, multiples of the study's
+          size.
         - `runs`: the number of runs of each size.
 
         Raises InputError if the file is invalid at any size.

@@ -49,7 +49,7 @@ from folkmoot.storage.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class DrawnFinding:
-    """A finding with the drawn chart."""
+    """A finding together with the chart, which is drawn as SVG panels or as a board of cards."""
 
     # A chart is a list of SVG panels, or a board of cards.
 

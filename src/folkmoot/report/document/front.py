@@ -1,4 +1,4 @@
-"""The first page of a report: the question, the texts in prompts, and the answer with limits."""
+"""The first page of a report: the question, the texts that prompts contain, and the answer."""
 
 from __future__ import annotations
 
@@ -387,7 +387,10 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
 def trust_lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[TrustLight]:
-    """Yield every reason for caution, the most serious first, or one green light."""
+    """Yield a light for every reason for caution, the most serious first.
+
+    Without such a reason, yield one green light.
+    """
     found = [
         TrustLight("red", alarm)
         for finding in findings

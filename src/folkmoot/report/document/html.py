@@ -38,9 +38,9 @@ def write_report(
     over_grid: Finding | None = None,
     figures: Path | None = None,
 ) -> Path:
-    """Write `report.html` into the run folder and return its path.
+    """Write `report.html` into the run folder and return the path of the file.
 
-    - `pdf`: also write `report.pdf`, and return its path instead.
+    - `pdf`: also write `report.pdf`, and return the path of that file.
     - `known`: findings that are already computed.
     - `over_grid`: the finding on claims under all wordings of the prompts, or None.
     - `figures`: a folder for all charts as SVG and PNG files, or None.
@@ -60,7 +60,11 @@ def write_report(
 
 
 def write_grid_report(grid: RunGrid) -> Path:
-    """Write the report of a grid and of each finished run, each into the folder of the run."""
+    """Write the report of a grid, and the report of each finished run.
+
+    Each report is written into the folder of the grid or run that it describes. Returns the path of
+    the grid's report.
+    """
     cells = findings_of_cells(grid)
     finished = grid.finished_cells()
     # All cells share one judgement over the wordings, so it is made once.
@@ -71,7 +75,7 @@ def write_grid_report(grid: RunGrid) -> Path:
 
 
 def write_page(content: Document, folder: Path) -> Path:
-    """Write `report.html` into a folder and return its path."""
+    """Write `report.html` into a folder and return the path of the file."""
     page = (
         _template_environment()
         .get_template("report.html.j2")

@@ -78,7 +78,7 @@ def count_first_replies(
 ) -> dict[str, FirstReplies]:
     """Count the first replies of each model. Humans are left out.
 
-    `units`: the independent unit of each reply, by address.
+    `units`: a map from the address of a reply to its independent unit.
     """
     # A reply without an entry is a separate unit.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)

@@ -1,8 +1,8 @@
-"""The text for a methods section, and a reporting checklist, from what a run has recorded.
+"""A text for the methods section of a paper, and a filled-in reporting checklist.
 
-The checklist has the items of GUIDE-LLM in the wording of Folkmoot. Source: Feuerriegel et al.,
-"GUIDE-LLM: a reporting checklist for LLMs in behavioural science"
-(https://llm-checklist.com/checklist).
+Both are made from the records of a run. The items of the checklist are those of GUIDE-LLM, in
+Folkmoot's own wording. Source: Feuerriegel et al., "GUIDE-LLM: a reporting checklist for LLMs in
+behavioural science" (https://llm-checklist.com/checklist).
 """
 
 from __future__ import annotations

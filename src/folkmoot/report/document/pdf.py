@@ -47,7 +47,7 @@ def load_typst() -> ModuleType:
 
 
 def write_pdf(document: Document, path: Path) -> Path:
-    """Write a report as a PDF and return its path.
+    """Write a report as a PDF and return the path of the file.
 
     Raises InputError if Typst is not installed.
     """
@@ -64,7 +64,7 @@ def write_pdf(document: Document, path: Path) -> Path:
 
 
 def write_registration_pdf(text: Preregistration, path: Path) -> Path:
-    """Write a preregistration as a PDF and return its path.
+    """Write a preregistration as a PDF and return the path of the file.
 
     Raises InputError if Typst is not installed.
     """

@@ -67,7 +67,9 @@ def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
 
 
 def save_figures(document: Document, folder: Path, *, png: bool = True) -> None:
-    """Write all charts of a report as SVG files, and as PNG files if `png`, into a folder.
+    """Write all charts of a report as SVG files into `folder`.
+
+    - `png`: True to write PNG files too.
 
     Raises InputError if `folder` is a file.
     """

@@ -1,4 +1,4 @@
-"""The study file of a focus group, and the claims that it declares."""
+"""The settings in a focus group's study file, and the comparisons that the study declares."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Price = Annotated[
 
 
 class GuidePart(BaseModel):
-    """The researcher's own guide for one phase."""
+    """The questions and probes that the researcher wrote for one phase."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -89,7 +89,7 @@ def _as_questions(value: object) -> object:
 
 
 class Stimulus(BaseModel):
-    """One concept of a concept test. A missing key takes the value of the study."""
+    """One concept of a concept test. For a missing key, the study's own value is used."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -341,7 +341,10 @@ class DiscussionConfig(CodingStudyConfig):
 
     @property
     def ladder_prices(self) -> tuple[str, ...]:
-        """The further prices in questions about buying, the lowest first."""
+        """The prices in questions about buying, the lowest first.
+
+        The product's own price is left out.
+        """
         own_amount = None if self.price is None else parse_amount(self.price)
         return tuple(
             sorted(
@@ -388,7 +391,7 @@ TALK = ("group", "stimulus", "persona_id")
 
 
 def declare_claims(config: DiscussionConfig) -> list[Claim]:
-    """Return the claims of a focus group."""
+    """Return the comparisons that a focus group declares before a run."""
     # They compare answers after the discussion with those before it, and each further concept with
     # the first one. Changes of positions are primary. With one concept, the change of purchase
     # intent is primary too. With more than MOST_PRIMARY concepts, no claim is primary.
@@ -408,7 +411,7 @@ def declare_claims(config: DiscussionConfig) -> list[Claim]:
 
 
 def name_conditions(config: DiscussionConfig) -> dict[str, dict[str, str]]:
-    """Return the concepts that groups discuss, which are the conditions of a focus group."""
+    """Return the names of the conditions. In a focus group, each concept is one condition."""
     return {"stimulus": {concept.id: concept.id for concept in config.concepts}}
 
 

@@ -1,4 +1,4 @@
-"""The data of a discussion, as JSON files hold them: messages, private answers, transcript."""
+"""The data of a discussion, as stored in JSON files: messages, private answers, transcript."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ class DiscussionMessage(BaseModel):
     - `turn_number` counts all messages from 1, `question` counts questions from 1. A probe has
       the number of the question to which it belongs. `position` counts the answers to one
       question.
-    - `replied_to` is the speaker to whom the message responds. `replied_to_turn` is the turn of
-      the message to which it responds. Both are None for an answer to a question put to all.
+    - `replied_to` is the id of the speaker to whom the message responds. `replied_to_turn` is the
+      turn number of the earlier message. Both are None for an answer to a question put to all.
     - `sentiment` is the tone, from −1 to 1.
     - `valence` is the speaker's position after the message, from −1 to 1. `changed_mind` is True
-      if the message changed the last known position.
+      if this position differs from the speaker's last known position.
     - `asks` holds the ids of the participants whom a question addresses by name.
     - `rung` is 1 for a probe that asks for the reason, 2 for a probe that asks why the reason
       matters. The answer to a probe has the same number as the probe.
-    - `stance` is the coder's reading of the response to others: `agree`, `disagree` or None.
+    - `stance` says how the message responds to others, as the coder reads it: `agree`, `disagree`
+      or None.
     - `reading_missing` is the reason why the coder gave no position. `valence` is then the
-      last known position.
+      speaker's last known position.
     - `out_of_character` is True if the words are typical of an assistant or a script.
-    - `finish` is the finish reason of the reply, None for words of the guide.
+    - `finish` is the finish reason of the reply. It is None for words of the guide.
     - `utterance_id` is the id in the table `utterances`.
     """
 
@@ -96,15 +97,16 @@ class DiscussionMessage(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The message as a text that records its source, for use in prompts."""
+        """The message as a string that carries a source, for use in prompts."""
         return self.as_utterance.quoted_text
 
 
 class InterviewTime(StrEnum):
     """The time of a private question.
 
-    `alone` is after an interview without the other participants. `retest` is before the discussion,
-    in a second conversation that does not contain the first.
+    `alone` means after an interview without the other participants. `retest` means before the
+    discussion: the question of `before` is asked a second time, in a conversation that does not
+    show the first answer.
     """
 
     BEFORE = "before"
@@ -142,16 +144,16 @@ class Statement(BaseModel):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The statement as a text that records its source, for use in prompts."""
+        """The statement as a string that carries a source, for use in prompts."""
         return Quoted(self.words, Source("utterance", self.utterance_id, self.persona_id))
 
 
 class PurchaseIntent(BaseModel):
     """The private purchase intent of a participant: one of `INTENTS`, or no answer.
 
-    `missing` is the reason of a missing answer. `price` is the price in the prompt, or None if only
-    the material names a price. `ladder` is True for a further price of the study file and
-    False for the product's own price.
+    `missing` is the reason why an answer is missing. `price` is the price in the prompt, or None if
+    only the material names a price. `ladder` is False if `price` is the product's own price. It is
+    True for the other prices that the study file lists.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -220,7 +222,7 @@ class DiscussionTranscript(BaseModel):
         ]
 
     def positions(self, when: InterviewTime) -> dict[str, float]:
-        """Return the private position of each participant at the time `when`, by id."""
+        """Return a map from participant id to private position at the time `when`."""
         # Participants without a position are left out.
         return {
             statement.persona_id: statement.position
@@ -229,7 +231,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def positions_before_and_after(self) -> dict[str, tuple[float, float]]:
-        """Return each participant's positions before and after the discussion, by id."""
+        """Return a map from participant id to the positions before and after the discussion."""
         # Participants without one of the two positions are left out.
         before, after = self.positions(InterviewTime.BEFORE), self.positions(InterviewTime.AFTER)
         return {
@@ -239,7 +241,7 @@ class DiscussionTranscript(BaseModel):
         }
 
     def intents_by_participant(self, when: InterviewTime) -> dict[str, str]:
-        """Return the answers on buying at the product's own price, by participant id.
+        """Return a map from participant id to the answer on buying at the product's own price.
 
         - `when`: the time of the question.
         """

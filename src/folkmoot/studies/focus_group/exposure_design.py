@@ -42,7 +42,7 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield each private question, to check which texts the prompt contained."""
+    """Yield one decision per private question, with the texts that its prompt should contain."""
     # Of the questions on purchase intent, only the one at the product's own price counts.
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

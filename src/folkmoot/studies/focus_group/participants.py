@@ -1,4 +1,4 @@
-"""The recruits of each group, and the class of a participant in a discussion or an interview."""
+"""The recruits of each group, and `Participant`, which plays one recruit in a conversation."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def available_seats(config: DiscussionConfig, folder: Path) -> list[Seat]:
 
 
 def recruit_groups(session: Session[DiscussionConfig]) -> dict[str, list[Profile]]:
-    """Return the recruits of each group, with humans as anonymous profiles."""
+    """Return the recruits of each group. Humans who speak for themselves are anonymous profiles."""
     # The random draws of a group do not depend on the other groups.
     groups = recruit_all_groups(
         session.config, session.study_folder, lambda path: session.child(*path).rng
@@ -164,7 +164,7 @@ def with_own_opinions(people: Sequence[Profile], config: DiscussionConfig) -> li
 
 
 def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, object]]:
-    """Read the rows of the file of real profiles.
+    """Read the file with profiles of real people, and return one dict per profile.
 
     Raises InputError if the file cannot be read. Returns an empty list if personas are generated.
     """
@@ -229,7 +229,10 @@ def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
 def with_seeded_opinion(
     session: Session[DiscussionConfig], group: str, people: Sequence[Profile], stimulus: Stimulus
 ) -> list[Profile]:
-    """Return the participants with drawn opinions on this concept."""
+    """Return the participants, each with a randomly drawn first opinion on `stimulus`.
+
+    The participants are unchanged if the study asks them for first opinions.
+    """
     # The opinions are drawn instead of asked for. Participants are unchanged if the study asks for
     # first opinions, and in a study with one concept, because its recruits already have an opinion.
     config = session.config
@@ -547,9 +550,10 @@ def conversation_style_advice(profile: Profile) -> str:
 
 
 def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
-    """Return a reply without a leading "Name:" and surrounding quotation marks.
+    """Remove from a reply the leading "Name:" and the quotation marks around the text.
 
-    - `others`: names of other participants. The reply ends before a line for one of them.
+    - `others`: names of other participants. The reply is cut before a line that starts with one of
+      these names.
     """
     # Models sometimes continue with lines for other participants ("Ben: …").
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))

@@ -55,7 +55,7 @@ def has_moved(before: float | None, after: float | None) -> bool:
 
 
 def count_moved(pairs: pl.DataFrame) -> int:
-    """Return the number of rows where `has_moved` is True of the columns `before` and `after`."""
+    """Return for how many rows `has_moved` is true. Each row has positions `before` and `after`."""
     return sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
 
 
@@ -88,7 +88,10 @@ MAX_LINES = 20
 
 
 def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the positions of each participant over the discussion, as (name, turn, position)."""
+    """Return the known positions as tuples (name, turn, position).
+
+    The last position of each participant is repeated at the last turn of the discussion.
+    """
     # The last position is repeated at the last turn, so that all lines of the chart end there.
     known_opinions = opinions.filter(pl.col("valence").is_not_null()).sort(
         "turn", maintain_order=True
@@ -102,7 +105,7 @@ def carry_positions_forward(opinions: pl.DataFrame) -> list[tuple[str, float, fl
 
 
 def mean_position_by_question(opinions: pl.DataFrame) -> list[tuple[str, float, float]]:
-    """Return the mean position of each group after each question as (group, question, mean)."""
+    """Return one tuple (group, question, mean position) for each group and question."""
     # The mean is over the last known position of each participant. Groups after the first MAX_LINES
     # are left out.
     points: list[tuple[str, float, float]] = []

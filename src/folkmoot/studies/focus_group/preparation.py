@@ -30,7 +30,7 @@ _AS_ADDRESS = (
 
 
 def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
-    """Return the problems that validation of single keys does not find."""
+    """Return the problems that only show when keys are checked together or against files."""
     # Contradictions between keys, unknown quotas, and problems of the file of profiles.
     problems = [*_check_contradictions(config), *_check_guide(config), *check_quotas(config.quotas)]
     problems += check_images(config)

@@ -1,4 +1,4 @@
-"""How the rule-based embedded respondent answers in focus groups.
+"""The rules by which the embedded respondent answers in focus groups, in place of a model.
 
 An opinion depends on the persona's taste, the product's claims and the price. In a discussion,
 opinions move towards the views of others.

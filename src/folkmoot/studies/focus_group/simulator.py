@@ -95,9 +95,10 @@ _PENDING_REQUEST: ContextVar[_PendingRequest | None] = ContextVar("asked", defau
 
 
 class MockLLMClient(LLMClient):
-    """A client that needs no API key and no network, because fixed rules compute its replies.
+    """A client that needs no API key and no network, because fixed rules compute the replies.
 
-    - `config`: needed only outside a `DiscussionSimulator`, to find the concept and the price.
+    - `config`: the settings with the concept and the price. Only needed outside a
+      `DiscussionSimulator`.
 
     Equal prompts give equal replies.
     """

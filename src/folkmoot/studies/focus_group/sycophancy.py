@@ -70,7 +70,7 @@ class PositionedAnswer(NamedTuple):
 
 
 class PositionRecord(NamedTuple):
-    """The private positions of the participants in one discussion, by participant id."""
+    """The private positions in one discussion. Each attribute maps participant id to position."""
 
     group: str
     before: Positions
@@ -291,7 +291,7 @@ def answer_movements(
 
 
 def movement_towards_others(first: Positions, after: Positions) -> dict[str, float]:
-    """Return how many points each participant moved towards all others, by participant id."""
+    """Return a map from participant id to the points moved towards all other participants."""
     # The others' positions are those in `first`.
     movements = {
         persona_id: measure_approach(first, persona_id, before, after.get(persona_id))
@@ -301,7 +301,7 @@ def movement_towards_others(first: Positions, after: Positions) -> dict[str, flo
 
 
 def distances_to_others(positions: Positions) -> dict[str, float]:
-    """Return how far each participant is from the mean of all others, by participant id.
+    """Return a map from participant id to the distance from the mean position of all others.
 
     Returns an empty dict for a single participant.
     """

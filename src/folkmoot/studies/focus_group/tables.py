@@ -40,7 +40,7 @@ LEANING = "the same position in words, as prompts show it"
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
     """One concept as prompts show it.
 
-    If the concept sets no value, the row has the value of the study.
+    A value that the concept does not set comes from the study.
     """
 
     stimulus: str = column("short name of the concept")
@@ -281,10 +281,11 @@ def say_message(
     address: str | None = None,
     interviewed_id: str | None = None,
 ) -> DiscussionMessage:
-    """Record a message and return it with its utterance id.
+    """Record a message and return a copy of the message with an utterance id.
 
-    - `address`: the journal address of the reply. If it is None, the message's source gives it.
-    - `interviewed_id`: the participant in an interview, or None in the discussion.
+    - `address`: the journal address of the reply. By default, the address of the question to which
+      `ask` returned the text.
+    - `interviewed_id`: the participant whose interview contains the message. None in a discussion.
     """
     # An interview is not public: the other participants must not have heard it.
     utterance = scope.say(
@@ -335,7 +336,7 @@ def say_planned(
 def say_statement(
     scope: Scope, texts: DiscussionTexts, statement: Statement, name: str, address: str
 ) -> Statement:
-    """Record the words of a private statement and return it with its utterance id."""
+    """Record the words of a private statement. Return a copy that has an utterance id."""
     if not statement.words:
         return statement
     utterance = scope.say(
@@ -356,7 +357,7 @@ def _leaning_or_none(position: float | None) -> str | None:
 
 
 def record_discussion(scope: Scope, transcript: DiscussionTranscript) -> None:
-    """Record all rows of one discussion except its utterances."""
+    """Record all rows of one discussion except the utterances."""
     # `say_message` records each utterance at once, because later prompts refer to it.
     where: Where = {
         "group": transcript.group,

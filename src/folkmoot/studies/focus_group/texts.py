@@ -1,4 +1,7 @@
-"""Texts that record their source, for the prompts of one group and one concept."""
+"""Texts in the prompts of one group and one concept, as strings with a source.
+
+The source of a text is where it comes from, such as a table cell or an utterance.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Where(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DiscussionTexts:
-    """Builds texts that record their source, for the prompts of one group and one concept."""
+    """Builds the strings that prompts of one group and one concept contain.
+
+    Each string carries a source, which says where its text comes from, such as a table cell.
+    """
 
     # The settings for this concept (`DiscussionConfig.for_stimulus`).
     config: DiscussionConfig
@@ -102,7 +108,7 @@ class DiscussionTexts:
         return [quote_value(text, "material", f"{GUIDE}.{phase.value}.{part}") for text in texts]
 
     def name(self, persona_id: str, first_name: str) -> str:
-        """Return `first_name` as a text that records its source."""
+        """Return `first_name` as a string with a source."""
         # Prompts to other participants show this name.
         return quote_value(first_name, "value", cell_id(NAME, self.group, persona_id))
 
@@ -110,7 +116,7 @@ class DiscussionTexts:
         return [self.name(persona_id, by_id[persona_id]) for persona_id in persona_ids]
 
     def description(self, persona_id: str, parts: Mapping[str, str]) -> dict[str, str]:
-        """Return the parts of a persona's description as texts that record their source."""
+        """Return the parts of a persona's description as strings with a source."""
         return {
             part: quote_value(
                 text, "persona", self._cell_id(PERSONA, persona_id, number), persona_id
@@ -119,25 +125,31 @@ class DiscussionTexts:
         }
 
     def first_leaning(self, persona_id: str, leaning: str) -> str:
-        """Return `leaning` as a text that records its source."""
+        """Return `leaning` as a string with a source.
+
+        `leaning`: a participant's first position in words.
+        """
         # It states a participant's first position in words.
         return quote_value(
             leaning, "value", self._cell_id(FIRST_LEANING, persona_id, InterviewTime.BEFORE.value)
         )
 
     def quote_position(self, persona_id: str, turn: int, position: float) -> str:
-        """Return a position as a signed number, for the coder."""
+        """Return a position as a signed number, for a prompt to the coder."""
         # Turn 0 is before the discussion.
         quoted = quote_value(position, "value", self._cell_id(POSITION, persona_id, turn))
         return alter_text(with_sources(quoted), f"{position:+.2f}")
 
     def quote_leaning(self, persona_id: str, turn: int, leaning: str) -> str:
-        """Return `leaning` as a text that records its source."""
+        """Return `leaning` as a string with a source.
+
+        `leaning`: the position after turn `turn`, in words.
+        """
         # It states a position after a turn in words. Turn 0 is before the discussion.
         return quote_value(leaning, "value", self._cell_id(LEANING, persona_id, turn))
 
     def quote_summary(self, question: int, text: str, moderator: str) -> str:
-        """Return the moderator's summary as a text that records its source."""
+        """Return the moderator's summary as a string with a source."""
         # `moderator` is the id of the moderator.
         return quote_value(text, "summary", self._cell_id(SUMMARY, question), moderator)
 
@@ -150,7 +162,7 @@ class DiscussionTexts:
 
 
 def quote_phase(phase: DiscussionPhase) -> str:
-    """Return the name of a phase as a text that records its source."""
+    """Return the name of a phase as a string with a source."""
     return quote_value(phase.value, "value", PHASE)
 
 

@@ -5,7 +5,8 @@
 - `in_private`: asks each participant in private.
 - `reading`: codes the answers.
 - `character`: finds replies that are out of character.
-- `views`: finds the product and the views in a prompt, for answers by rules without a model.
+- `views`: finds the product and the participants' views in a prompt. The built-in rules that answer
+  in place of a model need them.
 
-Only this study type imports it.
+No other study type imports this package.
 """

@@ -27,7 +27,7 @@ from folkmoot.studies.focus_group.talk.table import TableDiscussion
 
 
 class PrivateAnswers(NamedTuple):
-    """What one participant answered in private at one time."""
+    """The private answers of one participant at one time."""
 
     statement: Statement
     intents: tuple[PurchaseIntent, ...]
@@ -40,7 +40,7 @@ async def ask_in_private(
 ) -> list[PrivateAnswers]:
     """Ask each participant in private for an opinion and for the intent to buy.
 
-    `talk`: the discussion if it has ended, or None before it.
+    `talk`: the finished discussion. None before the discussion.
     """
     # `talk` is the discussion, or None before it. Before the discussion, models are asked for their
     # position twice, and the difference is noise. Humans are asked once, because they would
@@ -98,7 +98,7 @@ async def interview_participants(
     people: Sequence[Participant],
     guide: Mapping[DiscussionPhase, Sequence[str]],
 ) -> dict[str, Interview]:
-    """Interview each participant alone and return the interviews by participant id.
+    """Interview each participant alone. Return a map from participant id to interview.
 
     Returns an empty dict unless the study has `control: alone`.
     """
@@ -172,7 +172,7 @@ async def interview_participants(
 
 
 def with_opinion(participant: Participant, statement: Statement) -> Participant:
-    """Return a copy of the participant that has the statement as first opinion."""
+    """Return a copy of the participant. The first opinion of the copy is `statement`."""
     # The participant is unchanged if the statement has no position.
     if statement.position is None:
         return participant

@@ -274,7 +274,7 @@ class Moderator:
     ) -> str | None:
         """Return a follow-up question to one answer.
 
-        Returns None if nothing is asked.
+        Returns None if the moderator asks no follow-up question.
         """
         # A first follow-up asks for the reason. It is asked only after some of the surprising
         # answers, chosen at random. A second one asks why the reason matters.
@@ -328,7 +328,7 @@ class Moderator:
     ) -> SpeakingShares:
         """Return how often and how much each participant has spoken.
 
-        `questions_left`: the number of questions still to come, which the result contains.
+        `questions_left`: the number of questions still to come. It is copied to the result.
         """
         answer_counts = dict.fromkeys(self.names, 0)
         word_counts = dict.fromkeys(self.names, 0)
@@ -344,7 +344,10 @@ class Moderator:
         return SpeakingShares(answer_counts, word_counts, questions_left, mute)
 
     def note_answer(self, persona_id: str, has_answered: bool) -> None:
-        """Update how many times in a row a participant has given no answer."""
+        """Count how many questions in a row a participant has left unanswered.
+
+        An answer resets the count to 0.
+        """
         self.silent_times[persona_id] = (
             0 if has_answered else self.silent_times.get(persona_id, 0) + 1
         )
@@ -401,7 +404,7 @@ def respondent_limits(participant_count: int, cap: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SpeakingShares:
-    """How much each participant has spoken so far."""
+    """Counts of the answers and words of each participant so far."""
 
     # The number of answers by participant id.
     spoken: Mapping[str, int]

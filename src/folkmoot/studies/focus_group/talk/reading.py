@@ -99,7 +99,7 @@ async def read_position(
     answer: str,
     history: Sequence[DiscussionMessage],
 ) -> Position:
-    """Ask the coder which position an answer expresses, and to which message it responds."""
+    """Ask the coder which position an answer expresses, and to which message it is a response."""
     # `history` holds the messages before the answer. If the coder gives no position,
     # `last_position` is returned. A first position (`last_position` None) does not count as a
     # change.

@@ -1,6 +1,7 @@
-"""Find the product and the views of others in a prompt, for answers by rules without a model.
+"""Find the product and the participants' views in a prompt.
 
-A view is a word for or against the product in a first-person sentence.
+The built-in rules that answer in place of a model use both. A view is a word for or against the
+product in a first-person sentence.
 """
 # The module `respondent` forms opinions from them.
 
@@ -27,7 +28,7 @@ def load_wordings() -> Mapping[str, Any]:
 
 
 class View(NamedTuple):
-    """A word for or against the product, with its concern."""
+    """A word for or against the product, and the concern that the word is about."""
 
     # `side` is 1 for and −1 against.
 
@@ -129,7 +130,7 @@ class Product(NamedTuple):
 
     @property
     def product_noun(self) -> str:
-        """The product's noun with an article, such as "the oven", or "it" if no noun is found."""
+        """The product's noun with an article, such as "the oven". "it" if no noun is found."""
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,
@@ -196,7 +197,7 @@ class ReportedView(NamedTuple):
 
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
-    """Return the names of speakers in the history and in the prompt, by speaker id."""
+    """Return a map from speaker id to name, for the speakers in the history and in the prompt."""
     shown_names = {
         passage.source.id.rpartition("/")[2]: passage.text
         for passage in shown_passages(mind, texts.NAME)
