@@ -1,4 +1,4 @@
-"""The table of raw persona lines, for study types that recruit participants from persona-hub."""
+"""The table of raw persona lines that study types take from the data set persona-hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the usage and the cost of calls from the journal, for study types that export both."""
+"""Read the usage and the cost of calls from the journal, so that study types can export both."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def describe_claims(results: Sequence[Result], about: str = "") -> Sentence:
 
 
 def list_estimates(estimates: Sequence[Sentence]) -> Sentence:
-    """Return the first `MAX_LISTED_ESTIMATES` estimates, and the number of all others."""
+    """Return the first `MAX_LISTED_ESTIMATES` estimates, and the number of the remaining ones."""
     listed = join_sentences(estimates[:MAX_LISTED_ESTIMATES], "; ")
     more = len(estimates) - MAX_LISTED_ESTIMATES
     return word("estimate", "more", estimates=listed, number=more) if more > 0 else listed

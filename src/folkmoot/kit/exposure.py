@@ -192,7 +192,10 @@ def _written_by_others(
 
 
 def find_writers(run: RunFolder, utterance_ids: Collection[str]) -> dict[str, str]:
-    """Return the writers of the utterances that were written in another speaker's name, by id."""
+    """Return the writer of each utterance that was written in another speaker's name.
+
+    The keys are utterance ids.
+    """
     # For example, a mediator may write the utterances of all members in one reply.
     utterances = list(
         _rows_where(run, UTTERANCES, "utterance_id", utterance_ids, "address", "speaker_id")
@@ -319,7 +322,10 @@ def describe_deviations(run: RunFolder) -> list[str]:
 
 
 def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Return the kinds of text in one participant's prompts, by the name of the decision."""
+    """Return the kinds of text in the prompts of one participant.
+
+    The keys are the names of the participant's decisions.
+    """
     if not run.has_table(ExposureRow.table):
         return {}
     own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()

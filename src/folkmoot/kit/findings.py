@@ -96,7 +96,7 @@ def condition_name(condition: str) -> str:
 
 
 def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:
-    """Return the share of each category in the total. All are None if the total is 0."""
+    """Return the share of each category in the total. All shares are None if the total is 0."""
     total = sum(counts.values())
     return {name: n / total if total else None for name, n in counts.items()}
 
@@ -136,7 +136,7 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return Holm's adjusted p by label, for all comparisons of one table.
+    """Return Holm's adjusted p of each comparison, by label. `estimates`: one whole table.
 
     The value is NaN for a comparison without a test.
     """
@@ -155,7 +155,7 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
 def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Row:
     """Return the cells `name`, `low` and `high` of a row.
 
-    `suffix`: added to the names of the bounds. The report formats "low_rate" as a share.
+    `suffix`: added to the names `low` and `high`. With "_rate" the report formats them as shares.
     """
     low, high = f"low{suffix}", f"high{suffix}"
     if estimate is None:
@@ -165,7 +165,7 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
-    """Return the p-value of an estimate for a table cell, or None if it has too few units."""
+    """Return the p-value of an estimate as a table cell, or None if the estimate has few units."""
     return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 
@@ -214,7 +214,7 @@ def interaction_matrix(
 ) -> Heatmap:
     """Return the heatmap of how often speakers refer to each other.
 
-    - `counts`: how often the first speaker refers to the second, by their ids.
+    - `counts`: how often one speaker refers to another, by (speaker id, other speaker's id).
     - `people`: the name of each id, in display order.
     """
     # Pairs without a count are 0, and self-references are left out.
@@ -319,7 +319,7 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:
     """Return a p-value as text, such as "p = .043", or an empty text if no test was made.
 
-    `holm`: a p-value adjusted by Holm's method, to write "adjusted p = .012" instead.
+    `holm`: the p-value adjusted by Holm's method. If given, the text is "adjusted p = .012".
     """
     # If only the unadjusted p is below 5 %, the text gives both p-values, because the interval
     # agrees with the unadjusted p.

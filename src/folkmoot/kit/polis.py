@@ -1,6 +1,6 @@
-"""Read a conversation from a Polis export, for a study on the same comments.
+"""Read a conversation that was exported from Polis, so that a study can use its comments.
 
-Three files are read: comments.csv, participants-votes.csv and summary.csv.
+An export is a folder with comments.csv, participants-votes.csv and summary.csv.
 """
 
 from __future__ import annotations

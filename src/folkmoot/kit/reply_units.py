@@ -1,6 +1,6 @@
 """The independent units of replies in a run: the conversations in which speakers heard each other.
 
-Reports use them for the checks of replies of a study type that declares no `reply_unit`.
+Reports use these units to check the replies of study types that declare no `reply_unit`.
 """
 
 # Replies of people who heard each other are alike. A unit that is too small would make an interval
@@ -27,7 +27,7 @@ SPEAKER, CONVERSATION, SESSION = "speaker", "conversation", "session scope"
 
 
 class ReplyUnit(NamedTuple):
-    """The independent unit of replies."""
+    """The independent unit of replies, such as a group of participants who talk to each other."""
 
     # The noun for one unit, such as "group".
     name: str
@@ -45,7 +45,10 @@ def reply_unit_of(study: Study, run: RunFolder) -> ReplyUnit:
 
 
 def name_reply_units(run: RunFolder, name: str) -> str:
-    """Return the noun for the units whose replies a report counts."""
+    """Return the noun for the units in a report's count of replies.
+
+    - `name`: the noun for a unit of a finished run.
+    """
     # The checks count all replies of an unfinished run. Its figures count finished units alone, and
     # are fewer.
     # A speaker with a reply is a speaker, finished or not.
@@ -63,11 +66,12 @@ def check_replies(run: RunFolder, unit_of: UnitOf, unit_name: str) -> list[Check
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:
-    """Return the conversations of a run as the unit, or the speaker if none heard another.
+    """Return the unit of replies that follows from who heard whom in a run.
 
-    All participants who heard a common speaker, or each other, are one unit. If a text in their
-    prompts has no recorded source, all participants are one unit who could have heard each other by
-    the scopes of the protocol.
+    Participants who heard each other, or heard the same text, belong to one unit. If no participant
+    heard another speaker, each speaker is a unit. If a prompt holds a text without a recorded
+    source, participants who could have heard each other in a scope of the protocol belong to one
+    unit.
     """
     columns = ("address", "scope", "role", "speaker_id")
     answers = run.scan_table("answers").select(columns).collect()

@@ -45,7 +45,7 @@ class Below:
 def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
     """Return the settings with which a run calls models.
 
-    `more`: further settings to return.
+    `more`: the names of further settings to return.
 
     Settings without a value are left out.
     """

@@ -86,7 +86,7 @@ class Codebook(_FrozenModel):
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the codebook as in its file, without keys that have their default value."""
+        """Return the content of the codebook file, without keys that have their default value."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @cached_property

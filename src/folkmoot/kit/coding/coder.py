@@ -1,4 +1,4 @@
-"""Ask a model for the codes of a text. Reject each code with a quote that is not in the text."""
+"""Ask a model for the codes of a text, each with a quote. Reject codes with an invented quote."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ async def ask_for_codes(
 
 
 def quote_text(book: Codebook, text: TextToCode) -> TextToCode:
-    """Return the text after recording that all of its parts come from the table `texts`."""
+    """Return a copy of `text` in which each part is marked as coming from the table `texts`."""
     # Parts that already have recorded sources keep them.
 
     def quote_part(part: str, column: str, speaker: str = "") -> str:
@@ -507,7 +507,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
     def parse_reply(
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
-        """Return the codes of a reply, a missing answer, or the problems to tell the model."""
+        """Return the codes of a reply, a missing answer, or the problems for a re-ask."""
         parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed

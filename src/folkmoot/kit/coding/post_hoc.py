@@ -110,7 +110,7 @@ def build_coding_study(run: RunFolder) -> Study[PostHocCodingConfig]:
 
 
 def read_texts(run: RunFolder) -> Iterator[tuple[str, list[TextToCode], frozenset[str]]]:
-    """Yield for each codebook: the name, the texts to code, and the text ids for a second coder."""
+    """Yield, for each codebook, its name, its texts, and the ids of texts for a second coder."""
     table = run.read_table("texts")
     for name in table["codebook"].unique(maintain_order=True):
         rows = list(table.filter(codebook=name).iter_rows(named=True))
@@ -124,9 +124,9 @@ def _text_from_row(row: Mapping[str, Any]) -> TextToCode:
 
 
 def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay every coding of a run and compare it with the stored results.
+    """Replay every coding of a run, and compare the coding with the stored results.
 
-    Yields the folder of the coding and the result.
+    Yields, for each coding, the folder and the result of the comparison.
     """
     try:
         coded = [

@@ -109,7 +109,7 @@ class CodebookResults:
         return codes_by_text
 
     def codes_of(self, text_id: str) -> dict[str, str] | None:
-        """Return the quotes of one text by code.
+        """Return the codes of one text, each with the quote that justifies it.
 
         Returns None if the coder gave no answer for the text.
         """
@@ -125,9 +125,9 @@ class CodebookResults:
         return next(iter(self.codes_of(text_id) or ()), None)
 
     def codes_with_target(self, text_id: str) -> list[tuple[dict[str, str], str, str]]:
-        """Return what each code of a text is about, the code, and its quote.
+        """Return the codes of a text as triples: the slots of the code, the code, and the quote.
 
-        Example: `({"option": "A"}, "too_dear", "…")`.
+        The slots say what the code is about. Example: `({"option": "A"}, "too_dear", "…")`.
         """
         codes = self.codes_by_text.get(text_id, {})
         return [(json.loads(of), code, quote) for (of, code), quote in codes.items()]
@@ -206,9 +206,9 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the sentence that replaces a result if no language model coded the texts.
+        """Return the sentence that a report shows in place of a result without a coding model.
 
-        `content`: the result as the beginning of the sentence, such as "The agreement of …".
+        `content`: the name of the result, with which the sentence begins.
         """
         # The codes of `--model synthetic` support no finding, because it only compares words.
         return f"{content} would be shown here. {EMBEDDED_NOTE}"
@@ -246,9 +246,9 @@ class CodebookResults:
 
 
 def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
-    """Return all codes of a run by the name of the codebook.
+    """Return the assigned codes of a run: one `CodebookResults` for each codebook name.
 
-    The result is empty without texts to code.
+    The result is empty if the run has no texts to code.
     """
     # The codes come from the run itself, from post-hoc codings and from sheets of human coders.
     if not run.has_table("texts"):

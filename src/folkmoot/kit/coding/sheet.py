@@ -119,7 +119,7 @@ def _blind_rows(results: CodebookResults) -> Iterator[dict[str, str]]:
 
 
 def anonymous_number(book: str, text_id: str) -> str:
-    """Return the number that identifies a text in a sheet."""
+    """Return the number that identifies a text in a sheet without revealing the text id."""
     # A digest of the text id, because the id may reveal the condition.
     return digest(book, text_id, size=5).hex()
 

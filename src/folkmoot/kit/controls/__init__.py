@@ -4,7 +4,7 @@
 - `conversations`: reads the decisions from the run.
 - `replacing`: changes the prompt of a decision.
 - `forking`, `reply_graph` and `session_forks`: repeat the questions that depend on a change.
-- `forms`: asks again for a form with one field.
+- `forms`: the answer types for asking again for a JSON form.
 - `respondent`: answers controls without a model.
 - `pricing`: estimates the cost.
 - `attributes`: reads what personas state.

@@ -26,8 +26,8 @@ def effect_and_drift_over_cells(
 ) -> Finding | None:
     """Return the finding that compares a treatment's effect and side effect between runs.
 
-    - `cells`: for each run, a label for its settings, and its findings. The first run is the
-      reference.
+    - `cells`: the runs, each as a pair of a label and the run's findings. The label describes the
+      settings of the run. The first run is the reference.
 
     Returns None if fewer than two different settings have answers to control questions.
     """

@@ -124,10 +124,10 @@ def run_controls(
     with_humans: bool = False,
     **calling: object,
 ) -> RunFolder:
-    """Run the controls of a finished run, or resume them.
+    """Run the controls of a finished run, or resume interrupted controls.
 
     - `settings`: keys of `controls:` in a study file.
-    - `with_humans`: set by a dry run of a study in which humans take seats.
+    - `with_humans`: True in the dry run of a study in which humans take seats.
     - `calling`: other keys of a study file, such as a budget.
 
     Raises InputError if the run is unfinished, has no decisions, or already has controls.
@@ -224,7 +224,7 @@ def ask_named_controls(
 
     - `settings`: the controls, or None for no controls.
     - `limits`: the budget of the whole grid.
-    - `others`: the other runs of the grid. Their cost counts too.
+    - `others`: the other runs of the grid. The cost of these runs counts against the budget, too.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return
@@ -273,7 +273,8 @@ def _spent_in(folder: Path) -> tuple[int, float]:
 def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConfig]:
     """Return the study type that asks the controls of this run.
 
-    `with_humans`: treat the run of a dry run as one in which humans took seats.
+    `with_humans`: True for a dry run of a study in which humans will take seats. The controls then
+    leave out the humans, although a dry run has none.
     """
     study = find_study_of_run(run)
     roles = {str(role) for (role,) in run.rows("answers", "role")}
@@ -677,9 +678,9 @@ def _build_rows(
 
 
 def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
-    """Replay the controls of a run and compare them with the stored results.
+    """Replay the controls of a run, and compare the replay with the stored results.
 
-    Yields the folder of the controls and the result.
+    Yields the folder of the controls and the result of the comparison.
     """
     try:
         made = finished_controls(run)

@@ -21,7 +21,7 @@ _NO_ATTRIBUTE = (*_GROUPS, *_IDS, "name", "first_name", "source")
 
 
 def read_ages(run: RunFolder) -> dict[tuple[str, str], int]:
-    """Return the ages of participants, or {} if no table has them.
+    """Return the ages of participants, or {} if no table has ages.
 
     Each key is a pair of unit and participant id. The unit can be empty.
     """

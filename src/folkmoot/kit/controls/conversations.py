@@ -59,12 +59,15 @@ class ControlledDecision(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of this decision in the controls, unique within the run."""
+        """The name by which controls identify this decision, unique within the run."""
         return f"{self.moment}-{self.condition}-{self.unit}-{self.participant_id}"
 
     @property
     def place(self) -> str:
-        """The address of the decision, with the participant if the reply speaks for several."""
+        """The address of the decision, as a key that is different for each participant.
+
+        If one reply speaks for several participants, the participant id follows the address.
+        """
         return f"{self.address} {self.participant_id}" if self.is_shared else self.address
 
     @property
@@ -74,7 +77,7 @@ class ControlledDecision(NamedTuple):
 
 
 class DecisionConversation(NamedTuple):
-    """One question to a participant, with the conversation as the participant knew it."""
+    """One question to a participant, with the conversation that the participant was shown."""
 
     speaker: Speaker
     # The messages of the first request, with the question at the end.
@@ -89,7 +92,7 @@ class DecisionConversation(NamedTuple):
     value: FormAnswer | None
 
     def answer_with(self, options: tuple[str, ...]) -> AnswerType[Any]:
-        """Return the answer type of the decision for options in another order."""
+        """Return the decision's answer type, with its options in the order of `options`."""
         assert self.answer is not None
         return self.answer.with_listed_options(options)
 
@@ -162,9 +165,9 @@ def find_decisions(run: RunFolder) -> list[ControlledDecision]:
 def sample_decisions(
     decisions: Sequence[ControlledDecision], most: int, seed: int
 ) -> list[ControlledDecision]:
-    """Return the decisions of at most `most` participants for each condition and moment.
+    """Return, for each condition and moment, the decisions of at most `most` participants.
 
-    A moment is the first or the final decision of a participant.
+    The moment says whether a decision is the participant's first or final decision.
     """
     # The seed gives the participants a random order, and each sample takes the first ones. So first
     # and final decisions have the same participants, and a smaller sample is part of a larger one.
@@ -187,7 +190,7 @@ def sample_decisions(
 def read_conversations(
     run: RunFolder, journal: JournalReader, decisions: Collection[ControlledDecision]
 ) -> dict[str, DecisionConversation]:
-    """Return the conversation of each decision, by the place of the decision.
+    """Return the conversation of each decision, keyed by `ControlledDecision.place`.
 
     Decisions without a reply are left out.
     """
@@ -267,7 +270,7 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
 def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
     """Return the passages of known source in the messages of each request.
 
-    The keys are the address of the request and the number of the message.
+    The outer key is the address of the request. The inner key is the number of the message.
     """
     # The first request counts, not its re-asks.
     found: dict[str, dict[int, list[Span]]] = {}

@@ -79,25 +79,31 @@ class Contrast(NamedTuple):
 
     @property
     def seed(self) -> tuple[str, ...]:
-        """The path of the random draws for this contrast."""
+        """The path from which the seed of this contrast's random draws is derived."""
         # Contrasts of participants keep the draws that they had before other roles were asked.
         return (*self.first, *self.second, *([] if self.role == PARTICIPANT else [self.role]))
 
 
 def name_role(role: str) -> str:
-    """Return words that name a leading role before a contrast, or "" for participants."""
+    """Return a leading role as the beginning of a label, such as "mediator, ".
+
+    Returns "" for participants.
+    """
     return "" if role == PARTICIPANT else f"{role}, "
 
 
 def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, TableCell]]:
-    """Return the rows of a finding, without the column `role` if all are about participants."""
+    """Return the rows of a finding, without the column `role` if all rows are on participants."""
     if all(row["role"] == PARTICIPANT for row in rows):
         return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
     return rows
 
 
 def count_decisions(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row for each decision, because a form has a row for each closed field."""
+    """Return the first row of each decision.
+
+    A decision that is answered with a form has one row for each closed field.
+    """
     return rows.unique(_DECISION_KEYS, keep="first", maintain_order=True)
 
 
@@ -119,13 +125,13 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
 
 
 def unit_name(rows: pl.DataFrame) -> str:
-    """Return the name of the unit of analysis, for the field `unit` of a finding."""
+    """Return the name of the unit of analysis, as in the field `unit` of a finding."""
     alone = rows.select((pl.col("unit") == pl.col("participant_id")).all()).item()
     return "participant" if alone else "conversation"
 
 
 class Version(NamedTuple):
-    """One group's answers to one decision, asked with one version of the prompt."""
+    """The answers of one group to one decision with one version of the prompt."""
 
     # By field of a form with several closed fields. The key of any other answer is None.
     answers: Mapping[str | None, Answers]
@@ -139,7 +145,10 @@ class Version(NamedTuple):
 
 
 class ReplacedFor(NamedTuple):
-    """Numbers of answers: texts replaced for one participant, or for all of a session."""
+    """Counts of answers with replaced texts, by whose texts were replaced.
+
+    A control replaces the texts of one participant, or of all participants of a session.
+    """
 
     # Only those of the participant.
     alone: int = 0
@@ -147,12 +156,12 @@ class ReplacedFor(NamedTuple):
     session: int = 0
 
     def plus(self, other: ReplacedFor) -> ReplacedFor:
-        """Return the sum of two counts."""
+        """Return these counts with the counts of `other` added."""
         return ReplacedFor(self.alone + other.alone, self.session + other.session)
 
     @property
     def says(self) -> str:
-        """The cell of a table that says for whom texts were replaced."""
+        """The counts in words: for whom texts were replaced."""
         if not self.session:
             return "one participant" if self.alone else ""
         if not self.alone:
@@ -161,20 +170,23 @@ class ReplacedFor(NamedTuple):
         return f"all of a session in {self.session:,} of {answers:,} answers"
 
     def name_version(self, control: str) -> str:
-        """Return the name of a control, with a word for texts replaced in whole sessions."""
+        """Return the name of a control.
+
+        If texts of whole sessions were replaced, a remark in brackets says so.
+        """
         # Texts of one participant are the usual case, which needs no word.
         return f"{NAMES[control]} ({self.says})" if self.session else NAMES[control]
 
 
 def count_replaced(rows: pl.DataFrame) -> ReplacedFor:
-    """Count answered decisions with texts replaced for one participant, or for all of a session."""
+    """Return how many decisions in `rows` were answered with replaced texts."""
     decided = count_decisions(rows.filter(pl.col("missing").is_null(), pl.col("control") != RETEST))
     session = decided.filter(from_session_run_again()).height
     return ReplacedFor(decided.height - session, session)
 
 
 class Effect(NamedTuple):
-    """The effect of a treatment with one version of the prompts.
+    """The effect of a treatment, measured with one version of the prompts.
 
     `refused`: how many decisions could not be asked in this version.
     """
@@ -189,9 +201,9 @@ class Effect(NamedTuple):
 def decision_contrasts(
     table: pl.DataFrame, options: Mapping[str, tuple[str, ...]]
 ) -> dict[Contrast, tuple[str, str]]:
-    """Return two decisions to compare, by name, for each pair of groups.
+    """Return, for each pair of groups, the names of the two decisions to compare.
 
-    `options`: the options of each question, by its address.
+    `options`: the options of each decision, by the address of the decision.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -231,7 +243,10 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return how much the groups of each pair differ, with original and with changed prompts."""
+    """Return the effect of each contrast, with the original prompts and with each changed version.
+
+    The inner key is the name of the version.
+    """
     # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]
     found: dict[Contrast, dict[str, Effect]] = {}
@@ -294,7 +309,7 @@ def effects_finding(
     drifts: Mapping[Contrast, Estimate],
     table: pl.DataFrame,
 ) -> Finding | None:
-    """Return the finding that compares effects with side effects when prompts change.
+    """Return the finding on how effects and side effects change if prompts are changed.
 
     Returns None if no prompt was changed.
     """
@@ -353,7 +368,7 @@ def effects_finding(
 
 
 def from_session_run_again() -> pl.Expr:
-    """Return the filter for answers from sessions that were run again."""
+    """Return the filter that keeps answers from sessions that were run again."""
     # Such an address begins with the scope of the control, and others with that of a decision.
     return pl.col("address").str.starts_with(decision_scope(""))
 

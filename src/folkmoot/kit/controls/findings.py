@@ -97,7 +97,7 @@ def findings_in(
 ) -> list[Finding]:
     """Return the findings of a table of answers to control questions.
 
-    - `options`: the options of each decision, by its address.
+    - `options`: the options of each decision, by the address of the decision.
     - `margins`: for each question, the largest difference that counts as no difference.
     - `attributes`: the stated attributes of the participants, or None.
     """
@@ -120,7 +120,10 @@ def findings_in(
 
 
 def with_roles(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table of control answers with the columns that earlier versions did not record."""
+    """Return the table of control answers with all columns of the present version.
+
+    Columns that an earlier version of Folkmoot did not record are filled in.
+    """
     # Earlier versions asked participants alone, and compared no forms with several fields.
     for name in ("role", "speaker_id", "field"):
         if name not in table.columns:

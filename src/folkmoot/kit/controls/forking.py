@@ -30,7 +30,7 @@ from folkmoot.provenance import Replacement, SourcedText, Span, replace_parts
 
 
 class ForkStep(NamedTuple):
-    """A reply to ask for again, with the changed texts of its request."""
+    """A reply for which the speaker is asked again, with the changed texts of the request."""
 
     reply: JournaledReply
     # The system prompt and the messages after the replacements of the control.
@@ -40,7 +40,7 @@ class ForkStep(NamedTuple):
 
 
 class ForkedDecision(NamedTuple):
-    """A changed decision, and the replies to ask for again before it, in order."""
+    """A decision with a changed prompt, and the earlier replies to ask for again, in order."""
 
     steps: tuple[ForkStep, ...]
     decision: Replaced
@@ -56,7 +56,10 @@ def fork_decision(
     language: Language,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:
-    """Return a decision with its changed prompt, or the reason why it cannot be asked again."""
+    """Return a decision with its changed prompt.
+
+    Returns the reason if the control does not ask the decision again.
+    """
     # `graph` must hold all replies that the texts of the decision quote. It may be empty if the
     # speaker has not replied before the decision.
     texts = texts_of(conversation)
@@ -151,8 +154,8 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: the address and text of each new reply, by the address of the old one.
-    Returns None if a new JSON reply lacks the quoted part.
+    `new`: the address and text of each new reply, by the address of the old reply.
+    Returns None if a new JSON reply lacks the part that the request quotes.
     """
     parts: dict[int, list[Replacement]] = {}
     for quote in quotes:
@@ -181,5 +184,5 @@ def is_replaced(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def speaker_of(step: ForkStep, texts: Sequence[str]) -> Speaker:
-    """Return the speaker to ask again, with the first text as system prompt."""
+    """Return the speaker to ask again, with the first of `texts` as system prompt."""
     return replace(step.reply.speaker, system=texts[0])

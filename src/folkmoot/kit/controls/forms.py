@@ -1,4 +1,7 @@
-"""Forms with closed fields, built from the JSON schema of a journaled request."""
+"""Answer types for JSON forms, built from the JSON schema of a journaled request.
+
+A closed field holds a number, a boolean, or one or several of a list of texts.
+"""
 # A decision may ask for a JSON object, such as a reason and a rating. Controls compare its closed
 # fields: numbers, truth values, one of several texts, and lists of such texts. A field of an object
 # inside the form counts too, and a list of objects if each of them names an option. If one field
@@ -34,9 +37,9 @@ FormAnswer = str | float | Mapping[str, str | float]
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm(AnswerType["FormAnswer"]):
-    """The answer type for a JSON object with closed fields.
+    """The answer type for a JSON object with closed fields, such as numbers or choices.
 
-    The answer is the value of the only closed field, or a mapping with the values of several.
+    With one closed field, the answer is its value. With several, the answer maps names to values.
     """
 
     # A mapping leaves out fields without a valid value.
@@ -52,7 +55,7 @@ class ClosedForm(AnswerType["FormAnswer"]):
         return [*_closed_names(_part_of_schema(self.schema, self.path), self.schema)]
 
     def parse_reply(self, reply: str) -> ParsedAnswer[FormAnswer] | ParseFailure | Missing:
-        """Return the closed fields of a JSON reply, a missing answer, or the problem."""
+        """Return the closed fields of a reply, a missing answer, or the problem for a re-ask."""
         part_schema = _part_of_schema(self.schema, self.path)
         names = [name for name in part_schema.get("properties", {}) if name != DECLINED]
         for step, candidate in json_candidates(reply, "{"):
@@ -87,7 +90,8 @@ class ClosedForm(AnswerType["FormAnswer"]):
 def closed_form(schema: Schema, participant_id: str = "") -> ClosedForm | None:
     """Return the answer type for a JSON form with closed fields, or None for any other form.
 
-    `participant_id`: set for a reply for several participants. Its part counts then.
+    `participant_id`: the participant, if one reply speaks for several participants. The answer is
+    then read from this participant's part of the form.
     """
     path = _path_to(schema, schema, participant_id) if participant_id else ()
     if path is None:
@@ -221,7 +225,7 @@ def _read_closed(name: str, node: Mapping[str, Any], value: Any) -> _Read:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceInForm(AnswerType[str]):
-    """The answer type for a JSON object in which one field holds one of the options of a prompt."""
+    """The answer type for a JSON object in which one field holds an option of the prompt."""
 
     name: str
     options: tuple[str, ...]
@@ -238,11 +242,11 @@ class ChoiceInForm(AnswerType[str]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of a choice, which the embedded rule-based respondent expects for options."""
+        """The answer kind `choice`, so that the embedded rule-based respondent picks an option."""
         return CHOICE
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
-        """Return the option in a JSON reply, a missing answer, or the problem of the reply."""
+        """Return the option in a JSON reply, a missing answer, or the problem for a re-ask."""
         for _, candidate in json_candidates(reply, "{"):
             if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
                 return Missing(DECLINED)

@@ -89,9 +89,9 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
 
 
 def describe_humans(found: StudyFile) -> list[str]:
-    """Return what the controls of a study cannot ask because humans take seats.
+    """Return sentences on what the controls cannot ask because humans take part.
 
-    The list is empty without seats or without controls.
+    The list is empty if no humans take part or the study has no controls.
     """
     controls = found.config.controls
     if found.config.seats is None or controls is None or not controls.asks_anything:

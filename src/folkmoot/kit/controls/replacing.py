@@ -121,7 +121,7 @@ class Replaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Treatments:
-    """The ids of the texts that differ between conditions, at each decision."""
+    """The texts that differ between conditions: for each decision, the ids of these texts."""
 
     # The texts that the design shows at a decision, by its address.
     shown: dict[str, frozenset[str]]
@@ -136,13 +136,13 @@ class Treatments:
         return self.shown.get(address, frozenset()) - self.common
 
     def subject_of(self, decision: ControlledDecision) -> Subject:
-        """Return the subject of the requests that belong to a decision."""
+        """Return the participant, the speaker and the treatment texts of a decision."""
         who = frozenset((decision.participant_id,))
         return Subject(who, decision.speaker_id, self.at(decision.address), decision.options)
 
 
 class Subject(NamedTuple):
-    """The participants for whom a control replaces texts of requests."""
+    """The participants for whom a control replaces texts, and the speaker who is asked."""
 
     participants: frozenset[str]
     # Who is asked, which differs from the participants if a reply speaks for several.
@@ -153,9 +153,9 @@ class Subject(NamedTuple):
     options: tuple[str, ...] = ()
 
     def is_own(self, source: Source, writers: Mapping[str, str]) -> bool:
-        """Return whether a text is the participants' persona or their own words.
+        """Return whether a text is the persona of these participants or was said by them.
 
-        `writers`: the writers of utterances in others' names.
+        `writers`: the writer of each utterance that was written in another speaker's name.
         """
         if source.kind == "persona":
             return True
@@ -168,9 +168,9 @@ class Subject(NamedTuple):
 def describe_left_out(reasons: Iterable[tuple[str, str, str | None]], where: str = "") -> list[str]:
     """Return a sentence for each reason why controls leave out decisions.
 
-    - `reasons`: control, moment ("first" or "final") and reason for each decision. A decision that
-      is not left out has the reason None.
-    - `where`: words that follow "decisions".
+    - `reasons`: for each decision, the control, the moment ("first" or "final") and the reason. The
+      reason is None if the decision is not left out.
+    - `where`: text to add after the word "decisions", such as " of the dry run".
     """
     counts = Counter(reasons)
     sentences = []
@@ -224,10 +224,10 @@ def replaced_texts(
     language: Language,
     lists: Collection[tuple[str, ...]] = (),
 ) -> list[str]:
-    """Return the texts of a request after a control has replaced parts of them.
+    """Return the texts of a request after a control has replaced parts of the texts.
 
-    - `writers`: the writers of utterances in others' names.
-    - `lists`: the options of other questions, which the control ORDER reverses as well.
+    - `writers`: the writer of each utterance that was written in another speaker's name.
+    - `lists`: further lists of options in the texts. The control ORDER reverses these lists, too.
     """
     return [
         replace_parts(text, _parts(control, subject, text, writers, language, lists))
@@ -398,7 +398,7 @@ def _load_neutral_sentences() -> Mapping[str, Sequence[str]]:
 def neutral_text(length: int, id: str, language: Language) -> str:
     """Return a neutral text of at most `length` characters that ends with a full stop.
 
-    `id`: the id of the text that it replaces.
+    `id`: the id of the text that is replaced.
     """
     # The text is cut between two words, so it may be shorter by up to one word. The id selects the
     # first sentence, so different texts get different replacements.

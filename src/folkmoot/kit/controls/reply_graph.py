@@ -51,7 +51,7 @@ class Quote(NamedTuple):
 
 
 class JournaledReply(NamedTuple):
-    """A reply of the run with its request."""
+    """A reply of a finished run, with the request that the reply answers."""
 
     address: str
     # The position in the protocol.
@@ -100,7 +100,7 @@ class JsonText(AnswerType[str]):
 
 
 class ReplyGraph:
-    """The replies of a run by address, with their requests."""
+    """The replies of a run, each with its request, looked up by the address of the call."""
 
     # Only replies that `read_behind` has read are included. The row classes `tables` say which
     # values in prompts are computed from replies.
@@ -114,7 +114,7 @@ class ReplyGraph:
         self._replies: dict[str, JournaledReply | None] = {}
 
     def replies_at(self, addresses: Iterable[str]) -> Iterator[JournaledReply]:
-        """Yield the replies at these addresses, except replies that have not been read."""
+        """Yield the replies at these addresses, if `read_behind` has read them."""
         for address in addresses:
             if (reply := self._replies.get(address)) is not None:
                 yield reply
@@ -257,7 +257,7 @@ def _leaves(
 
 
 def part_as_text(part: ReplyPart, reply: str) -> str | None:
-    """Return a part of a new reply as text, or None if the reply lacks it."""
+    """Return a part of a new reply as text, or None if the reply lacks this part."""
     if part == ReplyPart():
         return reply
     _, first_value = next(json_candidates(reply, "{"), ("", None))

@@ -55,7 +55,7 @@ def _has_drifted(mind: SimulatedRespondent, knob: float) -> bool:
 def answer_choice(mind: SimulatedRespondent) -> object:
     """Return the option that the persona's text states.
 
-    Otherwise returns the option that this persona always gives.
+    If the text states no option, return an option that is always the same for this persona.
     """
     # With the setting `drift`, participants who changed in the conversation give the first option
     # instead.
@@ -84,7 +84,7 @@ def _stated(mind: SimulatedRespondent, whom: str) -> str:
 def answer_number(mind: SimulatedRespondent) -> object:
     """Return the number that the persona's text states.
 
-    Otherwise returns the number that this persona always gives.
+    If the text states no number, return a number that is always the same for this persona.
     """
     # With the setting `drift`, participants who changed in the conversation give the middle of the
     # range in place of the number that the persona always gives.
@@ -134,7 +134,7 @@ def part_for(
     """Return the simulated answers of a study, extended by answers to control questions.
 
     - `config`: the configuration of the finished run about which the controls ask.
-    - `roles`: the roles of its speakers.
+    - `roles`: the roles of the speakers in that run.
     """
 
     # A decision that is asked again must be answered by the study's own respondent part.

@@ -47,7 +47,7 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
 class InSession(Enum):
-    """Marks a decision whose answer comes from a session that is run again."""
+    """The mark of a decision that is answered by running its session again."""
 
     IN_SESSION = auto()
 
@@ -57,7 +57,7 @@ IN_SESSION = InSession.IN_SESSION
 
 @dataclass(frozen=True)
 class SessionForks:
-    """The sessions that one control runs again for some decisions."""
+    """The sessions that one control runs again, and the decisions that need them."""
 
     control: str
     decisions: Sequence[ControlledDecision]
@@ -68,7 +68,7 @@ class SessionForks:
 
 
 class SessionParts(NamedTuple):
-    """The participants, texts and lists of options of one session, such as a group."""
+    """The participants, texts and lists of options of one session, for example of a group."""
 
     scopes: tuple[str, ...]
     # Whom each speaker answers for: usually the speaker alone.
@@ -78,7 +78,7 @@ class SessionParts(NamedTuple):
 
 
 def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
-    """Return the participants, texts and lists of options of each session of a run, by unit."""
+    """Return the `SessionParts` of each session of a run, by the unit of the session."""
     columns = ("unit", "participant_id", "address")
     decided = run.scan_table(ExposureRow.table).select(columns).unique()
     asked = run.scan_table("answers").select("address", "speaker_id")
@@ -136,7 +136,7 @@ def revise_sessions(
     treatments: Treatments,
     language: Language,
 ) -> Revision:
-    """Return a function that changes the prompts of sessions while they are run again."""
+    """Return a function that changes prompts while the sessions of `decisions` are run again."""
     # It covers all sessions of `decisions`, and in them the prompts of all participants. So each
     # session is run again only once for each control.
 
@@ -180,7 +180,7 @@ def revise_sessions(
 def read_finished_run(run: RunFolder) -> FinishedRun | Refusal:
     """Return everything that is needed to repeat a run with its study's code.
 
-    Returns the reason if humans took part or the study has changed.
+    Returns the reason for a refusal if humans took part or the study has changed.
     """
     with JournalReader(run.path / JOURNAL) as journal:
         if journal.human_answer_count():
@@ -207,9 +207,10 @@ async def read_numbers(
     finished: FinishedRun,
     conversations: Mapping[str, DecisionConversation],
 ) -> dict[str, DecisionConversation] | Refusal:
-    """Repeat a run from its journal, and return the decisions with a number as answer.
+    """Repeat a run from its journal, and return the conversations of decisions about a number.
 
-    Returns the reason if today's code would send other requests than the run did.
+    The conversations now hold the answer type, which only the study's code knows.
+    Returns the reason for a refusal if today's code would send different requests.
     """
     # Only the study knows the bounds of a number, so its code runs again. A reply for several
     # participants is no number, and its place is no address that is asked.
@@ -232,7 +233,7 @@ async def ask_in_sessions(
     fork: SessionForks,
     conversations: Mapping[str, DecisionConversation],
 ) -> list[tuple[ControlledDecision, Any, str]]:
-    """Run the sessions of a control again with the code of the study.
+    """Run the sessions in `fork` again with the code of the study.
 
     Returns each decision, the new answer, and the address of the answer.
     """
