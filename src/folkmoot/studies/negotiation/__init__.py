@@ -1,7 +1,7 @@
 """Negotiation: groups of travellers plan a trip under up to five conditions.
 
 - `protocol`: the course of the study. Start here.
-- `rules`: the pure functions that decide.
+- `rules`: the pure functions that turn preferences and ballots into a decision.
 - `findings`: the results.
 """
 

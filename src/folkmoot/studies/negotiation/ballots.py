@@ -1,4 +1,10 @@
-"""Questions that each member answers alone: ballots, own scores and confirmations."""
+"""Questions that each member answers alone.
+
+- Ballots: a member votes on the options of a topic.
+- Own scores: a member scores options for the researcher, unseen by mediator and members.
+- Confirmations: a member says whether a recorded decision is right.
+- Responses: a member answers the mediator.
+"""
 
 # Before the mediation each member scores the options once. No other speaker sees these own scores.
 # They measure satisfaction under all conditions. Options that are added later are scored later.
@@ -91,7 +97,7 @@ async def ask_and_check(
 ) -> tuple[AskResult[M], Problems]:
     """Ask for a JSON reply, and ask once more if the reply has problems.
 
-    The result is the last readable answer, and the problems of the first reply.
+    Returns the last readable answer and the problems of the first reply.
     """
     # The second question names the problems. If the speaker then declines, the answer is missing
     # with the reason `declined`.
@@ -145,7 +151,9 @@ async def collect_ballots(
 ) -> dict[str, BallotRead]:
     """Ask every eligible member for a ballot.
 
-    `proposal`: the mediator's proposal, as a text that records its source.
+    `proposal`: the mediator's proposal, as a `SourcedText`.
+
+    Returns the parsed ballots by member id.
     """
     # If a member's ballot is missing, the vote counts only the preference that the member has
     # stated.
@@ -190,7 +198,10 @@ async def ask_for_options(
     answer: Json[M],
     parse: Callable[[M], BallotRead],
 ) -> BallotRead:
-    """Ask one member for a ballot or for scores."""
+    """Ask one member to fill in a ballot or to score options, and return the parsed answer.
+
+    `parse`: converts the reply into a `BallotRead`.
+    """
 
     # If entries match no option, the member is asked once more.
     def find_problems(form: M) -> Problems:
@@ -204,11 +215,11 @@ async def ask_for_options(
 
 
 def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
-    """Return a word for how many ballots could be read.
+    """Return a word that says how many ballots could be read.
 
-    - `collected`: all of them.
-    - `partial`: some of them.
-    - `missing`: none of them.
+    - `collected`: all ballots.
+    - `partial`: some ballots.
+    - `missing`: no ballot.
     """
     cast_ballots = [
         ballot_read for ballot_read in ballots_read.values() if ballot_read.ballot is not None
@@ -239,9 +250,9 @@ def ballot_as_text(ballot: Ballot) -> str:
 
 
 async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnScoresOfTopic]:
-    """Ask all members to score the options that the statements name.
+    """Ask all members to score the options that the stated preferences name.
 
-    The result maps topics to the scores of each member.
+    Returns the scores by topic, member id and option.
     """
 
     async def ask_member(at: Scope, member: Member) -> dict[str, dict[str, float]]:
@@ -262,9 +273,9 @@ async def collect_own_scores(scope: Scope, case: Negotiation) -> dict[str, OwnSc
 async def score_late_options(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask all members to score late options, and return the updated decision.
+    """Ask all members to score late options, and return the decision with these scores.
 
-    An option is late if it was named only after the members scored the others.
+    A late option is one that was first named after the members had scored the options of the topic.
     """
     topic = case.topic(decision.topic)
     tally = case.with_all_statements.tally_topic(topic)
@@ -367,10 +378,10 @@ async def collect_responses(
     members: Sequence[Member],
     round: int | None = None,
 ) -> list[DialogueTurn]:
-    """Ask members one after the other for a response to the mediator.
+    """Ask the members, one after the other, to respond to the mediator.
 
-    - `heard`: what was said before.
-    - `round`: the feedback round, or None for responses to the proposal.
+    - `heard`: the utterances before the responses.
+    - `round`: the number of the feedback round. None if the members respond to the proposal.
     """
     # This is used with the setting `members_speak`. Otherwise the mediator writes the responses.
     # Each member is shown `heard` and the responses of the members asked before. A member without
@@ -400,7 +411,10 @@ async def collect_responses(
 
 
 async def confirm_decision(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Ask every member whether the recorded decision is the result of the dialogue."""
+    """Ask every member whether the recorded decision is the result of the dialogue.
+
+    Returns the decision with the answers.
+    """
     # A member answers yes or no, or refuses an option that the decision gives to this member. A
     # refusal is recorded but does not change the decision.
     topic = case.topic(decision.topic)

@@ -1,4 +1,4 @@
-"""The keys of a negotiation's study file, and the comparisons that the study declares."""
+"""The keys of a negotiation's study file, and the comparisons that are declared before a run."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class _Part(BaseModel):
 
 
 class Trip(_Part):
-    """The trip that the groups plan, for the export in TripCraft's input format.
+    """The trip that the groups plan. It is exported as input for TripCraft, a trip planner.
 
-    `file` is a CSV in that format. A group gets the row with its `group_id`. If no row has it, the
-    groups take the rows in turn. The other keys give the values of columns that the file lacks.
-    Reference information is exported unchanged.
+    - `file`: a CSV file in TripCraft's input format. A group gets the row with the group's
+      `group_id`. If there is no such row, groups take the rows in turn.
+    - All other keys: values of columns that the file lacks.
     """
 
     file: str | None = Field(
@@ -89,7 +89,7 @@ class Trip(_Part):
 
 
 class _Stated(BaseModel):
-    """Base class of the researcher's data about a group. Blank values count as missing."""
+    """Base class of the researcher's data on groups and members. Blank values count as missing."""
 
     # YAML reads an id or a name such as 7 as a number, so numbers become strings.
     model_config = ConfigDict(
@@ -139,7 +139,10 @@ _PREFERENCE_SCHEMA = {
 
 
 class MemberInput(_Stated):
-    """A member in the researcher's data, without id. `preferences` maps topics to texts."""
+    """A member in the researcher's data, who has no id yet.
+
+    `preferences`: maps topics to texts.
+    """
 
     role: Annotated[str, Field(min_length=1), AfterValidator(role_id)] = Field(
         description="role in the group, as `parent` in a family"
@@ -352,7 +355,7 @@ class NegotiationConfig(CodingStudyConfig):
 
 
 def path_in(folder: Path, name: str) -> Path:
-    """Return the path of the file `name`, relative to the folder of the study file."""
+    """Return the path of the file `name`. A relative `name` starts at `folder`."""
     # A relative path starts at the folder of the study file.
     return folder / Path(name).expanduser()
 
@@ -367,7 +370,7 @@ COMPARED = {
 
 
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
-    """Return the comparisons that a negotiation declares before a run."""
+    """Return the comparisons of conditions that are declared before a run."""
     # They compare conditions within groups, in three measures. Three comparisons of satisfaction
     # are primary: C5 with C4, C4 with C3 and C3 with C2. All other comparisons of adjacent
     # conditions are secondary. Pairs that are not adjacent are exploratory.
@@ -389,7 +392,7 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
 
 
 def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
-    """Return the conditions under which each group negotiates."""
+    """Return the names of the conditions for readers, by column of the tables and id."""
     return {"condition": {name: _name_condition(name) for name in config.conditions}}
 
 

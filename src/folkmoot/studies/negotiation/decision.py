@@ -1,4 +1,8 @@
-"""One group under a condition, and its decisions with their audit trails."""
+"""`Negotiation`, one group under one condition, and `SlotDecision`, one decision of the group.
+
+A slot is a part of the trip, such as the cuisine. The lexicon (lexicon.yaml) lists theory terms,
+such as the ids of strategies, which the mediator must not use under condition C3.
+"""
 
 # The module also writes decisions and promises as sentences. Later steps receive only these
 # sentences, never a text that the mediator wrote.
@@ -63,15 +67,15 @@ PARTS = ("Conflict", "Strategy", "Decision", "Reason", "Next step")
 def format_contract(
     conflict: str, strategy: str, decision: str, reason: str, next_step: str
 ) -> str:
-    """Return the mediator's explanation of a decision, with five parts on five lines."""
+    """Return the mediator's explanation of a decision: five lines, one for each part."""
     parts = zip(PARTS, (conflict, strategy, decision, reason, next_step), strict=True)
     return "\n".join(f"{part}: {as_sentence(text) or 'None stated.'}" for part, text in parts)
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """Return the five parts of an explanation by heading, such as "Conflict".
+    """Return the five parts of an explanation by heading. One of the headings is "Conflict".
 
-    The result is empty unless the text has all five parts in the right order.
+    Returns an empty dictionary if a part is missing or the order is wrong.
     """
     parts = dict(line.split(": ", 1) for line in turn.splitlines() if ": " in line)
     return parts if tuple(parts) == PARTS else {}
@@ -111,7 +115,7 @@ _PROPER = re.compile(
 
 
 def restore_capitals(sentence: str) -> str:
-    """Return a sentence with capital letters in proper names."""
+    """Return a sentence in which names of cuisines, such as "Thai", have a capital letter."""
     return _PROPER.sub(lambda match: match[0].capitalize(), sentence)
 
 
@@ -119,7 +123,7 @@ NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
 class Share(NamedTuple):
-    """One part of a decision: which members get which option, in words for prompts."""
+    """One part of a decision, in words for prompts: an option, its members, and the time."""
 
     option: str
     who: str
@@ -130,7 +134,7 @@ class Share(NamedTuple):
 
 
 def share_of(group: Group, portion: Portion) -> Share:
-    """Return one part of a decision in words for prompts."""
+    """Return one part of a decision (a `Portion`) in words for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
         "everyone"
@@ -146,7 +150,7 @@ def share_of(group: Group, portion: Portion) -> Share:
 def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
     """Return a sentence that states the decision of a fixed rule.
 
-    `shown`: the parts of the decision as texts that record their source.
+    `shown`: the parts of the decision, as texts that record where they come from.
     """
     # With `shown`, the sentence keeps the sources.
     if not outcome.portions:
@@ -172,7 +176,11 @@ def render_decision(group: Group, portions: Sequence[Portion]) -> str:
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return a sentence on what a revision adds and removes."""
+    """Return a sentence that says which parts a revision adds to a decision, and which it removes.
+
+    - `before`: the decision before the revision.
+    - `after`: the revised decision.
+    """
     old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
@@ -216,9 +224,9 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence that lists the options that members get although they rejected them.
+    """Return a sentence that lists options which the decision gives to members who rejected them.
 
-    `overridden`: for each option, the ids of the members who rejected it.
+    `overridden`: for each such option, the ids of the members who rejected the option.
 
     Returns "" if `overridden` is empty.
     """
@@ -250,9 +258,9 @@ def coverage_sentence(group: Group, targets: Mapping[str, str]) -> str:
 
 @cache
 def lexicon_terms() -> tuple[str, ...]:
-    """Return the terms in lexicon.yaml.
+    """Return the theory terms in lexicon.yaml.
 
-    Raises ValueError if lexicon.yaml lacks a strategy id or an operator.
+    Raises ValueError if lexicon.yaml lacks a strategy id or the name of an operator.
     """
     terms = tuple(str(term) for term in packaged_yaml(__file__, "lexicon.yaml"))
     pattern = _terms_pattern(terms)
@@ -270,7 +278,7 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The terms of lexicon.yaml in a text, divided into quoted terms and all others."""
+    """The terms of lexicon.yaml that occur in a text: quoted terms, and terms of theory."""
 
     # A term is spelled as in the text.
 
@@ -286,9 +294,9 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the terms of lexicon.yaml in a text, divided into quoted terms and all others.
+    """Return the terms of lexicon.yaml that occur in a text, divided into quoted and theory terms.
 
-    `quotable`: the members' texts and the options. Terms in these texts count as quoted.
+    `quotable`: the members' texts and the options. A term that occurs there counts as quoted.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)
@@ -301,7 +309,7 @@ def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
 # Every reply about a topic is compared with the same statements, so their words are cached.
 @lru_cache(maxsize=10_000)
 def theory_words(text: str) -> tuple[str, ...]:
-    """Return the distinct terms of lexicon.yaml in a text."""
+    """Return the terms of lexicon.yaml that occur in a text, each once."""
     # A term is spelled as in the text.
     return tuple(
         dict.fromkeys(
@@ -390,7 +398,7 @@ class DialogueTurn:
 
 
 class Origin(NamedTuple):
-    """The reply that contains an utterance, and the part of that reply."""
+    """The origin of an utterance: a reply, and the part of the reply that holds the utterance."""
 
     # The address of the reply.
     address: str = ""
@@ -406,7 +414,7 @@ class Origin(NamedTuple):
 def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
     """Return the columns that this study adds to a row of the table `utterances`.
 
-    `intent`: a key of `PHASES`, such as "user_vote".
+    `intent`: what the utterance does. A key of `PHASES`, such as "user_vote".
     """
     return {
         "group_id": group.id,
@@ -439,7 +447,7 @@ class Negotiation:
 
     @property
     def heard_members(self) -> tuple[Member, ...]:
-        """The members who take part."""
+        """The members who take part: only one member under condition C1, otherwise all members."""
         # One if the condition hears only one member, otherwise all.
         return self.group.members[:1] if self.condition.one_member else self.group.members
 
@@ -450,7 +458,7 @@ class Negotiation:
         return replace(self, condition=CONDITIONS["C2"])
 
     def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
-        """Return the members who fill in a ballot on a topic."""
+        """Return the members who may fill in a ballot on a topic."""
         # On some topics only parents vote.
         strategy = strategy_for(self.group.type.id, topic.id)
         if strategy.operator != "parent_vote_lower_misery":
@@ -466,7 +474,7 @@ class Negotiation:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
-        """Return the preference of each member who stated one, by member id."""
+        """Return the stated preferences on a topic, by member id."""
         statements = self.stated[topic]
         return {
             member.id: str(statements[member.id].text)
@@ -480,9 +488,9 @@ class Negotiation:
         ballots: Mapping[str, Ballot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
-        """Return the scores of all members for the options of a topic.
+        """Return how all members score the options of a topic.
 
-        `more`: further options, which no statement or ballot names.
+        `more`: options in addition to those that stated preferences or ballots name.
         """
         texts = self.texts(topic.id)
         options = dict.fromkeys([*candidate_options(topic.options, texts, ballots), *more])
@@ -494,7 +502,10 @@ class Negotiation:
         portions: Sequence[Portion],
         ballots: Mapping[str, Ballot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
-        """Return, for each option, the members who get it although they strongly reject it."""
+        """Return the members who get an option that they strongly reject.
+
+        The result maps each such option to the ids of these members.
+        """
         # An option that only the mediator named is not in the statements, so it is added to the
         # tally.
         options = dict.fromkeys(portion.option for portion in portions)
@@ -513,7 +524,7 @@ class Negotiation:
         return overridden
 
     def find_terms(self, topic: Topic, text: str) -> Terms:
-        """Return the terms of lexicon.yaml that occur in the mediator's text."""
+        """Return the terms of lexicon.yaml that occur in `text`, a text of the mediator."""
         # Terms that also occur in an option of the topic or in a member's statement are returned as
         # quoted.
         statement_texts = [
@@ -526,9 +537,9 @@ class Negotiation:
     def shuffled_names(
         self, topic: Topic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
-        """Return member ids or options in a random order for prompts.
+        """Return member ids or options in a random order, as prompts list them.
 
-        `who`: the speaker who gets the prompts.
+        `who`: the speaker who gets these prompts.
         """
         # The order depends only on group, topic, `who` and name, so it is the same under every
         # condition.
@@ -537,7 +548,7 @@ class Negotiation:
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
     def mediation_order(self, topic: Topic) -> list[Member]:
-        """Return the members who take part, in a random order for prompts to the mediator."""
+        """Return the members who take part, in the random order used in prompts to the mediator."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
 
@@ -553,8 +564,8 @@ class Negotiation:
         """Record an utterance of a member or of the mediator.
 
         - `speaker`: a member id, or `SYSTEM` for the mediator.
-        - `intent`: a key of `PHASES`, such as "user_vote".
-        - `origin`: the reply that contains the text, or None if no model wrote it.
+        - `intent`: what the utterance does. A key of `PHASES`, such as "user_vote".
+        - `origin`: the reply that contains the text. None if no model wrote the text.
         """
         # These texts are rendered. The text of a member is never changed.
         if speaker == SYSTEM or intent == "user_vote":
@@ -567,7 +578,7 @@ class Negotiation:
         return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
     def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
-        """Return the recorded preferences of the members who take part, as utterances."""
+        """Return the stated preferences on a topic, as utterances of the members who take part."""
         statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
         intent_and_phase = columns["intent"], columns["phase"]
@@ -604,7 +615,7 @@ class FeedbackRound:
 
 @dataclass(frozen=True, slots=True)
 class SlotDecision:
-    """One decision with its complete audit trail."""
+    """One decision, with all the steps that led to the decision."""
 
     topic: str
     # Who decided: single_user, preferences, synthesis, operator, vote or feedback.
@@ -666,21 +677,21 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The id of the strategy.
+        """The id of the strategy that the strategy table gives to the mediator.
 
-        It is None if the mediator follows no row of the strategy table.
+        None if the mediator gets no strategy.
         """
         return self.strategy.strategy_id if self.strategy else None
 
     @property
     def subgrouping_required(self) -> bool:
-        """True if the plan must split the group for this part of the trip."""
+        """True if the travel plan must split the group for this part of the trip."""
         # The value depends only on strategy, slot and conflict, never on free text.
         return self._parts_by("subgroup_required")
 
     @property
     def subgrouping_optional(self) -> bool:
-        """True if the plan may give some members another option for this part of the trip."""
+        """True if the travel plan may split the group for this part of the trip."""
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
@@ -689,9 +700,9 @@ class SlotDecision:
 
     @property
     def strategy_drifted(self) -> bool | None:
-        """True if the model named a different strategy from the one in the strategy table.
+        """True if the mediator named a strategy other than the assigned one.
 
-        It is None if no strategy was assigned or no name could be read.
+        None if no strategy was assigned, or if the named strategy could not be read.
         """
         # Differences of spelling are ignored.
         if self.strategy is None or self.proposed is None:
@@ -700,9 +711,9 @@ class SlotDecision:
 
     @property
     def statement_agrees(self) -> bool | None:
-        """True if the mediator states the same decision that the fixed rule made.
+        """True if the mediator states the decision that the fixed rule (operator) made.
 
-        It is None if there is no stated decision or no rule decided.
+        None if the mediator states no decision, or if no rule decided before the mediator spoke.
         """
         # It is also None if members voted after the statement, because the mediator could not know
         # the decision.
@@ -720,9 +731,9 @@ class SlotDecision:
 
     @property
     def undecided_reason(self) -> str | None:
-        """Why nothing is decided: left_open, unreadable or declined.
+        """The reason why nothing is decided: left_open, unreadable or declined.
 
-        It is None if something is decided.
+        None if something is decided.
         """
         if self.portions or self.source == "preferences":
             return None
@@ -732,7 +743,7 @@ class SlotDecision:
     def is_resolved(self) -> bool | None:
         """True if the last feedback round ended in agreement.
 
-        It is None if there was no feedback or its result could not be read.
+        None if there was no feedback round, or if its result could not be read.
         """
         return self.feedback[-1].resolved if self.feedback else None
 

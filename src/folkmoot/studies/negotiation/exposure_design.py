@@ -1,4 +1,4 @@
-"""The texts that each prompt to members and mediator should contain."""
+"""The texts that each prompt should contain, for prompts to members and to the mediator."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NAMES = {
 
 
 def label_source(source: Source) -> str:
-    """Return the kind of a text in a prompt, such as `DIALOGUE`.
+    """Return the kind of a text in a prompt: `PREFERENCES`, `DIALOGUE` or `STRATEGY`.
 
-    Returns "" for a text that the exposure analysis ignores.
+    Returns "" for every other text.
     """
     if source.kind == "utterance":
         return PREFERENCES if source.id.startswith(quotes.PREFERENCES) else DIALOGUE

@@ -1,4 +1,7 @@
-"""The files of a session, and the input for two programs that plan trips."""
+"""The files of a session, such as the input for two programs that plan trips.
+
+A session is one group under one condition.
+"""
 
 # `planner_payload.json` follows the JSON Schema in this folder. The other input has the columns of
 # TripCraft's query files (Chaudhuri et al., ACL 2025, arXiv:2502.20508), one row per group.
@@ -45,7 +48,7 @@ T = TypeVar("T")
 
 
 def sealed_group(group: Group) -> Mapping[str, object]:
-    """Return a group as JSON data for the pre-registered plan."""
+    """Return a group as JSON data for the sealed plan, the design that is fixed before a run."""
     members = [
         {
             "id": member.id,
@@ -62,7 +65,7 @@ def sealed_group(group: Group) -> Mapping[str, object]:
 def finish_session(
     scope: Scope, case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip
 ) -> SessionResult:
-    """Record the decisions and the trip of a session, and write its files."""
+    """Record the decisions and the trip of a session, and write the files of the session."""
     group, condition = case.group, case.condition
     measures = [
         measure_decision(case, topic, slot_decision)
@@ -107,7 +110,7 @@ def finish_session(
 def record_measures(scope: Scope, result: SessionResult, asked_again: Collection[str]) -> None:
     """Record the measures of a session.
 
-    `asked_again`: the topics on which a question was asked twice, under any condition.
+    `asked_again`: the topics on which a question to the group was asked twice, under any condition.
     """
     # This is done after all sessions of the group.
     scope.record(measures_row(result.case, result.values()))
@@ -117,7 +120,7 @@ def record_measures(scope: Scope, result: SessionResult, asked_again: Collection
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield the path and content of each file that is computed from the tables."""
+    """Yield the path and the content of each file that is computed from the tables of a run."""
     conditions = run.plan["sealed"]["conditions"]["data"]
     trips = run.read_table(TripRow.table)
     for condition in conditions:
@@ -465,7 +468,10 @@ def read_trips(config: NegotiationConfig, folder: Path) -> Sequence[Trip]:
 
 
 def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
-    """Return the row of the researcher's trip file for a group."""
+    """Return the row of the researcher's trip file that a group gets.
+
+    `index`: the position of the group. It selects a row if no row has the group's id.
+    """
     # A row with the group's `group_id` has precedence. If there is no such row, groups take the
     # rows in turn by `index`. After the last row the first row is used again.
     group_trip = next((trip for trip in trips if trip.get("group_id") == group_id), None)
@@ -473,7 +479,7 @@ def trip_of(trips: Sequence[Trip], group_id: str, index: int) -> Trip:
 
 
 def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Trip) -> Trip:
-    """Return the decisions of one group as a row for TripCraft's planner."""
+    """Return the decisions of one group as one row of input for the planner TripCraft."""
     config, by_topic = (
         case.config,
         {slot_decision.topic: slot_decision for slot_decision in decisions},
@@ -507,7 +513,8 @@ def tripcraft_row(case: Negotiation, decisions: Sequence[SlotDecision], trip: Tr
 def persona_line(by_topic: Mapping[str, SlotDecision], location: str = "") -> str:
     """Return the line of TripCraft's input that describes the travellers.
 
-    `location`: the preferred location, or "" to name the chosen attractions instead.
+    - `by_topic`: the decision on each topic.
+    - `location`: the preferred location. With "", the line names the chosen attractions instead.
     """
     fields = [f"{name}: {_decided_options(by_topic[topic])}" for name, topic in PERSONA_FIELDS]
     return "; ".join(
@@ -524,7 +531,7 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """Return the decisions as constraints in the input format of TripCraft.
+    """Return the decisions as constraints in TripCraft's input format, by name of the constraint.
 
     A constraint is None if TripCraft has no term for the decided option.
     """
@@ -580,7 +587,7 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
 
 
 def tripcraft_csv(trips: pl.DataFrame) -> str:
-    """Return the rows as CSV text."""
+    """Return the rows of the table `trips` as a CSV file for TripCraft."""
     # TripCraft's columns come first, in the order of its files. Columns with reference information
     # follow.
     references = [column for column in trips.columns if column.startswith(REFERENCE)]

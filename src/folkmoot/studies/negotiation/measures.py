@@ -1,4 +1,7 @@
-"""The measures of decisions and sessions, compared across conditions."""
+"""The measures of decisions and sessions, and the comparison of conditions in these measures.
+
+A session is one group under one condition.
+"""
 
 # Satisfaction comes from the members' own scores, which the researcher collects before the
 # mediation and uses under all conditions. Other measures come from scores that a fixed rule gives
@@ -59,12 +62,14 @@ UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 def satisfaction_of_members(
     scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Return each member's satisfaction with a decision, by member id.
+    """Return the satisfaction of members with a decision, by member id.
 
+    - `scores`: the score that each member gives to each option.
     - `portions`: the parts of the decision.
-    - `lowest`: an option with this score or a lower one counts as rejected.
+    - `lowest`: a member rejects an option with this score or a lower score.
 
-    The result lacks members who get no option, or who did not score an option that they get.
+    Members who get no option are left out, and so are members who did not score an option that they
+    get.
     """
     # Satisfaction is the mean score over the times at which the member gets an option. If there are
     # several options at one time, the best score counts, or the worst if the member rejects any of
@@ -95,9 +100,9 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return the reason for each unknown satisfaction, by member id.
+    """Return why the satisfaction of members with a decision is unknown, by member id.
 
-    `known`: the ids of members with a known satisfaction.
+    `known`: the ids of the members with a known satisfaction.
     """
     # A member without an option gets the reason why nothing was decided, such as `left_open`. The
     # reason is `unreadable` if a part of the mediator's statement could not be read.
@@ -141,7 +146,10 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return the scores of the options in each member's stated preference, by member id.
+    """Return how strongly each member's stated preference favours each option, by member id.
+
+    - `texts`: the stated preferences, by member id.
+    - `options`, `portions`: the options to score, and the parts of a decision with more options.
 
     Members who stated nothing are left out.
     """
@@ -170,11 +178,12 @@ class DecisionMeasures:
     minority_promised: float
 
     def satisfaction_with(self, member: str, **values: float) -> float:
-        """Return a member's satisfaction, or a replacement for an unknown satisfaction.
+        """Return a member's satisfaction. Replace an unknown satisfaction by a value from `values`.
 
-        `values`: maps a reason such as `left_open` to the replacement.
+        `values`: the value to use for each reason why a satisfaction is unknown, such as
+        `left_open`.
 
-        Returns NaN if the reason has no replacement.
+        Returns NaN if the satisfaction is unknown and `values` lacks the reason.
         """
         return self.satisfaction.get(member, values.get(self.unknown.get(member, ""), math.nan))
 
@@ -365,7 +374,7 @@ class Figure(TypedDict):
 
 
 class Difference(Figure):
-    """The difference of two conditions in one measure, paired within groups."""
+    """The difference between two conditions in one measure, computed within each group."""
 
     # The value under the condition `minus` is subtracted from the value under the condition `of`.
     measure: str
@@ -374,7 +383,7 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions without the decisions for which a question was asked twice."""
+    """The comparison of conditions without those decisions in which a question was asked twice."""
 
     # A decision is left out if a question about it was asked twice.
 
@@ -427,7 +436,7 @@ class SessionResult:
 
 
 def compare_conditions(run: RunFolder) -> Comparison:
-    """Return means, paired differences and conflict rates of a run's conditions.
+    """Return the means and conflict rates of a run's conditions, and the paired differences.
 
     Unknown values are null.
     """
@@ -448,9 +457,11 @@ def compare_measures(
     decisions: pl.DataFrame,
     not_asked_again: pl.DataFrame | None = None,
 ) -> Comparison:
-    """Return the comparison of conditions from the tables of a run.
+    """Return the comparison of conditions, computed from the tables of a run.
 
-    `not_asked_again`: the measures of decisions for which no question was asked twice.
+    - `measures`, `decisions`: the tables of these names.
+    - `not_asked_again`: the measures without those decisions in which a question was asked twice.
+      None if no question was asked twice.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)
@@ -629,7 +640,7 @@ def _confirmed_at(addresses: pl.Series) -> set[tuple[str, ...]]:
 
 
 def group_of_answer(row: Mapping[str, Any]) -> Hashable:
-    """Return the id of the group that gave an answer.
+    """Return the id of the group to which the answer in `row` belongs.
 
     `row`: a row of the table `answers`.
     """
@@ -640,7 +651,7 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
-    """Return pairs of answers by the same member to nearly the same question."""
+    """Return pairs of answers that one member gave to two nearly equal questions."""
     # A pair holds two scores of one option: one from the member's text, one given by the member.
     # Other pairs hold the option that the member scored highest and the top choice on the ballot.
     scored_options = read_table(run, OwnScoreRow).filter(

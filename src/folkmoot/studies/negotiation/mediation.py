@@ -126,7 +126,9 @@ async def ask_mediator(
 ) -> MediatorReply[M]:
     """Ask the mediator for a reply of the same type as `minimal`.
 
-    - `minimal`: replaces a missing or unreadable reply.
+    - `variables`: the variables of the prompt template.
+    - `vocabulary`: the options, members and times that the reply may name.
+    - `minimal`: the reply to use if the mediator's reply is missing or unreadable.
     - `find_problems`: returns the problems of a readable reply.
     """
     # If there are problems, the mediator is asked once more.
@@ -192,7 +194,7 @@ class Proposal:
     asked_again: tuple[str, ...] = ()
 
     def line_origin(self, part: str, author: str = "") -> Origin:
-        """Return where an utterance in the mediator's reply comes from.
+        """Return the origin of an utterance that the mediator's reply contains.
 
         - `part`: the part of the reply that contains the utterance.
         - `author`: the id of the speaker who wrote the utterance.
@@ -210,8 +212,8 @@ async def propose_decision(
 ) -> Proposal:
     """Ask the mediator for a proposal.
 
-    - `strategy`: the strategy to follow, or None for free reasoning.
-    - `outcome`: the decision to explain, or None before a decision.
+    - `strategy`: the strategy that the mediator must follow. None for free reasoning.
+    - `outcome`: the decision of a fixed rule, which the mediator explains. None if no rule decided.
     """
     group = case.group
     variables: dict[str, object] = {
@@ -287,11 +289,11 @@ def say_for_members(
     lines: Sequence[tuple[str, str]],
     origin: Origin,
 ) -> list[DialogueTurn]:
-    """Record utterances that the mediator wrote for members.
+    """Record utterances that the mediator wrote in the name of members.
 
-    - `intent`: a key of `PHASES`, such as "user_vote".
-    - `lines`: pairs of a member's name and a text.
-    - `origin`: the reply with the utterances.
+    - `intent`: what the utterances do. A key of `PHASES`, such as "user_vote".
+    - `lines`: for each utterance the name of the member and the text.
+    - `origin`: the mediator's reply that contains the utterances.
     """
     # Each utterance gets its line number as part of the origin.
     by_name = {name: id for id, name in case.group.names_by_member.items()}
@@ -333,7 +335,10 @@ def _all_words(reply: PlainSynthesis | GuidedSynthesis) -> str:
 
 
 async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-    """Run up to `max_feedback_rounds` feedback rounds, until one ends in agreement."""
+    """Run feedback rounds until a round ends in agreement, at most `max_feedback_rounds`.
+
+    Returns the revised decision.
+    """
     # If the first choices do not conflict, or if the condition has no feedback, the decision stays
     # unchanged.
     if not (case.has_feedback and decision.has_conflict):
@@ -621,7 +626,7 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
 
 
 def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
-    """Compute the derived fields of a decision, such as the summary of the vote."""
+    """Return the decision with its derived fields computed, such as the summary of the vote."""
     # They follow from the portions and the ballots.
     tally = case.tally_topic(topic, slot_decision.cast)
     is_counted = (

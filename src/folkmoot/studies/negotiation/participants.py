@@ -47,9 +47,9 @@ from folkmoot.studies.negotiation.rules.strategies import (
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
-    """Return the groups of a study, in order.
+    """Return the groups of a study: the researcher's groups, or generated groups.
 
-    Raises InputError with all problems.
+    Raises InputError with all problems of the researcher's groups.
     """
     if isinstance(config.groups, str):
         return read_groups(path_in(folder, config.groups), config.weights)
@@ -59,7 +59,7 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """Return the seats that humans can take, one for each member."""
+    """Return one seat for each member. A seat is the place of a member that a human can take."""
     # A human in a seat plays all conditions of the group. Humans cannot take the seats if the
     # mediator of a condition writes utterances for members.
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
@@ -82,7 +82,7 @@ def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
 
 
 def with_anonymous_humans(session: Session[NegotiationConfig], group: Group) -> Group:
-    """Return a copy of the group in which humans have no drawn name or persona."""
+    """Return the group with no drawn name and no persona for members whom humans play."""
     # Such a member is named by role ("Parent 1") and is asked for preferences.
     roles = [member.role for member in group.members]
 
@@ -227,7 +227,7 @@ def build_group(
     """Return a group whose members have the ids `traveler_1`, `traveler_2` and so on.
 
     - `stated`: the members as the researcher describes them.
-    - `weights`: the weight of each role, for members without a weight.
+    - `weights`: the weight of each role. Used for members without a weight.
     """
     # A member without a name is named by role ("Parent 1"). The default weight is 1.
     by_role: dict[str, int] = {}
@@ -329,7 +329,7 @@ MOST_BYTES = 20_000_000
 def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
     """Return the groups of a file, in order.
 
-    `weights`: the weight of each role, for members without a weight.
+    `weights`: for each group type, the weight of each role. Used for members without a weight.
 
     Raises InputError with all problems.
     """
@@ -364,7 +364,8 @@ def read_groups(path: Path, weights: Weights | None = None) -> list[Group]:
 def checked_groups(tree: YamlTree, weights: Weights, file: str = "") -> list[Group]:
     """Return the groups under the key `groups` of a YAML tree.
 
-    `file`: the name of the file in problems.
+    - `weights`: for each group type, the weight of each role. Used for members without a weight.
+    - `file`: the name of the file that problems should give.
 
     Raises InputError with all problems.
     """

@@ -1,4 +1,4 @@
-"""What happens before a run: checks, expected rows, limits and templates."""
+"""Functions that the engine calls before a run: checks, expected rows, limits and templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.studies.negotiation.participants import groups_of
 
 
 def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
-    """Return the problems of the groups, personas and trips that a study file names."""
+    """Return the problems in the groups, personas and trips that a study file names."""
     problems: list[Problem] = []
     for reader in (groups_of, read_trips):
         try:
@@ -27,7 +27,10 @@ def check_config(config: NegotiationConfig, folder: Path) -> list[Problem]:
 
 
 def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
-    """Return the rows that the tables of a run must have."""
+    """Return the rows that the tables of a run must have.
+
+    `sealed`: the design in the sealed plan of the run.
+    """
     # The table `measures` has one row per group and condition. The table `members` has one row per
     # member.
     rows = tuple(
@@ -52,7 +55,7 @@ def expected_rows(sealed: Mapping[str, Any]) -> list[ExpectedRows]:
 
 
 def limit_groups(config: NegotiationConfig, limit: int) -> NegotiationConfig:
-    """Return the settings with at most `limit` groups, of as many types as possible."""
+    """Return the settings with at most `limit` groups, spread over as many types as possible."""
     # A file of groups is read later, so its groups cannot be cut here.
     if isinstance(config.groups, str):
         return config
@@ -98,7 +101,7 @@ groups:
 
 
 def design_size(config: NegotiationConfig, folder: Path) -> DesignSize:
-    """Return the size of the design for `folkmoot power`."""
+    """Return the size of the design. `folkmoot power` uses this size."""
     # Every group takes part in all conditions.
     groups = groups_of(config, folder)
     members = round(fmean(len(group.members) for group in groups))

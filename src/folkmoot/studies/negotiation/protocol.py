@@ -222,7 +222,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 async def state_preferences(
     scope: Scope, group: Group, subjects: Sequence[Topic], days: int
 ) -> Statements:
-    """Return the preferences of a group's members, by topic and member id."""
+    """Ask members to state their preferences, and return the statements by topic and member id."""
 
     # The members are asked once, for all conditions. Preferences that the researcher gave are
     # recorded without a question.
@@ -293,7 +293,7 @@ async def _interview_member(
 
 
 async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
-    """Return the decision on one topic, with its dialogue."""
+    """Return the decision on one topic, with the dialogue that led to the decision."""
     # Feedback rounds come later.
     if case.condition.has_locked_strategy:
         decision = await _run_guided_mediator(scope, case, topic)
@@ -309,7 +309,10 @@ async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDec
 async def confirm_standing_decision(
     scope: Scope, case: Negotiation, decision: SlotDecision
 ) -> SlotDecision:
-    """Ask the members to confirm a decision if the study requires it, and return the decision."""
+    """Ask the members to confirm a decision, if the study asks for confirmations.
+
+    Returns the decision with the answers.
+    """
     # Only conditions with a mediator have them. Members who have confirmed the decision already are
     # not asked a second time.
     needs_confirmation = case.config.confirm and case.condition.synthesis != "none"
@@ -570,7 +573,7 @@ CODEBOOKS = Path(__file__).parent / "codebooks"
 
 
 class Talks(NamedTuple):
-    """The texts of one session, for the coders."""
+    """The texts of one session (one group under one condition) that coders code."""
 
     # The stated preferences.
     wishes: tuple[coding.TextToCode, ...] = ()
@@ -581,7 +584,7 @@ class Talks(NamedTuple):
 
 
 def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
-    """Return the texts of one session, for the coders."""
+    """Return the texts of one session that coders code."""
     # If there is no feedback, C4 and C5 share one dialogue. It is then coded only once, under C4.
     wishes, mediators, talks = [], [], []
     for slot_decision in decisions:
@@ -621,7 +624,7 @@ def texts_of(case: Negotiation, decisions: Sequence[SlotDecision]) -> Talks:
 
 
 async def code_talks(session: Session[NegotiationConfig], talks: Sequence[Talks]) -> None:
-    """Assign codes to the texts of all sessions."""
+    """Let coders assign codes to the texts of all sessions."""
     # If coding is off, the texts are only recorded.
     for name, texts, rule in (
         (

@@ -1,4 +1,4 @@
-"""Texts that record their source, for use in prompts."""
+"""Texts for prompts. Each text is a `SourcedText`, a string that records where it comes from."""
 
 from __future__ import annotations
 
@@ -62,36 +62,36 @@ RESOLUTION = "decisions.resolution_text"
 
 
 def quote_name(group: Group, member_id: str) -> str:
-    """Return the name of a member as a text that records its source."""
+    """Return the name of a member as a `SourcedText`, a string that records where it comes from."""
     return quote_value(
         group.names_by_member[member_id], "value", cell_id(MEMBER_NAME, group.id, member_id)
     )
 
 
 def quote_names(group: Group, member_ids: Iterable[str]) -> list[str]:
-    """Return the names of members as texts that record their source."""
+    """Return the names of members, each as a `SourcedText`."""
     return [quote_name(group, member_id) for member_id in member_ids]
 
 
 def quote_title(group: Group) -> str:
-    """Return the title of a group's type as a text that records its source."""
+    """Return the title of a group's type as a `SourcedText`."""
     return quote_value(group.type.title, "material", cell_id("groups.title", group.id))
 
 
 def quote_type(group: Group) -> str:
-    """Return the id of a group's type as a text that records its source."""
+    """Return the id of a group's type as a `SourcedText`."""
     return quote_value(group.type.id, "material", cell_id("groups.group_type", group.id))
 
 
 def quote_member_groups(group: Group) -> str:
-    """Return one text that lists phrases such as "everyone" or "the parents"."""
+    """Return one text that lists the phrases for several members, such as "the parents"."""
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
 def quote_topic(topic: Topic, column: str) -> str:
-    """Return the id, label or question of a topic as a text that records its source.
+    """Return the id, the label or the question of a topic as a `SourcedText`.
 
-    `column`: `topic` for the id, `label` or `question`.
+    `column`: what to return. `topic` for the id, `label` or `question`.
     """
     text: str = getattr(topic, "id" if column == "topic" else column)
     return quote_value(text, "material", cell_id(f"topics.{column}", topic.id))
@@ -110,7 +110,7 @@ def quote_strategy(strategy: Strategy) -> dict[str, str]:
 
 
 def quote_strategies(group: Group) -> list[dict[str, str]]:
-    """Return the rows of the strategy table for a type of group."""
+    """Return the rows of the strategy table that apply to a group's type, each by column."""
     # Each text records its source.
     return [
         quote_strategy(row) for (kind, _), row in strategy_table().items() if kind == group.type.id
@@ -121,23 +121,23 @@ def quote_strategies(group: Group) -> list[dict[str, str]]:
 
 
 def in_quotation_marks(utterance: Utterance) -> SourcedText:
-    """Return a member's utterance on one line in quotation marks."""
+    """Return a member's utterance in quotation marks and without line breaks."""
     # The marks tell a model that the text is a quotation and not an instruction.
     quoted = alter_text(utterance.quoted_text, in_one_line(utterance.text))
     return concatenate_texts(("“", quoted, "”"), plain=None)
 
 
 def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
-    """Return a member's stated preference in quotation marks.
+    """Return a member's stated preference on a topic, in quotation marks.
 
-    Returns "none stated" if the member stated none.
+    Returns "none stated" if the member stated no preference.
     """
     stated = case.stated[topic.id].get(member_id)
     return in_quotation_marks(stated) if stated else SourcedText("none stated")
 
 
 def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
-    """Return the name and preference of each member who stated one."""
+    """Return the name and the preference of each member who stated a preference on a topic."""
     # The members are in the order of the mediator's prompts.
     stated = case.stated[topic.id]
     return [
@@ -151,7 +151,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 
 
 def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
-    """Return usual options of a topic as texts that record their source."""
+    """Return usual options of a topic, each as a `SourcedText`."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
     ]
@@ -163,9 +163,10 @@ def quote_options(
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return options of a topic as texts that record their source.
+    """Return options of a topic, each as a `SourcedText`.
 
-    `came_up`: for each option that no member stated, the condition under which it was added.
+    `came_up`: maps each option that no stated preference named to the condition under which the
+    option was first named.
     """
     entered_in = came_up or {}
     return [
@@ -181,7 +182,7 @@ def quote_options(
 
 
 def record_options(scope: Scope, case: Negotiation) -> None:
-    """Record the options that the stated preferences name."""
+    """Record the options that the stated preferences name, in the table `options`."""
     # They are recorded once for all conditions.
     for topic in case.topics:
         for option in case.with_all_statements.tally_topic(topic).options:
@@ -192,9 +193,9 @@ def record_options(scope: Scope, case: Negotiation) -> None:
 def record_late_options(
     scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
 ) -> SlotDecision:
-    """Record the options that no stated preference named.
+    """Record the options of a decision that no stated preference named, in the table `options`.
 
-    The result is the decision, with the recorded options in `came_up`.
+    Returns the decision, with the recorded options in `came_up`.
     """
     stated = decision.stated.portions if decision.stated else ()
     named_options = [
@@ -221,10 +222,10 @@ def show_shares(
     *,
     stated: bool = False,
 ) -> tuple[Share, ...]:
-    """Record the parts of a decision, and return them as texts for prompts.
+    """Record the parts of a decision, and return these parts as texts for prompts.
 
     - `step`: the step in which prompts show the parts, such as `round1`.
-    - `stated`: True if the mediator stated the decision, False if an operator made it.
+    - `stated`: True if the mediator stated the decision, False if a fixed rule made the decision.
     """
     # A stated decision counts as text of the mediator, a decision of an operator as data.
     kind: Kind = "proposal" if stated else "value"
@@ -263,10 +264,10 @@ def show_shares(
 def show_sentence(
     scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
 ) -> str:
-    """Record a sentence about a decision, and return it as a text for prompts.
+    """Record a sentence about a decision, and return the sentence as a text for prompts.
 
     - `step`: the step in which prompts show the sentence, such as `round1`.
-    - `stated`: True if the mediator stated the decision, False if an operator made it.
+    - `stated`: True if the mediator stated the decision, False if a fixed rule made the decision.
     """
     # Parts of the sentence that already have a source keep it.
     if not text:
@@ -282,9 +283,12 @@ _FRAME = frozenset(words_of("day whole trip group shared backbone optional branc
 
 
 def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Member]:
-    """Return the members with a stated preference that has no word in common with a decision.
+    """Return the members whom a decision leaves out.
 
-    `resolution`: the decision in words.
+    The stated preference of such a member has no word in common with the decision.
+
+    - `texts`: the stated preferences, by member id.
+    - `resolution`: the decision in words.
     """
     # Differences of case and simple plurals are ignored. Stop words, words like "prefer", numbers
     # and words for days and parts of the trip do not count.

@@ -1,4 +1,7 @@
-"""The built-in respondent for negotiations: rules that answer without a model."""
+"""The rules by which the embedded respondent answers the questions of a negotiation.
+
+The embedded respondent answers in place of a model, for example in demos and dry runs.
+"""
 
 # The respondent recognises statements, options, names and shares by the sources that these texts
 # carry. It does not read instructions. The study's own rules (`rules.tally`) find the options in a
@@ -39,9 +42,9 @@ Reply = dict[str, object]
 
 
 def respondent_part(follows: float = FOLLOWS) -> RespondentPart[NegotiationConfig]:
-    """Return the rules by which the built-in respondent answers without a model.
+    """Return the rules by which the embedded respondent answers the questions of a negotiation.
 
-    `follows`: the chance, from 0 to 1, that a minority gets its first choice.
+    `follows`: the chance, from 0 to 1, that the mediator grants the first choices of minorities.
     """
     return RespondentPart(
         option_names=_option_names,
@@ -131,9 +134,10 @@ def _option_liking(mind: SimulatedRespondent, options: Sequence[str]) -> dict[st
 
 
 def answer_in_words(mind: SimulatedRespondent) -> str | None:
-    """Return what a member says to a decision, or a preference if no decision is announced.
+    """Return a member's response to an announced decision.
 
-    Returns None if the request lists no options.
+    If no decision is announced, returns the member's preference. Returns None if the request lists
+    no options.
     """
     utterances = of_kind(mind.reading.passages, "utterance")
     announcements = [
@@ -222,7 +226,7 @@ def _own_view(
 
 
 def answer_ballot(mind: SimulatedRespondent) -> Reply:
-    """Return a ballot that fits the member's own statement."""
+    """Return a ballot that agrees with the member's stated preference."""
     utilities, stated_scores = _own_view(mind, "BallotForm", "top_choice")
     ranked = sorted(utilities, key=lambda option: (-stated_scores[option], -utilities[option]))
     rejected = [option for option in ranked if stated_scores[option] < 0]
@@ -240,7 +244,7 @@ _NOTHING_ELSE: Reply = {"new_option": "", "objection": ""}
 
 
 def answer_scores(mind: SimulatedRespondent) -> Reply:
-    """Return scores that fit the member's own statement."""
+    """Return scores that agree with the member's stated preference."""
     utilities, stated_scores = _own_view(mind, "Score", "option")
     scores = {option: max(-4, min(4, round(value))) for option, value in utilities.items()}
     rejected = [option for option in utilities if stated_scores[option] < 0]
@@ -249,7 +253,7 @@ def answer_scores(mind: SimulatedRespondent) -> Reply:
 
 
 def own_scores(mind: SimulatedRespondent) -> Reply:
-    """Return a member's own scores with a reason."""
+    """Return scores that agree with the member's stated preference, with a reason."""
     # The reason names the option with the best score.
     utilities, _ = _own_view(mind, "Score", "option")
     best = max(utilities, key=lambda option: utilities[option], default="")
@@ -341,7 +345,7 @@ class Meeting:
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal that gives all members the most common first choice.
 
-        `follows`: the chance that other first choices are added on other days.
+        `follows`: the chance that the less common first choices are added, on a later day.
         """
         first_choices = self.tally.first_choices()
         wanted_options = list(first_choices.values()) or list(self.tally.ranked_options()[:1])
@@ -414,7 +418,7 @@ def _format_allocations(shares: Sequence[Reply]) -> str:
 def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     """Return the mediator's proposal.
 
-    `follows`: the chance that first choices of minorities are added.
+    `follows`: the chance that the proposal adds the first choices of minorities.
     """
     # If the request shows the operator's decision, the mediator states this decision.
     meeting = Meeting(mind)

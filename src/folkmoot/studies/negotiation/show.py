@@ -24,7 +24,8 @@ WIDTH = 72
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
     """Yield the lines for all decisions of a run, or for one dialogue.
 
-    `key`: the group, condition and slot of the dialogue, or empty for all decisions.
+    `key`: the group, the condition and the slot (part of the trip) of the dialogue. An empty `key`
+    selects all decisions.
 
     Raises InputError if the run has no such group, condition or slot.
     """

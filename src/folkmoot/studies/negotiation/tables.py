@@ -1,4 +1,7 @@
-"""The tables of a negotiation, and the functions that make their rows."""
+"""The tables of a negotiation, and the functions that make the rows of these tables.
+
+A session is one group under one condition.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ class TalkRow(UtteranceRow):
 
 
 class OptionRow(OfDecision, table="options", key=("group_id", "condition", "topic", "option")):
-    """One option that can be decided."""
+    """One option among which a group can decide."""
 
     # The condition is `all` if a statement named the option.
     option: str = column("option under negotiation")
@@ -138,7 +141,7 @@ class ShownDecisionRow(
     key=("group_id", "condition", "topic", "step"),
     from_replies=True,
 ):
-    """The sentence with which the prompts of one step state a decision."""
+    """A sentence that states a decision. The prompts of one step contain this sentence."""
 
     step: str = column(
         "step of the prompts that contain the text: operator (the operator's decision, in the "
@@ -154,7 +157,7 @@ class ShownShareRow(
     key=("group_id", "condition", "topic", "step", "share"),
     from_replies=True,
 ):
-    """One part of a decision, as the prompts of one step show it."""
+    """One part of a decision, in the words of the prompts of one step."""
 
     step: str = column(
         "step of the prompts that contain the share: operator, round1, round2 … (feedback), or "
@@ -260,7 +263,7 @@ class ConfirmationRow(OfDecision, table="confirmations"):
 
 
 class CounterfactualRow(OfDecision, table="counterfactuals"):
-    """The decision that one operator would make on the same texts and ballots."""
+    """The decision that one operator would have made from the members' texts and ballots."""
 
     operator: str = column("a rule, applied to the same texts and ballots")
     in_force: bool = column("whether this rule decided")
@@ -353,7 +356,7 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
 
 
 class ScoreRow(OfDecision, table="scores"):
-    """The score that the vote parser gives one option for one member."""
+    """One member's score of one option, computed from the member's text and ballot."""
 
     member_id: str = column("id of the member in the group")
     option: str = column("option under negotiation")
@@ -423,7 +426,7 @@ class MeasuresRow(OfSession, table="measures"):
 
 
 class NotAskedAgainRow(MeasuresRow, table="measures_not_asked_again"):
-    """The measures of a session, without the decisions for which a question was asked twice."""
+    """The measures of a session, computed without decisions in which a question was asked twice."""
 
     # A decision for which a question was asked again is left out under all conditions of the group.
     # A group without such decisions has no row.
@@ -548,9 +551,9 @@ def decision_rows(
 ) -> Iterator[Row]:
     """Yield all rows about one decision, for several tables.
 
-    - `satisfaction`: the known values, by member id.
-    - `unknown`: why the other values are unknown, by member id.
-    - `covered`: 1 for members who get an option that they favour, otherwise 0.
+    - `satisfaction`: the satisfaction of members, by member id. Unknown values are left out.
+    - `unknown`: the reason why a satisfaction is unknown, by member id.
+    - `covered`: 1 for a member who gets an option that the member favours, otherwise 0.
     """
     topic = case.topic(slot_decision.topic)
     decision_key = ids_of_decision(case, topic)
@@ -613,9 +616,9 @@ def measures_row(case: Negotiation, values: Mapping[str, float]) -> Row:
 
 
 def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out: int) -> Row:
-    """Return a row with a session's measures, without the decisions that are left out.
+    """Return the row with a session's measures, computed without some decisions.
 
-    `left_out`: the number of decisions left out.
+    `left_out`: the number of decisions that were left out.
     """
     # A decision is left out if a question about it was asked twice.
     return NotAskedAgainRow.from_source(_finite_values(values), **ids_of(case), left_out=left_out)

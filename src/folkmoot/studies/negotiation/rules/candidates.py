@@ -42,9 +42,10 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 def candidate_options(
     catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
 ) -> tuple[str, ...]:
-    """Return the options that can be decided, in alphabetical order.
+    """Return the options among which a group can decide, in alphabetical order.
 
-    `catalogue`: the usual options of the topic.
+    - `catalogue`: the usual options of the topic.
+    - `texts`: the stated preferences, by member id.
     """
     # An option of the catalogue is on the table if at least one text names it, in favour or not. A
     # text that names none in favour adds an option in the member's own words. These are the words
@@ -67,7 +68,7 @@ def candidate_options(
 
 
 def normalise_entry(entry: str) -> str:
-    """Return an entry of a ballot as an option in lower case.
+    """Return the option that an entry of a ballot names, in lower case.
 
     Returns "" if the entry names no option or has more than `MOST_WORDS` words.
     """

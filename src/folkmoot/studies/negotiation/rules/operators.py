@@ -21,7 +21,7 @@ SHARED, BRANCH = "shared backbone", "optional branch"
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One option in a decision, with its members and its time."""
+    """One part of a decision: an option, the members who get the option, and the time."""
 
     # Portions with the same `when` apply at the same time, for example several house rules.
     # Portions with different times follow each other.
@@ -38,7 +38,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The decision of an operator with its audit trail."""
+    """The decision that an operator made, and the reasoning behind the decision."""
 
     # The option that sums up the decision, or None if there is no such option.
     selected_option: str | None
@@ -81,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The strategy and the length of the trip, on which an operator's decision depends."""
+    """The strategy and the length of the trip. Both influence an operator's decision."""
 
     # The row of the strategy table.
     strategy: Strategy
@@ -92,7 +92,7 @@ class Case:
 def apply_operator(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> Outcome:
-    """Return the decision that the rule of a strategy makes.
+    """Return the decision that a strategy's operator makes from the members' scores.
 
     - `days`: the length of the trip.
     - `has_conflict`: if False, rules that split the group keep all members together.
@@ -115,7 +115,7 @@ def apply_operator(
 def counterfactual_outcomes(
     tally: Tally, strategy: Strategy, days: int, *, has_conflict: bool = True
 ) -> dict[str, Outcome]:
-    """Return the decision that each operator would make on the same scores.
+    """Return the decisions that all operators would make from the same scores, by operator.
 
     - `days`: the length of the trip.
     - `has_conflict`: if False, rules that split the group keep all members together.
@@ -158,9 +158,9 @@ def pick_best(
     *,
     by_score: bool = True,
 ) -> Pick:
-    """Return the option with the highest key.
+    """Return the option for which `key` returns the largest tuple.
 
-    `by_score`: True if the total score breaks ties.
+    `by_score`: True if the total score of the members breaks ties.
     """
     # Remaining ties are broken alphabetically.
     candidates = list(tally.options if options is None else options)
@@ -188,10 +188,10 @@ def decide_for_all(tally: Tally, pick: Pick, step: str) -> Outcome:
 def allocate_own_choices(
     tally: Tally, members_by_option: Mapping[str, Sequence[str]], chosen: str | None, pick: Pick
 ) -> Outcome:
-    """Return an outcome that gives each option to the members listed for it.
+    """Return an outcome that gives each option to the members in `members_by_option`.
 
-    - `chosen`: the option that sums up the outcome.
-    - `pick`: states which criterion decided, and by how much.
+    - `chosen`: the option that sums up the outcome, or None.
+    - `pick`: says which criterion decided, and by how much.
     """
     portions = tuple(
         Portion(option, tuple(member_ids)) for option, member_ids in members_by_option.items()
@@ -211,7 +211,10 @@ def format_names(tally: Tally, ids: Sequence[str]) -> str:
 def first_choice_groups(
     tally: Tally, voters: Sequence[Member] | None = None
 ) -> dict[str, list[str]]:
-    """Return the ids of the members who share each first choice, by option."""
+    """Group the voters by first choice.
+
+    Returns the ids of the voters for each option that is a first choice.
+    """
     # The options are in alphabetical order.
     return _by_option(tally.first_choices(voters))
 
@@ -280,7 +283,7 @@ def mutual_interest(tally: Tally, case: Case) -> Outcome:
 
 
 def higher_preference(tally: Tally, case: Case) -> Outcome:
-    """Pick the first choice with the highest single score."""
+    """Pick the first choice that received the highest score from a single member."""
     # Members who wanted another option are promised it in return.
     first_choice_members = first_choice_groups(tally)
     strongest = {
@@ -315,7 +318,7 @@ def higher_preference(tally: Tally, case: Case) -> Outcome:
 
 
 def parent_vote(tally: Tally, case: Case) -> Outcome:
-    """Let only the parents vote, each for their own first choice."""
+    """Count only the votes of the parents. Each parent votes for the parent's first choice."""
     # Ties are broken by the fewest strong rejections in the whole family, then alphabetically. If
     # no parent wants any option, the fewest strong rejections among the parents decide.
     parents = tally.of_role(case.strategy.binding)
@@ -354,7 +357,7 @@ def parent_vote(tally: Tally, case: Case) -> Outcome:
 
 
 def hard_constraint(tally: Tally, case: Case) -> Outcome:
-    """Pick the best option that no member with a veto strongly rejects."""
+    """Pick the best option among those that no member with a veto strongly rejects."""
     # Members with a veto have the binding role of this strategy (such as parent). The pick is
     # the remaining option with their highest total score. House rules can apply together, so there
     # the decision holds all remaining rules that a binding member supports. If no option remains,
@@ -598,7 +601,7 @@ def _release_option(
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Group members with the same wishes, and give each group its option."""
+    """Group members with the same wishes, and give each group the option that it wishes."""
     # A cluster option is an option that is the first choice of two or more members. Each member
     # joins the cluster option that the member scores highest. A member who likes no cluster option
     # gets the member's own first choice.
@@ -623,7 +626,7 @@ def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
 
 
 def shared_first(tally: Tally, case: Case) -> Outcome:
-    """Pick a shared option, with exceptions for members who strongly reject it."""
+    """Pick one option for all members, except for members who strongly reject this option."""
     # The shared option has the fewest strong rejections. The exceptions are the members' own first
     # choices.
     chosen, settled, margin = pick_best(
@@ -656,7 +659,7 @@ def shared_first(tally: Tally, case: Case) -> Outcome:
 
 
 def decide_together(tally: Tally, case: Case) -> Outcome:
-    """Pick the least rejected option for all members."""
+    """Pick one option for all members: the option with the fewest strong rejections."""
     # The members agree, so no split is needed.
     outcome = least_misery(tally, case)
     steps = ("Nobody wants to part, so all stay together.", *outcome.steps)
@@ -664,7 +667,7 @@ def decide_together(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_required(tally: Tally, case: Case) -> Outcome:
-    """Split the group in two, one branch for each of the two best options."""
+    """Split the group into two branches, one for each of the two best options."""
     # Every member joins the branch with the option that the member prefers.
     branches = dict(zip(("Group A", "Group B"), nearest_split(tally), strict=True))
     totals = [tally.total(option) for option in tally.ranked_options()]
@@ -683,7 +686,7 @@ def subgroup_required(tally: Tally, case: Case) -> Outcome:
 
 
 def subgroup_optional(tally: Tally, case: Case) -> Outcome:
-    """Give all members a shared option, and some members an optional branch."""
+    """Give all members a shared option, and offer some members a second option."""
     # The shared option has the fewest strong rejections. The branch is another option. It has the
     # highest total score among members who did not get their first choice. Those of them who
     # support it join the branch.

@@ -1,4 +1,4 @@
-"""The answer types of mediator and members, and the parsers of their answers."""
+"""The answer types for replies of the mediator and of members, and the parsers of these replies."""
 
 # Under all conditions with a mediator, a decision is stated in the same JSON fields. No decision is
 # read from prose. Members, options and times must be values from a list.
@@ -239,11 +239,11 @@ def json_answer(
     order: str = "source",
     fallback: M | None = None,
 ) -> Json[M]:
-    """Return the answer type of a JSON reply.
+    """Return the answer type for replies that are JSON objects of the type `model`.
 
-    - `options`: the allowed values of each field, such as `decision.option`.
+    - `options`: the allowed values, by field. An example of a field is `decision.option`.
     - `order`: the order of the fields, `source` or `reason_first`.
-    - `fallback`: replaces an unreadable reply. Without a fallback, the answer is missing.
+    - `fallback`: the value to use for an unreadable reply. With None, such an answer is missing.
     """
     # The field `top_choice` also accepts answers such as "none of these".
     allowed = {
@@ -289,9 +289,10 @@ TIMES = "times (days or parts of a day)"
 
 
 def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return the parsed ballot.
+    """Return the parsed ballot of a member.
 
-    `options`: the options that the ballot may name.
+    - `form`: the ballot as the member filled it in.
+    - `options`: the options that the ballot may name.
     """
     way_out = parse_way_out(form.top_choice)
     if way_out is not None and way_out.reason == DECLINED:
@@ -314,7 +315,7 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
-    """Return scores as a parsed ballot."""
+    """Return the scores that a member filled in, as a parsed ballot."""
     # An option without a score entry is recorded as a problem, so that the question is asked again.
     # The option with the highest score is the top choice. Other options with scores above zero are
     # acceptable.
@@ -347,10 +348,12 @@ def read_hard_no(
     unmatched: list[str],
     own_option: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options that a member firmly rejects, and other rejections in the member's words.
+    """Return the options that a member firmly rejects, and the rejections that name no option.
 
-    - `unmatched`: the function appends the entries of `hard_no` that name no option.
-    - `own_option`: a new option of the member, or "".
+    The rejections that name no option are in the member's words.
+
+    - `unmatched`: receives the entries of `hard_no` that name no option.
+    - `own_option`: an option that the member added, or "".
     """
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
@@ -382,7 +385,10 @@ def _match_all(
 def sort_lines(
     dialogue: Sequence[Spoken], names: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]], int]:
-    """Return the mediator's opening, the members' names and texts, and the number of dropped lines.
+    """Divide a dialogue that the mediator wrote, and return its parts.
+
+    The parts are: the mediator's opening, the (name, text) of each member's line, and the number of
+    dropped lines. A line without text or with an unknown speaker is dropped.
 
     `names`: the names of the members.
     """
@@ -421,7 +427,7 @@ class Settlement:
 
     @property
     def unread_count(self) -> int:
-        """The number of entries that name no known option or member."""
+        """The number of entries that could not be matched to an option or a member."""
         return sum(len(self.unmatched.get(what, ())) for what in (OPTIONS_ON_THE_TABLE, MEMBERS))
 
 
@@ -440,7 +446,7 @@ class Vocabulary:
 
     @property
     def allowed_values(self) -> dict[str, Sequence[str]]:
-        """The allowed values of each field of a reply."""
+        """The allowed values of a reply, by field."""
         names = [member.name for member in self.group.members]
         values: dict[str, Sequence[str]] = {
             "decision.option": (*self.options, NONE_OF_THESE),
@@ -550,7 +556,7 @@ def summary_option(portions: Sequence[Portion]) -> str | None:
 
 
 def same_allocation(first: Sequence[Portion], second: Sequence[Portion]) -> bool:
-    """Return True if two decisions give each option to the same members."""
+    """Return True if both decisions give each option to the same members. Times are ignored."""
     # Times are ignored.
     return _who_gets(first) == _who_gets(second)
 

@@ -30,7 +30,7 @@ def slot_of(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One part of the trip on which the group decides, with a question to members and options."""
+    """A part of the trip to decide on, with the question for members and the usual options."""
 
     id: str
     label: str
@@ -45,7 +45,7 @@ class Topic:
 def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
     """Return the eight topics in order.
 
-    `overrides`: the options of topics, in place of the usual ones.
+    `overrides`: maps topics to the options that replace the usual options.
     """
     own_options = overrides or {}
     return tuple(
@@ -67,7 +67,7 @@ def _topic_catalogue() -> tuple[Topic, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role in a group type."""
+    """A role that members of a group can have, such as parent."""
 
     id: str
     # The name of its members without a number.
@@ -80,7 +80,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
-    """A type of group with its roles."""
+    """A type of group, such as family, and the roles of its members."""
 
     id: str
     title: str
@@ -148,7 +148,7 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of the study."""
+    """A condition of the study, C1 to C5: who is heard, and how the mediator acts."""
 
     id: str
     title: str
@@ -191,7 +191,7 @@ OPERATORS = VOTE_OPERATORS | {
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One row of the strategy table."""
+    """One row of the strategy table: how groups of one type decide on one topic."""
 
     group_type: str
     topic: str
@@ -215,7 +215,7 @@ _COLUMNS = tuple(field.name for field in fields(Strategy))
 
 
 def strategy_for(group_type: str, topic: str) -> Strategy:
-    """Return the strategy for a topic in groups of a type.
+    """Return the strategy by which groups of this type decide on this topic.
 
     Raises KeyError for unknown ids.
     """
@@ -224,7 +224,7 @@ def strategy_for(group_type: str, topic: str) -> Strategy:
 
 @cache
 def strategy_table() -> Table:
-    """Return the strategy table of the package."""
+    """Return the strategy table that the package contains, by group type and topic."""
     return read_table(files(__package__).joinpath("strategies.csv").read_text(encoding="utf-8"))
 
 
@@ -307,7 +307,7 @@ class Member:
 
     @property
     def full_description(self) -> str:
-        """The text from which a model plays the member."""
+        """The description of the member, from which a model plays the member."""
         return self.persona.rstrip() or f"a traveller, {self.name}."
 
 

@@ -1,4 +1,4 @@
-"""The scores of options in members' texts and ballots, without model calls."""
+"""Scores of options, computed from the texts and ballots of members without model calls."""
 
 # The parser compares words without differences of case, accents and width, and without plural and
 # third-person endings. `candidates` finds the options on the table. The file
@@ -65,7 +65,7 @@ _STOP_STEMS = frozenset(stem_word(stop_word) for stop_word in STOP_WORDS)
 
 
 def split_clauses(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the clauses of a text, each as words in a common form."""
+    """Return the clauses of a text. Each clause is a tuple of words without plurals and accents."""
     # A clause ends at a line end or a punctuation mark, but not at a comma or point inside a
     # number. The words "but" and "and not" begin a new clause.
     return tuple(part for words in _split_sentences(text) for part in _comma_parts(words))
@@ -108,13 +108,16 @@ def _normalise_text(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def words_of(phrase: str) -> tuple[str, ...]:
-    """Return the words of a phrase in a common form: "Diners" gives "diner"."""
+    """Return the words of a phrase in lower case, without plurals and accents.
+
+    "Diners" gives "diner".
+    """
     # Differences of case, accents and simple endings are removed.
     return tuple(stem_word(text) for text in _TOKEN.findall(_normalise_text(phrase)) if text != ",")
 
 
 def fold_option(text: str) -> tuple[str, ...]:
-    """Return the words of an option for comparisons."""
+    """Return the words of an option for comparisons. "Sushis" and "sushi" give the same words."""
     # "Sushis" and "sushi" give the same result.
     return tuple(word.rstrip("s") or word for word in words_of(text))
 
@@ -139,7 +142,7 @@ def content_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A mention of an option by its full name in a text."""
+    """One place in a text that names an option in full."""
 
     option: str
     # True if a negation cue (such as "not") applies to the option.
@@ -168,7 +171,7 @@ class _Clause:
 
 
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
-    """Return every full mention of an option, in the order of the text."""
+    """Return every place in a text that names an option in full, in the order of the text."""
     # Longer options take precedence: "brew pub" does not mention "pub".
     mentions: list[Mention] = []
     for clause in _parse_clauses(text, options):
@@ -358,9 +361,9 @@ Voters = Sequence[Member]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The scores of every member for every option.
+    """The score that every member gives to every option.
 
-    Methods have the argument `voters` to count only some voters. If `voters` is None, all count.
+    The argument `voters` of a method limits the count to these members. None counts all members.
     """
 
     # Options are in alphabetical order, voters in the order of their ids.
@@ -429,7 +432,7 @@ class Tally:
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Return the first choices that the selected option does not satisfy, by voter id."""
+        """Return the first choices that differ from the selected option, by voter id."""
         # That is, the first choice differs from `selected`.
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
@@ -447,7 +450,7 @@ class Tally:
 
     @property
     def has_conflict(self) -> bool:
-        """True if first choices differ, or if a voter strongly rejects one of them."""
+        """True if first choices differ, or if a voter strongly rejects a first choice."""
         wanted = set(self.first_choices().values())
         return len(wanted) > 1 or any(self.rejecting_voters(option) for option in wanted)
 
@@ -461,9 +464,9 @@ def count_votes(
     options: Sequence[str],
     ballots: Mapping[str, Ballot] | None = None,
 ) -> Tally:
-    """Return the scores of all members for all options.
+    """Return the score that every member gives to every option.
 
-    `texts`: the stated preferences by member id.
+    `texts`: the stated preferences, by member id.
     """
     sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
@@ -480,7 +483,7 @@ def count_votes(
 
 
 def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
-    """Return one member's scores from the text and the ballot."""
+    """Return one member's scores of the options, computed from the member's text and ballot."""
     # Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
     # acceptable option. Its top choice gets at least the score of every acceptable option. A top
     # choice that the text does not name gets at least 2. An option that the ballot firmly rejects
@@ -522,7 +525,7 @@ def _first_named(text: str, scores: Mapping[str, float]) -> str | None:
 
 
 def all_named(entry: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that an entry mentions, even in a negation."""
+    """Return the options that an entry mentions, including options that the entry negates."""
     return tuple(dict.fromkeys(mention.option for mention in find_mentions(entry, options)))
 
 
@@ -602,9 +605,10 @@ def describe_coverage(
 ) -> Coverage | None:
     """Return the promise to members who did not get their first choice.
 
-    `given`: the options that the decision gives to each member.
+    - `selected`: the option that sums up the decision.
+    - `given`: the options that the decision gives to each member.
 
-    Returns None if no option is selected or no member is promised anything.
+    Returns None if no option is selected, or if there is no such member.
     """
     # A member who already gets the first choice is promised nothing.
     unmet_choices = tally.unmet_first_choices(selected)

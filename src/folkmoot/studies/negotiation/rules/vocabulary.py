@@ -32,9 +32,10 @@ _WHOLE_TRIP = frozenset({"", WHOLE_TRIP, "the whole trip", "entire trip", "all d
 
 
 def new_option_of(entry: str, options: Iterable[str]) -> str | None:
-    """Return the option that a member proposes in an entry.
+    """Return the option that a member enters as a new option.
 
-    Returns None if the entry names no option.
+    If the entry names a listed option, the listed option is returned. If the entry names no option,
+    None is returned.
     """
     # If a listed option fits the entry, its listed name is returned. An empty entry names none, and
     # so does one that only refers to listed options ("anything but sushi").
@@ -58,12 +59,15 @@ def is_empty(entry: str) -> bool:
 
 
 def fold_name(name: str) -> str:
-    """Return a member's name in a common form for comparisons."""
+    """Return a member's name in a form for comparisons: in lower case, with single spaces."""
     return " ".join(name.replace("_", " ").casefold().split())
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the members for each phrase such as "the parents"."""
+    """Return the phrases that stand for several members, such as "the parents".
+
+    The result maps each phrase to the ids of these members.
+    """
     # There is one phrase for all members, and one for each role with several (but not all) members.
     values = {EVERYONE: tuple(member.id for member in group.members)}
     for role in group.type.roles:
@@ -78,7 +82,9 @@ def _plural_form(noun: str) -> str:
 
 
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
-    """Return the ids of the members that an entry such as "everyone" names.
+    """Return the ids of the members whom an entry names.
+
+    `entry`: the name of a member, or a phrase for several members, such as "everyone".
 
     The result is empty if the entry names no member.
     """
@@ -114,7 +120,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
     """Return a time in its standard spelling.
 
     - `days`: the length of the trip in days.
-    - `in_force`: the times of the current decision.
+    - `in_force`: the times of the current decision, which are accepted in any wording.
 
     Returns None if the text is not a time of the trip.
     """
@@ -145,7 +151,11 @@ def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
 
 
 def format_days(day_numbers: Iterable[int], days: int) -> str:
-    """Return days as a time, such as "Day 1 and Day 3"."""
+    """Return a time in words, such as "Day 1 and Day 3".
+
+    - `day_numbers`: the days.
+    - `days`: the length of the trip in days.
+    """
     # All days together are the whole trip.
     sorted_days = sorted(set(day_numbers))
     if days > 1 and sorted_days == list(range(1, days + 1)):
@@ -154,14 +164,14 @@ def format_days(day_numbers: Iterable[int], days: int) -> str:
 
 
 def describe_members(group: Group) -> str:
-    """Return the phrases that name several members, as one text for a prompt."""
+    """Return one text that lists the phrases for several members, such as "the parents"."""
     return join_words(list(groups_of_members(group)))
 
 
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
-    """Return a question about the entries of a reply that match no allowed value.
+    """Return sentences for a re-ask that list the entries of a reply which match no allowed value.
 
-    `unmatched`: the entries by the kind of value that was expected.
+    `unmatched`: these entries, by the kind of value that was expected.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())
