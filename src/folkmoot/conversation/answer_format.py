@@ -32,7 +32,7 @@ TYPE_NAMES = {
 
 
 class DroppedDescription(NamedTuple):
-    """A dropped field of a reply, in which the model only repeated the field's description."""
+    """A field dropped from a reply, because the model only repeated the field's description."""
 
     # The dotted path of the field in the reply.
     path: str
@@ -139,7 +139,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
 def drop_descriptions(
     value: object, schema: Schema | None
 ) -> tuple[object, tuple[DroppedDescription, ...]]:
-    """Remove each field of a JSON value in which the model only repeated the field's description.
+    """Remove each field of a JSON value that only repeats the field's own description.
 
     Returns the remaining value and the removed fields.
     """

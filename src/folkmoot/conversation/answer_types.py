@@ -81,7 +81,7 @@ LONGEST_WAY_OUT = 40
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """A message to the speaker that says why a reply could not be parsed."""
+    """The reason why a reply could not be parsed, worded as a message to the speaker."""
 
     problem: str
 
@@ -91,7 +91,7 @@ CHOICE, NUMBER = "choice", "number"
 
 
 class FieldForPeople(NamedTuple):
-    """How a human's page shows one field of a JSON answer."""
+    """The label and the options with which a human's page shows one field of a JSON answer."""
 
     # Shown in place of the field's name and description, which are written for models.
     label: str
@@ -106,10 +106,7 @@ class FieldForPeople(NamedTuple):
 class AnswerType(ABC, Generic[T_co]):
     """A parser of replies, with an optional JSON schema for the request.
 
-    - `kind`: a subclass must define it.
-    - `parse_reply`: a subclass must define it.
-
-    All other members have a default.
+    Subclasses must define `kind` and `parse_reply`. All other members have a default.
     """
 
     __slots__ = ()
@@ -146,9 +143,9 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """How a human's page shows the fields of a JSON reply, by field name.
+        """The labels and options with which a human's page shows a JSON reply, by field name.
 
-        A path such as `votes.choice` names a field in another object.
+        A path such as `votes.choice` names a field of a nested object.
         """
         return {}
 
@@ -159,7 +156,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of answer for question pages and for the embedded rule-based respondent."""
+        """The kind of answer, as question pages and the embedded rule-based respondent need it."""
         # The default is `kind`.
         return self.kind
 
@@ -180,7 +177,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_short(self) -> bool:
-        """True if a cut answer could look like a different answer, such as 1 for 15."""
+        """True if an answer that was cut off could look like a complete answer, as 1 for 15."""
         return self.is_closed
 
     @property
@@ -229,7 +226,7 @@ class AnswerType(ABC, Generic[T_co]):
         return None
 
     def with_listed_options(self, _options: Sequence[str]) -> AnswerType[T_co]:
-        """Return the answer type for a prompt that lists the same options in another order."""
+        """Return a copy of the answer type with its options in the order of `_options`."""
         # An answer type without listed options stays as it is.
         return self
 
@@ -261,7 +258,7 @@ class Text(AnswerType[str]):
 
         Text(end_signal="SATISFIED")
 
-    `end_signal`: the reply with which the speaker ends the conversation, if there is one.
+    `end_signal`: a reply with which the speaker can end the conversation. "" means no such reply.
     """
 
     # Only an empty reply fails to parse.
@@ -300,7 +297,7 @@ class Repair(NamedTuple):
 class ValidationContext:
     """The context that the pydantic validators of an answer model receive.
 
-    A validator gets it from `ValidationContext.from_info(info)`.
+    In a validator, call `ValidationContext.from_info(info)` to read the context.
     """
 
     # The `validation_context` of the answer type.
@@ -349,16 +346,16 @@ class Json(AnswerType[M]):
 
         Json(Ballot, options={"votes.choice": ["yes", "no"]})
 
-    - `fallback_value`: the value if no reply can be read. Without it, the answer is `Missing`.
+    - `fallback_value`: the value if no reply can be read. By default, the answer is then `Missing`.
     - `validation_context`: data for the model's validators, such as the names of the speakers.
-    - `options`: the allowed texts of a field, for the schema.
-    - `excluded_fields`: fields that are left out of the schema.
+    - `options`: a map from field path to the texts that the schema allows in this field.
+    - `excluded_fields`: paths of fields that are left out of the schema.
     - `schema`: a schema that replaces the schema of the model.
     - `may_decline`: whether the reply may set a field `declined`. The answer is then `Missing`.
     - `total`: the required sum of the numbers, which a validator must check.
-    - `fields_for_people`: how a human's page shows the fields.
+    - `fields_for_people`: the labels with which a human's page shows the fields.
 
-    The path of a field is dotted and leads into nested models and lists.
+    A path such as `votes.choice` leads into nested models and lists.
     """
 
     # The parse steps are: the reply itself, a fenced code block, and the output of a JSON repair
@@ -468,9 +465,9 @@ class JsonList(AnswerType[tuple[M, ...]]):
         JsonList(Idea, min_items=1, max_items=3)
 
     - `name`: the key of the list in the reply.
-    - `unique_key`: returns what may occur only once in the list.
-    - `min_items`: the reply fails to parse with fewer valid items.
-    - `max_items`: further items are dropped.
+    - `unique_key`: returns the key of an item. Items that repeat an earlier key are dropped.
+    - `min_items`: a reply with fewer valid items fails to parse.
+    - `max_items`: the maximum number of items. Items after this number are dropped.
 
     The answer is a tuple. All other arguments work as in `Json` and apply to one item.
     """
@@ -559,7 +556,7 @@ class JsonList(AnswerType[tuple[M, ...]]):
 
 
 class MapEntries(NamedTuple, Generic[T_co]):
-    """The entries of one reply to `JsonMap`, by key."""
+    """The parsed entries of one reply to `JsonMap`. `values` maps each key to an entry."""
 
     values: dict[str, T_co]
     # Key without an entry → the reason.
@@ -572,8 +569,9 @@ class MapEntries(NamedTuple, Generic[T_co]):
 class JsonMap(AnswerType["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
-    - `parts`: the answer type of each entry.
-    - `match_key`: returns the expected key for a key in the reply, or an empty string.
+    - `parts`: a map from key to the answer type of the entry.
+    - `match_key`: takes a key in the reply and all keys of `parts`. It returns the key of `parts`
+      that is meant, or "".
     - `name_fields`: the fields that name the key of an entry, if the reply is a list.
     """
 

@@ -160,7 +160,7 @@ class Choice(AnswerType[str]):
         return " or ".join(f"{way} if you {_WAY_OUT_MEANING[way]}" for way in self.ways_out)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
-        """Return the options that a reply mentions anywhere, by their text or as `option 3`."""
+        """Return the options that a reply mentions anywhere, by text or by label ("option 3")."""
         # The text of a short option may be part of a longer option. The short option then counts
         # only if it also occurs elsewhere in the reply.
 
@@ -373,7 +373,7 @@ def _labels_of(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def format_option_list(options: Sequence[str], *, with_labels: bool = True) -> str:
-    """Return the options as lines, each with its label or a dash before it."""
+    """Return the options as lines. Each line begins with the label of the option or with a dash."""
     labels = option_labels(options) if with_labels else ()
     line_starts = [f"{label.upper()}." for label in labels] or ["-"] * len(options)
     lines = zip(line_starts, options, strict=True)
@@ -452,7 +452,10 @@ IGNORED_DIFFERENCES = (
 
 
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of options that a reply cannot distinguish, as positions from 0."""
+    """Return the pairs of options that parsing cannot tell apart.
+
+    An option is given by its position, counted from 0.
+    """
     index = _build_index(tuple(sorted(set(options))))
     options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]
     return [

@@ -49,7 +49,7 @@ class Agenda:
 
 @dataclass(frozen=True, slots=True)
 class DialogueResult:
-    """The transcript of a dialogue and the reason for its end."""
+    """The transcript of a dialogue, and the reason why the dialogue ended."""
 
     transcript: Transcript
     # `signal`, `limit` or `missing`. If it is `missing`, the field `missing` holds the missing

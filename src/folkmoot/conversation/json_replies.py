@@ -1,4 +1,4 @@
-"""Read JSON replies: unchanged, from a fenced code block, or after a repair."""
+"""Read the JSON in replies: a bare JSON value, a fenced code block, or JSON that needs a repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
 def close_cut_json(reply: str) -> str:
-    """Change a JSON reply that was cut off, so that its last value cannot seem complete."""
+    """Mark or remove the last value of a JSON reply that was cut off.
+
+    Otherwise the truncated value could pass as a complete one.
+    """
     # A truncated value must not pass as a complete value. For example, 1 may be the beginning of
     # 15. A truncated text gets "…" at its end. A truncated number is removed.
 

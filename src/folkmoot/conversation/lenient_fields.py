@@ -1,4 +1,4 @@
-"""Read the fields of a JSON reply that holds a value in an unexpected form.
+"""Read fields of JSON replies in which values have an unexpected form.
 
 The JSON answer types use `repair_fields`, and validators of studies use the other functions.
 """

@@ -109,7 +109,7 @@ class Prompt(SourcedText):
 def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
     """Return a text as a `Prompt` that records where the parts of the text come from.
 
-    `for_people`: the wording that humans read, or None if they read the text itself.
+    `for_people`: the wording that humans read. None means that humans read `text`.
     """
     sourced = with_sources(text)
     return Prompt(sourced, sourced.spans, (), for_people)
@@ -140,7 +140,7 @@ class PromptLibrary:
 
     @cached_property
     def prompt_files(self) -> dict[str, Path]:
-        """The file of each prompt by name."""
+        """A map from prompt name to the file of the prompt."""
         # The name is the path below the folder, without `.md`.
         override_files = {
             name: path
@@ -151,11 +151,11 @@ class PromptLibrary:
 
     @cached_property
     def default_prompts(self) -> dict[str, Path]:
-        """The prompt files of the study type by name."""
+        """A map from prompt name to the prompt file of the study type."""
         return _prompt_files(self.folder)
 
     def render_prompt(self, name: str, /, **variables: object) -> Prompt:
-        """Return the text of a prompt with its variables filled in.
+        """Return the text of the prompt `name`, with `variables` filled in.
 
         Raises InputError if a prompt of the researcher cannot be rendered.
         Raises ProtocolError if a prompt of the study type cannot be rendered.
@@ -189,7 +189,7 @@ class PromptLibrary:
             raise self._render_error(name, str(error) or type(error).__name__) from error
 
     def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each prompt file by name."""
+        """Return a map from prompt name to the SHA-256 of the prompt file."""
         # For the plan.
         return {
             name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -197,11 +197,11 @@ class PromptLibrary:
         }
 
     def source_texts(self) -> dict[str, str]:
-        """Return the unrendered text of each prompt file by name."""
+        """Return a map from prompt name to the unrendered text of the prompt file."""
         return {name: _read_prompt(path) for name, path in self.prompt_files.items()}
 
     def variables_of(self, name: str) -> frozenset[str]:
-        """Return the names of the variables in the study type's prompt with this name."""
+        """Return the names of the variables in the prompt `name` of the study type."""
         return _find_variables(self._shipped_env, read_source(name, self.default_prompts))
 
     def find_problems(self) -> list[Problem]:
@@ -453,7 +453,7 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
 
 
 def keep_number(change: Callable[..., object]) -> Callable[..., object]:
-    """Return a template filter that computes a number and keeps the source of its input."""
+    """Return a template filter that computes a number. The number keeps the source of the input."""
 
     @wraps(change)
     def change_number_with_source(value: object, *arguments: Any, **keywords: Any) -> object:

@@ -152,18 +152,18 @@ def forms_in_phrases(text: str) -> list[str]:
 
 
 def label_forms(text: str) -> list[str]:
-    """Return versions of a reply without decoration and phrases such as "Option".
+    """Return versions of a reply, with and without decoration and phrases such as "Option".
 
-    One of them is a bare number if the reply names an option by its number.
+    If the reply names an option by number, one version is the bare number.
     """
     # A number before other text is kept, because `Option 1, 2` does not mean option 2.
     return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
-    """Return versions of a reply without decoration, one of which may be a bare number.
+    """Return two lists of versions of a reply. A version may be a bare number.
 
-    The versions in the second list also lack phrases such as "My answer is".
+    The first list lacks decoration. The second list also lacks phrases such as "My answer is".
     """
     # In both lists, decoration such as quotation marks is removed.
     bare = _expand_forms(text, _PLAIN_DECORATIONS)

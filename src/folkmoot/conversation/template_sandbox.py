@@ -1,4 +1,4 @@
-"""A sandbox for templates of researchers."""
+"""A sandbox for templates that researchers write."""
 
 # The sandbox of jinja2 keeps templates away from Python internals, but a template can still fill
 # the memory. So templates may contain only listed node types. Loop iterations, and operations that

@@ -125,7 +125,7 @@ class Transcript:
         return [utterance.to_source_json() for utterance in self.utterances]
 
     def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
-        """Return one row per utterance, with its `turn` counted from 1.
+        """Return one row per utterance. The column `turn` counts the rows from 1.
 
         - `stage`: the stage of all rows. The default is the stage of each utterance.
         - `shared_columns`: columns that are added to every row.
@@ -161,7 +161,7 @@ def last_finish_reason(scope: object) -> str | None:
 
 
 class BuiltMessages(NamedTuple):
-    """The messages of a request with their cache breakpoints and sources."""
+    """The messages of a request, with cache breakpoints and with the sources of the texts."""
 
     messages: tuple[Message, ...]
     # Ascending character offsets into the concatenated message texts. A later request of the same
@@ -178,7 +178,7 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    - `shows`: texts in the prompt, to be recorded as parts with a known source.
+    - `shows`: texts that the prompt contains. The source of each is recorded with the messages.
 
     Raises ValueError if the prompt lacks a text in `shows`.
     """

@@ -1,4 +1,4 @@
-"""What a researcher sees of a seat: whether the human waits, reads, writes, or is idle."""
+"""The activity of the human in a seat: waiting, reading, writing or idle. Researchers see it."""
 
 # The page of a seat reports only times, never the text. The reports are kept in memory only.
 
@@ -16,9 +16,9 @@ IDLE_SECONDS = 120.0
 
 @dataclass(slots=True)
 class PageActivity:
-    """The activity on the page of one seat, for the researcher's list of seats.
+    """The activity on the page of one seat, as the list of seats shows it to the researcher.
 
-    All times are seconds. A time is None if the page has not reported it.
+    All times are seconds. A time that the page has not reported is None.
     """
 
     # Seconds of the seat manager's clock, reported in this process.

@@ -1,6 +1,7 @@
 """The lobby: who gets which seat, how people return, and when the study starts.
 
-One shared link leads all participants to the lobby. Models play the seats that stay free.
+A seat is a participant that a human can play. One shared link leads all humans to the lobby. Models
+play the seats that stay free.
 """
 
 # A person who returns is recognised by a cookie, by a return code, or by the id that a recruitment
@@ -65,7 +66,7 @@ class Occupant:
 
 @dataclass(eq=False)
 class Lobby:
-    """The open seats of a run, by name, until the study starts."""
+    """The seats of a run that people can enter by the shared link, until the study starts."""
 
     # The secret part of the entry link, short enough to be copied by hand. A person who guesses the
     # token can only take a free seat.

@@ -64,7 +64,7 @@ COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
 class AffectedReply(NamedTuple):
-    """A reply of another speaker that quotes the human or is made from the human's texts."""
+    """A reply by a speaker other than the human that quotes or summarises the human's texts."""
 
     use: str
     address: str
@@ -99,17 +99,23 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether a reply is by the human or only summarises the human's texts."""
+        """Return whether the human wrote a reply, or the reply only summarises human texts."""
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return a text from the reply at an address, with quotations of the human replaced."""
+        """Return `text` with a mark in place of each quotation of the human.
+
+        - `address`: the address of the reply from which the text comes.
+        """
         quotable = self.quotable.get(question_address(address), ())
         return self.redaction.without_quotations(text, quotable)
 
     def redact_reply(self, address: str, text: str) -> str:
-        """Return a text from another speaker's reply, with the human's texts replaced."""
+        """Return `text` with marks in place of the human's texts.
+
+        - `address`: the address of the reply by another speaker from which the text comes.
+        """
         # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
@@ -179,7 +185,7 @@ class _SpanTable:
 
 
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
-    """Find the texts of a human participant and the replies that quote them.
+    """Find the texts of a human participant, and the replies that quote these texts.
 
     Raises InputError if the run lacks tables, recorded sources or answers of the human.
     """

@@ -1,4 +1,4 @@
-"""The content of a question page: the texts that a model would get if it answered."""
+"""The content of a question page: the texts that a model would get in place of the human."""
 
 # The study's own prompts may have a separate wording for people. The utterances of other speakers
 # are shown unchanged.
@@ -71,7 +71,7 @@ def view_for_human(
     answer_type: AnswerType[Any],
     message_count: int,
 ) -> QuestionView:
-    """Return the page of a question, in the wording for people if there is one.
+    """Return the page of a question. Texts that have a wording for people appear in this wording.
 
     `message_count`: how many messages of the request the page shows.
     """

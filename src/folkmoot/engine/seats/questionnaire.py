@@ -37,7 +37,7 @@ Texts = Annotated[
 
 
 class SeatCheck(BaseModel):
-    """A question with a right answer, to a human before or during the study."""
+    """A check question with a right answer, which humans get before or during the study."""
 
     # Editors show the title of a schema, so it is that of earlier versions.
     model_config = ConfigDict(extra="forbid", frozen=True, title="Check")
@@ -249,9 +249,9 @@ class SeatProgress:
     own_answers: list[tuple[str, str]] = field(default_factory=list)
 
     def find_due(self, checks: tuple[SeatCheck, ...], stages: Collection[str]) -> list[int]:
-        """Return the numbers, from 1, of the check questions to ask before a question.
+        """Return the numbers, from 1, of the check questions to ask before the next question.
 
-        `stages`: the stages of the question, empty at the end of the protocol.
+        `stages`: the stages to which the next question belongs. Empty at the end of the protocol.
         """
         return [
             number

@@ -81,7 +81,7 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word from which this text repeats the beginning of `line`.
+        """Return the number of the word at which this text ends with the beginning of `line`.
 
         Returns None if fewer than `min_characters` characters are equal.
         """
@@ -230,10 +230,10 @@ class RecordedText:
         ignore_case: bool,
         beside: Collection[tuple[int, int]] = (),
     ) -> bool:
-        """Return whether this text occurs in another text at the word number `first`.
+        """Return whether this text occurs in a second text at the word number `first`.
 
-        - `words`: the words of the other text.
-        - `beside`: places in the other text that belong to the human.
+        - `words`: the words of the second text.
+        - `beside`: places in the second text that belong to the human.
         """
         # The caller has compared the words, so only the characters between them are compared here.
         # A short text counts only as an option, as a whole sentence, or next to one of the places
@@ -290,7 +290,7 @@ class Redaction:
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text with a mark in place of each quotation of the human.
+        """Return a text with a mark in place of each quotation of the human's words.
 
         `quotable`: the sequences of words that count as quotations.
         """
@@ -359,8 +359,8 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements for all places in a text that repeat a recorded text of the human.
 
-        - `altered`: ignore case in short texts as well as in long ones.
-        - `own`: the text is from a row of the human.
+        - `altered`: True to ignore case in short texts too. It is always ignored in long ones.
+        - `own`: True if the text is from a table row of the human.
         """
         # White space and escapes are ignored, and upper and lower case in long texts. If `text` was
         # cut off, its last words are compared with the beginnings of the recorded texts.
@@ -474,7 +474,7 @@ class Redaction:
         """Return whether a row names this human and no other participant.
 
         - `cells`: the values in the row or JSON object.
-        - `around`: names outside the row that apply to it, such as the session of the table.
+        - `around`: names from outside the row, such as the session to which the table belongs.
         """
         parts, outer = _name_parts(cells), _name_parts(around)
         in_session = not self.scopes or not self.scopes.isdisjoint(parts | outer)

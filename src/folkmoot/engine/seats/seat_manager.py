@@ -116,7 +116,7 @@ class SeatState:
 
 
 class SeatManager:
-    """The seats of one run, with their questions."""
+    """The seats of one run, with the questions that wait in each seat."""
 
     # `readers` are the names of the models that will read the humans' answers, for the consent
     # page. `clock` returns seconds. `lobby` exists only with `seats: open`, and knows the person in
@@ -251,7 +251,7 @@ class SeatManager:
     # --- the engine's side ----------------------------------------------------------------------
 
     def register_question(self, seat: Seat, address: str, view: QuestionView) -> None:
-        """Set the page content for the request at an address."""
+        """Store the page content `view` for the question at `address`."""
         # It holds for the re-asks of the request as well.
 
         # A resume registers the questions of the earlier process again.
@@ -260,7 +260,7 @@ class SeatManager:
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Queue a request for the human who answers it, and return the question."""
+        """Put a request into the question queue of a human, and return it as a pending question."""
         # If the seat gives no more answers, the future of the question is already done. It then
         # holds a missing answer with the reason.
         seat_state, view = self._view_at(address)
@@ -387,7 +387,7 @@ class SeatManager:
     # --- an open entry --------------------------------------------------------------------------
 
     def find_platform_id(self, id: str) -> SeatState | None:
-        """Return the seat of the person with this id of a recruitment site, or None."""
+        """Return the seat of the person to whom a recruitment site gave this id, or None."""
         key = next(iter(self.settings.query), "")
         return next(
             (
@@ -505,7 +505,10 @@ class SeatManager:
     def find_pending_question(
         self, seat_state: SeatState, question_id: str
     ) -> PendingQuestion | None:
-        """Return the question with this id, or None if its answer is already on disk."""
+        """Return the question with this id.
+
+        Returns None if the answer to the question is already on disk.
+        """
         return next(
             (
                 pending_question
@@ -534,7 +537,7 @@ class SeatManager:
         return question.is_saved
 
     def close_seat(self, seat_state: SeatState, reason: str) -> None:
-        """Close a seat, so that its human gives no more answers.
+        """Close a seat, so that the human in the seat gives no more answers.
 
         `reason`: why later answers are missing. Raises StorageError if the disk cannot be written.
         """
@@ -572,7 +575,7 @@ class SeatManager:
 
 
 def write_private(path: Path, data: Mapping[str, object]) -> None:
-    """Write a JSON file that only its owner can read.
+    """Write a JSON file that only the owner of the file can read.
 
     Raises StorageError if the disk cannot be written.
     """
@@ -588,9 +591,9 @@ def _reply_without_answer(reason: str) -> Completion:
 
 
 def read_seats(folder: Path) -> dict[Seat, str]:
-    """Return each seat of a run with the reason why it was closed.
+    """Return a map from each seat of a run to the reason why the seat was closed.
 
-    The reason of an open seat is empty. Raises StorageError if the file cannot be read.
+    The reason is empty for an open seat. Raises StorageError if the file cannot be read.
     """
     path = folder / SEATS
     saved_state = read_json(path) if path.exists() else {"seats": {}}
@@ -604,7 +607,7 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the ids that a recruitment site gave to humans, by the name of their seat.
+    """Return a map from seat name to the ids that a recruitment site gave to the human.
 
     Raises StorageError if the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Seats: the participants whom humans can play, and the choice of those whom humans do play."""
+"""Seats: the participants that humans can play. Settings say which of the seats humans take."""
 
 # A study type lists its participants as `Seat` objects. `seats:` of a study file or `--seat`
 # selects some of them. A random selection depends on the seed only. `plan.json` holds the selection
@@ -44,7 +44,7 @@ OPEN = "open"
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One participant of one session that a human could play."""
+    """One participant of one session. A human can play this participant in place of a model."""
 
     # The id of the speaker.
     id: str
@@ -67,19 +67,20 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The address prefix of the questions outside the protocol to the human in the seat."""
+        """The start of the address of each question outside the protocol that this human gets."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
     def analysed_part(self) -> str:
-        """The part of the run that the analysis leaves out if the human in the seat is excluded."""
+        """The part of the run that is not analysed if the human in the seat is excluded."""
         return self.part or self.group
 
     @property
     def group(self) -> str:
         """The session that this participant shares with others.
 
-        A participant without a session is a group alone, named by the participant's id.
+        A participant without a session forms a group alone. The group then has the participant's
+        id.
         """
         return self.scopes[0] if self.scopes else self.id
 
@@ -98,7 +99,7 @@ class Seat:
 
 
 class SeatSettings(BaseModel):
-    """The seats that humans take, and the texts that they see. The key `seats` of a study file."""
+    """The key `seats` of a study file: which seats humans take, and which texts the humans see."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_by_name=True, serialize_by_alias=True
@@ -245,7 +246,7 @@ def self_description_address(seat: Seat) -> str:
 
 
 def describe_oneself(seat: Seat, text: str) -> Quoted:
-    """Return a self-description as a text with its source."""
+    """Return the text of a self-description as a string with a source."""
     # The source is its row in `self_descriptions`.
     source_id = cell_id(f"{SELF_DESCRIPTIONS}.text", seat.name)
     return Quoted(text, Source("persona", source_id, seat.id))

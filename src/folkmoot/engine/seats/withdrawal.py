@@ -120,9 +120,9 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
 
 
 def finish_withdrawal(run: Path) -> bool:
-    """Replace files by their prepared versions, and return whether any version was prepared.
+    """Put the prepared versions of files in place of the files.
 
-    The caller must hold the lock of the run folder.
+    Returns whether there were prepared versions. The caller must hold the lock of the run folder.
     """
     # If the process is killed during the call, the next process calls the function again.
     staged = run / STAGING_FOLDER
