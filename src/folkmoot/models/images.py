@@ -58,7 +58,7 @@ class Image(NamedTuple):
     def data(self) -> tuple[str, str] | None:
         """The media type and the base64 data of a `data:` address.
 
-        None for other addresses.
+        None for an address that does not begin with `data:`.
         """
         head, comma, body = self.url.partition(";base64,")
         return (head.removeprefix("data:"), body) if comma and head.startswith("data:") else None
@@ -145,7 +145,7 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text with the place where it occurs."""
+    """Yield each image of a text with the regular expression's match for the reference."""
     # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):

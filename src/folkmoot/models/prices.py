@@ -34,7 +34,7 @@ class ModelPrice:
     share: float = 1.0
 
     def batch_price(self) -> ModelPrice:
-        """Return the price in a batch, half the normal price at all vendors."""
+        """Return the price of the model in a batch. It is half the normal price at all vendors."""
         # Anthropic applies its cache discount in batches too. The other vendors do not document
         # this for every model, so their cached tokens are priced as uncached. The actual bill may
         # be lower.
@@ -72,7 +72,7 @@ class ModelPrice:
         )
 
     def max_cost_usd(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the highest possible cost in USD of these token counts."""
+        """Return the highest cost, in USD, that a call with these token counts can have."""
         # Writing the input to the vendor's cache may cost more or less than plain input. The higher
         # cost counts.
         if max(input_tokens, output_tokens) <= MAX_LINEAR_TOKENS or self is FREE_PRICE:

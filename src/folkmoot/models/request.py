@@ -41,7 +41,7 @@ MAX_BACKOFF_SECONDS = 60.0
 
 
 class Message(NamedTuple):
-    """One message of a request, with the role of its author and its text."""
+    """One message of a request: the role of the author, and the text."""
 
     role: Role
     content: str
@@ -51,7 +51,7 @@ class Message(NamedTuple):
 
 
 class RespondentHints(NamedTuple):
-    """Facts about a question that help the rule-based embedded respondent."""
+    """Facts about a question, as a help for the rule-based embedded respondent."""
 
     # All hints follow from the speaker, the answer type and the study author's `about`. Hints are
     # not sent to servers, not journaled and not fingerprinted.
@@ -116,7 +116,7 @@ class ModelRequest:
     def from_json(cls, data: Mapping[str, Any]) -> ModelRequest:
         """Return the request that `to_json` converted to `data`.
 
-        Raises KeyError or TypeError for other data.
+        Raises KeyError or TypeError if `data` does not come from `to_json`.
         """
         messages = tuple(
             Message(message["role"], message["content"]) for message in data["messages"]
@@ -210,7 +210,7 @@ _UNSTATED_REASONS = frozenset({"", "null", "none", "unknown", "finish_reason_uns
 
 
 def normalise_finish_reason(word: object) -> str:
-    """Return why a reply ended, in Folkmoot's words.
+    """Translate a vendor's finish reason into Folkmoot's terms.
 
     Raises TransientError if the vendor failed while the model was writing.
     """
@@ -327,16 +327,19 @@ class Provider(Protocol):
 def longest_backoff_seconds(base_seconds: float, failures: int) -> float:
     """Return the longest wait before a request is sent again, in seconds.
 
-    - `base_seconds`: the longest wait after the first failure. Each further failure doubles it.
+    - `base_seconds`: the longest wait after the first failure. Further failures double this wait.
     """
     # At most 2**10, so that many failures do not overflow.
     return min(MAX_BACKOFF_SECONDS, base_seconds * 2.0 ** min(max(failures, 1) - 1, 10))
 
 
 def backoff_seconds(base_seconds: float, failures: int, seed: int, *draw: str | int) -> float:
-    """Return a random wait below the longest one, so that calls do not come back all at once.
+    """Return a random number of seconds to wait before a failed call is sent again.
 
-    - `draw`: identifies the draw, for example by the address of the call.
+    The wait is at most `longest_backoff_seconds`. It is random, so that calls that failed together
+    are not sent again at the same moment.
+
+    - `draw`: identifies the random draw, for example by the address of the call.
     """
     # The package uses no global random state, so that a wait can be repeated.
     return longest_backoff_seconds(base_seconds, failures) * uniform_values(seed, *draw)

@@ -72,9 +72,9 @@ def require_encryption(key: str | None, base_url: str | None, model: str = "") -
 
 
 def find_unencrypted_host(base_url: str) -> str | None:
-    """Return the host of a URL, if data for it crosses public networks unencrypted.
+    """Return the host of a URL, if requests to the host cross public networks unencrypted.
 
-    Returns None for any other URL.
+    Returns None if requests are encrypted or stay on a private network.
     """
     # This machine, addresses of private networks and local names are not public. A local name
     # resolves only to private addresses. It has no dot, or ends in `.local` or a similar suffix.

@@ -35,7 +35,7 @@ CONNECTION = "folkmoot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The most open connections, and the most seconds for each step of a request."""
+    """The largest numbers of open connections, and the time limit of each step of a request."""
 
     # Time for a request to arrive (`head_seconds`, `body_seconds`).
     head_seconds: float = 15.0
@@ -153,7 +153,7 @@ class ConnectionPool:
         self._closed = asyncio.Event()
 
     def add_connection(self, connection: PageConnection) -> None:
-        """Add a new connection. If there are too many, close an old one without a valid token."""
+        """Add a new connection. If there are too many connections, close an old untrusted one."""
         # If the address of the new connection has too many, its oldest one is closed. Otherwise,
         # the address with the most untrusted connections loses its oldest one.
         self._open.add(connection)
@@ -180,7 +180,7 @@ class ConnectionPool:
         self._closed.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until the number of open connections is below its limit."""
+        """Wait until one more connection may be opened."""
         while len(self._open) >= self._max_open:
             self._closed.clear()
             await self._closed.wait()
@@ -256,7 +256,7 @@ class PageServer(uvicorn.Server):
 
 
 def trust_connection(scope: Scope) -> None:
-    """Mark a connection as trusted after a request with a valid token."""
+    """Mark the connection of a request as trusted, because the request has a valid token."""
     connection = scope.get("state", {}).get(CONNECTION)
     if isinstance(connection, PageConnection):
         connection.trust()

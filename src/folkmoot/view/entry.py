@@ -80,7 +80,7 @@ class EntryPages:
         return self._lead_to(request, seat_state, visit)
 
     async def return_by_code(self, request: Request) -> Response:
-        """Redirect a participant who enters a return code to the right seat."""
+        """Redirect a participant to the seat that belongs to the entered return code."""
         self._check_token(request)
         sent = await read_form(request)
         seat_state = self.seat_manager.find_seat(self.lobby.find_code(first_of(sent, "code")))

@@ -79,7 +79,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReading:
-    """The definitions and wordings that `form_of` needs besides the schema."""
+    """The schema's definitions and the wordings for humans, as needed to build each field."""
 
     # The `$defs` of the schema.
     definitions: Mapping[str, JsonValue]
@@ -437,7 +437,7 @@ def _number_limit(schema: Schema, key: str) -> float | None:
 
 
 class _Nothing:
-    """Marks a blank field, because None would be a value."""
+    """The type of the mark for a blank field. None cannot be the mark, because it is a value."""
 
 
 NOTHING = _Nothing()

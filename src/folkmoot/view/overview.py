@@ -26,7 +26,7 @@ MADE = "made"
 
 
 def open_overview_cache(run: Path) -> Path:
-    """Return the cache folder of a run, which is created if needed."""
+    """Return the cache folder of a run. A missing folder is created."""
     folder = cache_folder(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
@@ -45,7 +45,7 @@ class Overviews:
         self._tasks: dict[Path, asyncio.Task[Path]] = {}
 
     async def overview_within(self, run: Path, seconds: float) -> Path | None:
-        """Wait for the overview of a run and return its cache folder.
+        """Wait for the overview of a run, and return the folder that holds the overview.
 
         Returns None if the overview is not ready after `seconds`.
         Raises InputError if the overview cannot be made.

@@ -243,7 +243,7 @@ class Reader:
         return answer_poll(request, part, is_last=not status.running)
 
     async def findings_page(self, request: Request) -> Response:
-        """Show the overview of a run, or a waiting page until it is made."""
+        """Show the overview of a run, or a waiting page until the overview is made."""
         # The first page of a run loads the overview separately, because the computation takes
         # seconds.
         run, context = await run_in_threadpool(self._resolve_run, request, "")

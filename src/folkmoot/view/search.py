@@ -123,7 +123,7 @@ class Searches:
     ) -> tuple[list[tuple[str, SearchResult]], int]:
         """Search several runs until a time limit. Returns results and the number of searched runs.
 
-        - `runs`: the name of each run with a function that opens it.
+        - `runs`: pairs of the name of a run and a function that opens the run.
         """
         deadline = time.monotonic() + MAX_WAIT_FOR_ALL_SECONDS
         results: list[tuple[str, SearchResult]] = []

@@ -102,7 +102,7 @@ class Guard:
 
 
 def own_names(*further_names: str) -> frozenset[str]:
-    """Return the host names of this machine and the given ones, in lower case."""
+    """Return the host names of this machine and `further_names`, all in lower case."""
     return frozenset(
         name.lower() for name in ("localhost", socket.gethostname(), *further_names) if name
     )
@@ -228,7 +228,7 @@ def render_page(template: str, context: Mapping[str, object], status: int = 200)
 
 
 class LivePart(NamedTuple):
-    """A part of a page that updates itself: its HTML, and a tag of its state."""
+    """A self-updating part of a page: the HTML of the part, and a tag of the state it shows."""
 
     # The page polls for the part and sends the tag of the state that it shows.
 
@@ -237,7 +237,7 @@ class LivePart(NamedTuple):
 
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
-    """Render a part of a page that updates itself."""
+    """Render a self-updating part of a page."""
     # The tag is a digest of the HTML.
     html = template_environment().get_template(template).render(context)
     return LivePart(Markup(html), tag_of(html))
@@ -259,7 +259,7 @@ def answer_unchanged(tag: str) -> Response:
 
 
 def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> Response:
-    """Return the part of a page, or an empty response if the page already shows it.
+    """Return a part of a page, or an empty response if the page already shows this part.
 
     - `is_last`: True to tell the page to stop updating itself.
     """
@@ -273,7 +273,7 @@ def answer_poll(request: Request, part: LivePart, *, is_last: bool = False) -> R
 
 
 def keep_if_unreadable(show_page: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Wrap a handler so that the page stays unchanged if the run cannot be read."""
+    """Wrap the handler of a page, so that the page stays unchanged if the run cannot be read."""
     # The run may be replacing a file at that moment. The next poll reads the file.
 
     @wraps(show_page)

@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def marked(self) -> tuple[Source, ...]:
-        """The sources to name before the piece."""
+        """The sources that the page names before the piece."""
         # Colour is then not the only sign. Short values, such as names and numbers, are left out,
         # because a prompt has many of them.
         marked_spans = self.opened or self.spans[-1:] * self.resumed
@@ -144,7 +144,7 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return the sources of the prompt of each request, by address."""
+    """Return the passages of each request's prompt with their sources, by request address."""
     # Runs of earlier versions did not record them. They give empty lists.
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):

@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """One question to a speaker with its replies."""
+    """One question to a speaker, with all replies to the question."""
 
     address: str
     asked: Asked | None
@@ -205,7 +205,7 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return the participant's utterances that another speaker's reply contains.
+    """Return what another speaker's reply, such as a mediator's, lets the participant say.
 
     - `participant_key`: the values that identify the participant, with the speaker id last.
     - `scope_columns`: the values that identify the conversation, by column.

@@ -189,7 +189,10 @@ class AnthropicBatchApi:
         return _read_id(response, "id")
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
-        """Return the id of a batch with `calls` requests, submitted since about `submitted_at`.
+        """Return the id of a batch that may be the one submitted as `name`.
+
+        Batches have no names at Anthropic. So the batch is found by its number of requests `calls`
+        and by its time, which is not earlier than about `submitted_at`.
 
         Returns None if there is no such batch.
         """

@@ -79,7 +79,7 @@ class Capabilities:
 def reduce_capabilities(
     capabilities: Capabilities, request: ModelRequest, error_text: str, modes: Sequence[str]
 ) -> Capabilities | None:
-    """Return the capabilities without the one that the server rejected.
+    """Return the capabilities without the capability that the server rejected.
 
     - `error_text`: the error message of the server.
     - `modes`: the structured output modes of the wire format, best first.
@@ -220,9 +220,10 @@ def _append_schema(messages: list[Message], schema: JsonObject) -> list[Message]
 
 
 def close_schema(schema: JsonObject) -> tuple[JsonObject, bool]:
-    """Return the schema with all properties required and all other properties forbidden.
+    """Return a strict version of a schema, and whether the version is strict everywhere.
 
-    The second value is False if an object with free keys prevents this.
+    In a strict schema, each object requires all its listed properties and forbids all others. An
+    object with free keys cannot be made strict.
     """
     # The strict output modes of the vendors accept only such schemas.
     is_strict = True

@@ -85,7 +85,7 @@ _NO_MODEL_PATTERN = re.compile(
 class HttpClient:
     """A client that sends JSON to one server.
 
-    Raises InputError for a key that cannot be sent, or would be sent unencrypted.
+    Raises InputError if a header has invalid characters or the key would be sent unencrypted.
     """
 
     def __init__(

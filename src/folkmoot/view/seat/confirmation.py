@@ -24,7 +24,7 @@ def state_of(seat_state: SeatState) -> str:
 
 
 def problem_with_consent(sent: Mapping[str, Sequence[str]], state: str) -> str:
-    """Return the reason why a form does not confirm a final step.
+    """Return the reason why a submitted form does not confirm a final step.
 
     Returns "" if the form confirms the step.
     """

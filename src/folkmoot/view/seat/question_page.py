@@ -98,9 +98,9 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return a content security policy that allows the images in some texts.
+    """Return a content security policy that lets the browser load these images.
 
-    - `images`: the texts that refer to images.
+    - `images`: the references to the images, as written in the texts of the page.
     """
     # Images with an address that a policy cannot hold are left out.
     urls = (image.url for words in images for image in find_image_references(words))
@@ -113,7 +113,7 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the conversation so far, as a model would get it in place of the human."""
+    """Return the same conversation that a model would be sent in place of the human."""
     # Names of speakers are shown if there are several other speakers.
     view = question.view
     has_several_speakers = (

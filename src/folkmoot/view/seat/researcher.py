@@ -188,13 +188,13 @@ class ResearcherPages:
 
 
 def is_given(seat_manager: SeatManager, seat_state: SeatState) -> bool:
-    """Return True if the seat is kept for a human or taken by one."""
+    """Return True if a human has taken the seat or the seat is kept for a human."""
     lobby = seat_manager.lobby
     return lobby is None or seat_state.seat.name in lobby.occupants
 
 
 def describe_taken_seats(seat_manager: SeatManager) -> str:
-    """Return a sentence on how many open seats are taken."""
+    """Return a sentence on how many seats are taken. Seats that have ended do not count."""
     seat_states = [seat_state for seat_state in seat_manager if not seat_state.ended]
     taken_count = sum(seat_state.has_agreed for seat_state in seat_states)
     return f"{taken_count} of {len(seat_states)} seats {'is' if taken_count == 1 else 'are'} taken."

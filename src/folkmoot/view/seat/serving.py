@@ -35,12 +35,14 @@ def build_seat_host(
     linger_seconds: float = LINGER_SECONDS,
     count_questions: Callable[[], int | None] | None = None,
 ) -> SeatHost:
-    """Return the server for the pages of the seats, for `RunOptions.seat_host`.
+    """Return a server for the web pages on which humans answer.
+
+    Pass the server as `RunOptions.seat_host`.
 
     - `public_url`: the address at which participants reach the server through a proxy.
     - `print_line`: called with each link.
     - `linger_seconds`: how long the pages remain after the run.
-    - `count_questions`: returns the likely number of questions for a participant, or None.
+    - `count_questions`: returns how many questions a participant probably gets, or None.
     """
     # The pages end earlier if all connected participants have seen the last page. `count_questions`
     # is called in a thread.
