@@ -1,11 +1,11 @@
 """Every error that Folkmoot raises on purpose, in one tree.
 
     FolkmootError
-    ├── InputError            the user's file or flag is wrong, with all problems      exit 2
+    ├── InputError            a file or flag of the user is wrong; lists all problems   exit 2
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExistsError        an existing folder is never overwritten
     │   ├── RunLockedError        another process is writing this run
-    │   ├── ForeignJournalError   the journal is corrupt, changed by hand, or foreign
+    │   ├── ForeignJournalError   the journal is corrupt, edited, or not by Folkmoot
     │   │   └── EmptyJournalError     the file of the journal holds no entry yet
     │   └── NotJournaledError     a replay reached an address that is not in the journal
     ├── DriftError            a replayed request differs from the journaled one       exit 2
@@ -16,13 +16,13 @@
     ├── ModelError            a provider sent no reply
     │   ├── TransientError        retry with backoff (408, 409, 425, 429, 5xx, time-outs)
     │   │   └── RateLimitedError      429: `retry_after` pauses all calls to the model
-    │   ├── QuotaError            the account is empty: wait once, then QuotaExhaustedError
+    │   ├── QuotaError            the account is empty; QuotaExhaustedError after one wait
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
     │   │   └── NotFoundError         404: no such model, batch or address
     │   └── RefusedError          context too long, content filter: the answer is Missing
     │       └── RejectedError         a 400 without a known reason, for one prompt or for all
     ├── LimitReached          a child process exceeded its memory or time limit
-    └── ProtocolError         a study broke a rule of the engine: a bug in it         exit 1
+    └── ProtocolError         a study broke a rule of the engine: a bug in the study  exit 1
 
 An exception in the code of an external study gives exit code 2. An exception in Folkmoot's own code
 gives exit code 1.

@@ -1,4 +1,4 @@
-"""Notes on configuration fields that pydantic cannot store itself, such as units."""
+"""Notes that pydantic has no place for, such as the unit of a configuration field."""
 # The notes become part of the JSON Schema of a study file. `folkmoot.authoring` makes tables of
 # keys and templates from the schema.
 
@@ -20,10 +20,10 @@ Word = Annotated[str, WithJsonSchema({"type": "string"})]
 def field_notes(
     *, unit: str = "", essential: bool = False, label: str = ""
 ) -> dict[str, JsonValue]:
-    """Return the notes of a field, for `Field(json_schema_extra=…)`.
+    """Return the notes on a configuration field. Pass them as `Field(json_schema_extra=…)`.
 
     - `unit`: the unit of the values.
-    - `essential`: True if a new study file sets the field.
+    - `essential`: True if every newly created study file should contain the field.
     - `label`: the title of the field in a form.
     """
     notes: dict[str, JsonValue] = {}

@@ -23,7 +23,7 @@ _DISK = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, err
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Replace a file by these bytes, or leave the file unchanged if the write fails.
+    """Replace the content of a file by `data`. If the write fails, the file stays unchanged.
 
     Raises StorageError for a disk error.
     """
@@ -33,9 +33,9 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def write_with(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Replace a file by what `write` writes, or leave the file unchanged if `write` fails.
+    """Replace the content of a file by the output of `write`.
 
-    Raises StorageError for a disk error.
+    If `write` fails, the file stays unchanged. Raises StorageError for a disk error.
     """
     with storage_errors(path), whole_file(path) as file:
         write(file)

@@ -1,6 +1,7 @@
-"""The sources of the texts in prompts, which docs/provenance.md explains to researchers.
+"""Texts that carry their source, so that a prompt shows where each part comes from.
 
-A text with a source is a `Quoted`, a string that carries its source. A source has a kind and an id:
+docs/provenance.md explains sources to researchers. A text with a source is a `Quoted`, which is a
+string. A source has a kind and an id:
 
     kind            id
     utterance       `utterance_id` in the table `utterances`
@@ -125,7 +126,7 @@ class SourcedText(str):
 
 
 class Quoted(SourcedText):
-    """A string that carries its source. Slicing and f-strings lose the source."""
+    """A string together with the source of its text. Slicing and f-strings lose the source."""
 
     __slots__ = ("source",)
     source: Source
@@ -177,7 +178,7 @@ def cell_id(table_column: str, *key: object) -> str:
 
 
 def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
-    """Return the text or number, marked with this source."""
+    """Return a text or number that carries the source given by `kind` and `source_id`."""
     # None, booleans and empty texts are returned without a source.
     source = Source(kind, source_id, speaker)
     quoted: Any = text
@@ -192,7 +193,7 @@ def quote_value(text: T, kind: Kind, source_id: str, speaker: str = "") -> T:
 
 
 def quote_all(value: Any, kind: Kind, source_id: str, speaker: str = "") -> Any:
-    """Return the value with a source for each text and number in it."""
+    """Return a copy of `value` in which each text and number carries a source."""
     # The id of a source is a path, such as `study.topic.name`. The entries of a sequence get the id
     # of the sequence. A pydantic model becomes a namespace of its fields, for templates.
     if isinstance(value, BaseModel):
@@ -283,7 +284,7 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 
 
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
-    """Return the changed text with the source of the original text, marked as altered."""
+    """Return `changed` with the source of `text`. The source is marked as altered."""
     # If the original text has several sources, they are kept only if the length is the same.
     # Otherwise the changed text has no known source.
     if changed == text:
@@ -298,7 +299,7 @@ def alter_text(text: SourcedText, changed: str) -> SourcedText:
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:
-    """Return the result with the source of the first operand that has a source."""
+    """Return `result` with the source of the first operand that has a source."""
     if isinstance(result, bool) or not isinstance(result, (int, float)) or source_of(result):
         return result
     sourced_operand = next((operand for operand in operands if source_of(operand)), None)
@@ -358,7 +359,7 @@ def _mark_altered(span: Span, text: str, changed: str) -> Span:
 
 
 class Replacement(NamedTuple):
-    """A text that replaces the characters of another text from `start` to just before `end`."""
+    """A new text for a part of a text. The part begins at `start` and ends just before `end`."""
 
     start: int
     end: int
@@ -399,7 +400,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
     An offset inside a replaced part moves to the start of the part.
 
-    - `after`: True to move it to the end of the part.
+    - `after`: True to move such an offset to the end of the part.
     """
     # Parts after the offset do not move it.
     new_offset = offset
@@ -412,7 +413,7 @@ def shift_offset(offset: int, parts: Iterable[Replacement], *, after: bool = Fal
 
 
 def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
-    """Return where the shown texts occur in a prompt.
+    """Return the places in the prompt `text` where `shown_texts` occur.
 
     Raises ValueError if one of the texts does not occur.
     """

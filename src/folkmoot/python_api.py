@@ -150,16 +150,16 @@ class Run:
         return self.folder.read_json(name)
 
     def report(self, *, pdf: bool = False) -> Path:
-        """Write the report into the run folder and return its path.
+        """Write the report into the run folder and return the path of the report.
 
         - `pdf`: if True, write `report.pdf` too and return the path of that file.
         """
         return write_report(self.folder, pdf=pdf)
 
     def check(self, model: str | None = None) -> CheckResult:
-        """Estimate calls, tokens, cost and time of another run with the same settings.
+        """Estimate what a new run with the same settings would need: calls, tokens, cost, time.
 
-        - `model`: another model for the estimate.
+        - `model`: the model to assume. The default is the model of this run.
 
         No model is called, so the estimate costs nothing.
         """
@@ -272,7 +272,7 @@ def run(
 
         run = folkmoot.run("study.yaml", model="synthetic", out="outputs/pilot_001")
 
-    - `study`: the path of a study file, or a `Study` or its name.
+    - `study`: the path of a study file, a `Study`, or the name of a study type.
     - `settings`: the settings of the study, if `study` is not a file.
     - `out`: the folder of the run.
     - `if_exists`: what happens if `out` already holds a run.
@@ -280,7 +280,7 @@ def run(
     - `concurrency`: the largest number of calls at the same time.
     - `budget`: the most that the run may cost, in USD.
     - `provider`: an object that answers every call instead of a model, for tests.
-    - `trust`: True if the study file may run its Python code and send data to its addresses.
+    - `trust`: True to allow Python code that the study file names, and data sent to its addresses.
     - `stopper`: stops the run like Ctrl-C, from any thread.
     - other keywords: fields of `RunOptions`.
 
@@ -356,9 +356,9 @@ def fork(
         folkmoot.fork(run, address, say="I disagree.")
 
     - `address`: the `address` of an answer, or the `utterance_id` of an utterance.
-    - `say`: the new reply.
+    - `say`: the text of the new reply.
     - `drop`: if True, the reply is removed.
-    - `model`: another model that gives the reply.
+    - `model`: the model that gives the new reply.
     - `out`: the folder of the new run. An unfinished fork in this folder is continued.
     - `study`: the study type, if it cannot be found beside the run.
 

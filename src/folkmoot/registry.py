@@ -15,7 +15,7 @@ PROVIDERS = "folkmoot.providers"
 
 
 def installed_entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, in alphabetical order."""
+    """Return a map from name to entry point for one group, in alphabetical order."""
     # None of them is imported.
     return dict(_entry_points_of(group))
 

@@ -42,7 +42,7 @@ Kind = Literal["", "date", "error", "formula", "number"]
 
 
 class RawCell(NamedTuple):
-    """A cell of a sheet that is not empty."""
+    """One filled cell of a sheet."""
 
     row: int
     column: int
@@ -56,7 +56,7 @@ class RawCell(NamedTuple):
 
 @dataclass
 class RawSheet:
-    """The filled cells of a sheet in order, with its merged and hidden parts."""
+    """One sheet: the filled cells in order, the merged ranges, and the hidden rows and columns."""
 
     # Rows and columns are counted from 1.
 

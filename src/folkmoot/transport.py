@@ -31,7 +31,7 @@ _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 class Failure(Enum):
     """The reasons why no complete response was received.
 
-    Callers react to each in a different way.
+    Callers treat each reason differently.
     """
 
     BAD_ADDRESS = "the URL, the proxy or a file of certificates is not usable; nothing was sent"
@@ -74,8 +74,8 @@ class HttpConnections:
         """Store the settings without opening a connection.
 
         - `headers`: sent with every request.
-        - `timeout`: the most seconds for a request with its response.
-        - `limit`: the most bytes of a decompressed body.
+        - `timeout`: the maximum time in seconds from sending a request to the end of the response.
+        - `limit`: the maximum size of a decompressed response body, in bytes.
         - `reached_hosts`: servers that have answered before.
         """
         # A failure of a server that never answered may be due to a wrong address.

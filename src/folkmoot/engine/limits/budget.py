@@ -25,7 +25,7 @@ _USD_TOLERANCE = 1e-12
 
 
 class CallPrice(NamedTuple):
-    """The maximum and the expected price of a call, in USD."""
+    """The maximum price and the expected price of a call, in USD."""
 
     max_usd: float = 0.0
     # Less than `max_usd` only if nothing limits the reply (no `max_tokens`). Such a call may run
@@ -104,7 +104,7 @@ class Budget:
         self._stopped: FolkmootError | None = None
 
     async def reserve_call(self, price: CallPrice) -> float:
-        """Wait until the budget covers a call, and return its maximum cost in USD.
+        """Wait until the budget covers a call, and return the maximum cost of the call in USD.
 
         Raises BudgetReachedError, or the error given to `stop_calls`.
         """
@@ -129,7 +129,7 @@ class Budget:
         raise self._stopped.with_traceback(None)
 
     def record_cost(self, reserved: float, cost: float | None) -> None:
-        """Replace the reservation of an answered call by its cost.
+        """Replace the amount that was reserved for a call by the actual cost of the call.
 
         `cost`: in USD, or None if unknown.
         """
@@ -156,7 +156,7 @@ class Budget:
             self._warn(message)
 
     def count_possible(self, amount: Amount) -> None:
-        """Count the calls of a killed process as spent."""
+        """Count the calls of a killed process as spent, because they may have been billed."""
         # The vendor may have billed them.
         self._possible = self._possible.add_amount(amount)
         self.spent_calls += amount.calls
@@ -181,7 +181,10 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Return the free budget in USD and calls, and subtract it from the limits."""
+        """Lower the limits by the budget that is neither spent nor reserved. Return this budget.
+
+        Returns USD and the number of calls.
+        """
         # Budget is free if it is neither spent nor reserved.
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.

@@ -65,7 +65,7 @@ class LoanWaiter(NamedTuple):
 class Loan:
     """The calls that one process may send, because they are recorded on disk.
 
-    - `ask`: called to have more calls recorded, when few are left.
+    - `ask`: called when few calls are left. It requests that more calls are recorded on disk.
     - `seconds`: the usual time from a call of `ask` to a call of `apply_loan`.
     - `wait`: returns a context manager that is open while a call waits.
     """
@@ -179,7 +179,9 @@ class Loan:
         return LoanWish(begun, wanted, self._ahead, price, self._urgent, self.unpriced)
 
     def receive_loan(self, lent: tuple[Amount, bool] | StorageError) -> bool:
-        """Store how many calls are recorded on disk, or the error that prevented the recording.
+        """Note the outcome of the last write to disk.
+
+        `lent`: the calls that are now recorded on disk, or the error that prevented the write.
 
         Returns True if calls are waiting. The caller then runs `process_arrivals` in the
         event loop.
@@ -267,7 +269,7 @@ class Ledger(Protocol):
 
 @dataclass(slots=True)
 class Account:
-    """The calls that one process may send, and how many are in the journal."""
+    """The number and cost of calls that one process may send, and the part already journaled."""
 
     # Calls that the process may send, in total since it began.
     lent: Amount = NOTHING
@@ -285,7 +287,7 @@ class Account:
 
 
 class LoanManager:
-    """Records on disk how many calls may be billed, before any process sends them.
+    """Records on disk how many calls may be billed. A process sends calls only after that.
 
     `wait`: passed to the `Loan` of this process.
     """

@@ -76,9 +76,10 @@ class TokenUse:
 
 
 class QuestionLog:
-    """Counts the questions that each human would get, during a dry run.
+    """Counts, during a dry run, the questions that each human would get.
 
-    `stages`: by seat, the stages of each question, in the order of the questions.
+    `stages`: maps each seat to its questions in order. A question is given by the names of the
+    stages that contain it.
     """
 
     # Re-asks are not counted.
@@ -107,7 +108,7 @@ class CountingProvider:
 
     - `max_bytes`: the largest size of all prompts together.
     - `question_log`: counts the questions to participants whom humans could play.
-    - `waves`: the number of calls in each group that was answered together.
+    - `waves`: the number of calls in each wave. The calls of a wave are answered together.
 
     Raises DryRunLimitError if the prompts are larger than `max_bytes`.
     """

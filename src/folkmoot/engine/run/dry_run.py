@@ -147,8 +147,8 @@ class RunEstimate:
     ) -> RunEstimate:
         """Return an estimate that also includes the calls and tokens of further stages.
 
-        - `stages`: the further stages. None of their calls waits for another.
-        - `models`: the calls and tokens of the further stages, by model.
+        - `stages`: the further stages. All their calls can be sent at the same time.
+        - `models`: maps each model to its calls and tokens in the further stages.
         - `calls_range`: the lowest and the highest number of calls in the further stages.
         """
         calls = sum(stage.calls for stage in stages)
@@ -371,9 +371,9 @@ DRY_RUN_OVERRIDES: Mapping[str, object] = {"budget_usd": None, "budget_calls": N
 def estimate_run(
     study_file: StudyFile, model: str | None, embedding_model: str = SYNTHETIC_MODEL
 ) -> RunEstimate:
-    """Estimate the calls and tokens of a run of this study by a dry run.
+    """Make a dry run of a study, and return the estimated calls and tokens of a real run.
 
-    `model`: if given, answers for every role.
+    `model`: if given, this model answers for every role.
 
     Raises the errors that the study's code raises.
     """
@@ -490,7 +490,7 @@ class UntestableHypothesis(NamedTuple):
 class DryRun(NamedTuple):
     """The result of a dry run.
 
-    `cut`: the dry run reached its limit of work.
+    `cut`: True if the dry run stopped at its limit of work.
     """
 
     counting: CountingProvider
@@ -569,7 +569,7 @@ def _find_untestable(study_file: StudyFile, run: RunFolder) -> Iterator[Untestab
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:
-    """Return a smaller study and how many times larger the full study is.
+    """Return a smaller version of the study, and the size of the full study relative to it.
 
     `min_limit`: the smallest number of units to keep.
     """
@@ -616,7 +616,7 @@ def _open_seats(study_file: StudyFile, kinds: Collection[tuple[str, str]]) -> li
 
 
 def embedded_provider(study_file: StudyFile) -> Provider:
-    """Return the rule-based provider of this study, which answers calls that are only counted."""
+    """Return the study's rule-based provider, which answers in place of a model in a dry run."""
     part = study_file.study.respondent_part
     study = StudyPart(part, study_file.config) if part else None
     seed, options = study_file.config.random_seed, study_file.config.respondent

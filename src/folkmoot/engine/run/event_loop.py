@@ -27,10 +27,10 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 
 
 class RunStopper:
-    """Stops a run when this object is called, from any thread.
+    """An object that stops a run when it is called, from any thread.
 
-    - First time: the run starts no new requests and waits for the replies in flight.
-    - Second time: the run is cancelled.
+    - First call: the run starts no new requests and waits for the replies in flight.
+    - Second call: the run is cancelled.
     - `abandon`: ends the process if code of the study blocks the event loop.
     """
 
@@ -158,7 +158,7 @@ def run_until_complete(
 
 
 async def run_beside_loop(run: Callable[[RunStopper], T]) -> T:
-    """Call `run` in a thread and return its result."""
+    """Call `run` in a second thread and return the result of the call."""
     # The caller's event loop is not blocked. If the caller is cancelled, stop the run and wait for
     # its end, so that replies in flight are kept.
     stopper = RunStopper()

@@ -493,7 +493,7 @@ def seal_registration(
 ) -> None:
     """Write the design, the planned comparisons and the seats to `plan.json` before the first call.
 
-    Raises DriftError if the file already holds another design.
+    Raises DriftError if the file already holds a different design.
     """
     has_design = bool(plan.sealed_part(DESIGN))
     plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
@@ -513,9 +513,9 @@ def seal_registration(
 def build_design(
     study_file: StudyFile, providers: ModelRouter, sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the design of a study as `plan.json` holds it.
+    """Return the design of a study in the form that `plan.json` stores.
 
-    `sealed`: the design that the file already holds, empty at the first start.
+    `sealed`: the design that `plan.json` already contains. It is empty when the run first starts.
     """
     # The sealed design decides the embedding model and which settings are compared.
     # The embedding model is restored before it is read below: a resume uses the sealed model, even

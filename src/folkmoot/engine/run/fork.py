@@ -36,11 +36,11 @@ REPLACEMENT_HINT = "name one of --say TEXT, --drop and --model MODEL"
 
 @dataclass(frozen=True)
 class ReplyReplacement:
-    """What replaces one reply.
+    """The change that a fork makes to one reply.
 
-    - `say`: another text.
-    - `drop`: no reply.
-    - `model`: a reply of this model.
+    - `say`: the text of the new reply.
+    - `drop`: True to remove the reply.
+    - `model`: the model that gives the new reply.
 
     Raises InputError unless exactly one field is set.
     """
@@ -62,13 +62,13 @@ def fork_run(
     stopper: RunStopper | None = None,
     study: Study | None = None,
 ) -> RunFolder:
-    """Repeat a finished run in a new folder with another reply at one address.
+    """Repeat a finished run in a new folder, with the reply at one address replaced.
 
     - `address`: the address of a question or the id of an utterance.
     - `options.out`: the new folder, or None for a folder beside the run.
 
     Raises InputError if the address cannot be used, or the new reply does not answer the question.
-    Raises DriftError if this version of Folkmoot would send other requests.
+    Raises DriftError if this version of Folkmoot would send different requests.
     Also raises the errors of `run_study`.
     """
     study_file = study_for_fork(run, options, study)
@@ -107,7 +107,7 @@ def fork_change(run: RunFolder) -> ReplyChange | None:
 
 
 def study_for_fork(run: RunFolder, options: RunOptions, study: Study | None = None) -> StudyFile:
-    """Return the study of a run as `plan.json` holds it.
+    """Return the study of a run in the form that `plan.json` stores.
 
     `options`: sets budget and concurrency.
 

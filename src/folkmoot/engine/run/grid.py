@@ -122,7 +122,7 @@ class RunGrid:
         return RunFolder(folder) if (folder / JOURNAL).exists() else None
 
     def finished_cells(self) -> dict[str, tuple[GridCell, RunFolder]]:
-        """Return the finished cells with their runs, by cell name."""
+        """Return a map from cell name to cell and run, for the finished cells."""
         runs = ((cell, self.run(cell)) for cell in self.cells)
         return {cell.name: (cell, run) for cell, run in runs if run and run.is_finished}
 
@@ -217,7 +217,8 @@ def run_grid(
     """Run or resume every unfinished cell of a grid.
 
     - `axis_arguments`, `repeats`: may be empty on a resume.
-    - `samples`: returns the requests to test before the grid, for each run of the first repeat.
+    - `samples`: a function that returns, for each run of the first repeat, the requests to send as
+      test calls before the grid starts.
 
     Raises InputError before any call if a cell has a problem.
     Raises the error of a cell after all other cells have ended.

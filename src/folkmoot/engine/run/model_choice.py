@@ -26,12 +26,12 @@ EXAMPLE_MODEL = "openai/gpt-4o"
 
 
 def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> StudyFile:
-    """Return the study file with the models of its run filled in.
+    """Return a copy of the study file that names the models of the run.
 
-    - `folder`: the run folder. On a resume, its `plan.json` names the models.
+    - `folder`: the run folder. On a resume, the models are read from `plan.json` in this folder.
 
-    If no model is named, `models_note` of the result says that built-in rules answer.
-    Raises InputError for an unknown model, and for a `--key` without a model.
+    If no model is named, built-in rules answer in place of a model. The result then says so in
+    `models_note`. Raises InputError for an unknown model, and for a `--key` without a model.
     """
     if options.model is not None or options.custom_provider is not None:
         return study_file

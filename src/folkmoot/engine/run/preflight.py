@@ -77,7 +77,7 @@ async def run_preflight(
 
 
 def find_hosted_embedding_model(providers: ModelRouter, config: StudyConfig) -> str:
-    """Return the hosted embedding model of a run, or an empty string without one."""
+    """Return the hosted embedding model of a run, or an empty string if the run has none."""
     model = providers.embedding_choice
     hosted = isinstance(model, str) and not resolve_model(model, config.endpoints).local
     return str(model) if hosted else ""

@@ -109,9 +109,10 @@ def apply_limit(study_file: StudyFile, limit: int | None) -> StudyFile:
 
 
 def apply_seats(study_file: StudyFile, names: Sequence[str]) -> StudyFile:
-    """Return the study with humans in these seats, and in no others.
+    """Return the study with humans in the seats `names`. Models play all other participants.
 
-    `names`: seats, or `open` alone to open the file's seats to everyone with the link.
+    `names`: names of seats. `("open",)` instead opens the seats in the study file to everyone who
+    has the shared link.
 
     Raises InputError for a seat that does not exist.
     """
@@ -209,7 +210,7 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return the options with the changed reply from the run's plan, if the run is a fork."""
+    """Return a copy of the options. For a fork, it holds the changed reply from the run's plan."""
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 

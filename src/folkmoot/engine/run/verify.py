@@ -84,7 +84,7 @@ DIGESTS = ("content digest", "record digest")
 
 @dataclass
 class Verification:
-    """What `folkmoot verify` found out about a run."""
+    """The result of `folkmoot verify` for one run."""
 
     # Sentences on what differs from the state at the end of the run or from a replay of its
     # journal.

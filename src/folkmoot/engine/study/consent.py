@@ -83,7 +83,10 @@ class Consent:
         providers: ModelRouter,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Raise InputError unless the researcher allows sending data to the file's addresses."""
+        """Raise InputError unless the researcher allows sending data to other computers.
+
+        The addresses of these computers are those that the study file names.
+        """
         requested_actions = describe_destinations(config, providers, overrides)
         # The destinations belong to the content: they may come from a `.env` beside the file.
         if requested_actions:

@@ -233,7 +233,9 @@ def registered_studies() -> dict[str, EntryPoint]:
 
 
 def find_study(name: str, folder: Path | None = None, consent: Consent | None = None) -> Study:
-    """Return the study type with this name or in the Python file at this path.
+    """Return the study type that `name` refers to.
+
+    `name`: the name of an installed study type, or the path of a Python file.
 
     Raises InputError if the type does not exist or cannot be loaded.
     """
@@ -297,7 +299,10 @@ def select_study_seats(study: Study, config: StudyConfig, folder: Path) -> tuple
 
 
 def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
-    """Return the claims of a study before a run: its hypotheses, then its type's claims."""
+    """Return the claims of a study before a run.
+
+    The hypotheses of the study file come first, then the claims of the study type.
+    """
     tables, declared = declared_tables(study.tables), study.claims(config)
     columns = study.conditions(config).values() if config.hypotheses else ()
     names = {condition: name for column in columns for condition, name in column.items()}
@@ -309,7 +314,10 @@ def claims_of(study: Study, config: StudyConfig) -> list[Claim]:
 
 
 def claims_of_run(study: Study, run: RunFolder) -> list[Claim]:
-    """Return the claims of a run: those of its sealed plan, then others of its study type."""
+    """Return the claims of a run.
+
+    The claims in the run's sealed plan come first, then further claims of the study type.
+    """
     declared = read_declared(run, study.config, study.claims)
     return run_claims.claims_of_run(run, declared, declared_tables(study.tables))
 
@@ -376,9 +384,11 @@ def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
 def derive_tables(
     study: Study, run: RunFolder, journal: Path, new_buffer: Callable[[str], TableBuffer]
 ) -> dict[str, TableBuffer]:
-    """Return the tables that a study type makes from the rows of a run, by name.
+    """Compute the tables that a study type derives from the recorded rows of a run.
 
-    - `journal`: the journal. A replay reads that of another folder.
+    Returns a map from table name to buffer.
+
+    - `journal`: the path of the journal. In a replay, this is the journal of the original run.
     - `new_buffer`: returns an empty buffer for a table.
     """
     buffers: dict[str, TableBuffer] = {}
@@ -391,9 +401,12 @@ def derive_tables(
 
 
 def with_derived_tables(run: RunFolder, study: Study | None = None) -> RunFolder:
-    """Return a run with all tables of its study type. The tables of a written run are files.
+    """Return a run that has all tables of its study type, also if it is unfinished.
 
-    - `study`: the study type. If it is None, it is found when it is needed.
+    In a finished run all tables are files. In an unfinished run, derived tables are computed from
+    the rows so far.
+
+    - `study`: the study type. None means that the study type is looked up when needed.
     """
     if not isinstance(run, RunSoFar):
         return run
@@ -433,7 +446,7 @@ def describe_tables(study: Study, tables: Mapping[str, pl.LazyFrame]) -> dict[st
 def codebook_of_run(run: RunFolder, study: Study | None = None) -> Mapping[str, Any]:
     """Return the codebook of a run: the meaning of each table and column.
 
-    - `study`: the study type. If it is None, it is found when it is needed.
+    - `study`: the study type. None means that the study type is looked up when needed.
     """
     # A run that goes on or was killed has written none.
     if isinstance(run, RunSoFar):
@@ -579,7 +592,7 @@ def _require_study(study: object, name: str) -> Study:
 def check_study(study: Study, name: str = "") -> None:
     """Raise InputError with all reasons why an object cannot be a study type.
 
-    `name`: the file to name in the error if the file of the protocol is unknown.
+    `name`: a file name. The error names this file if the file of the protocol is unknown.
     """
     # A protocol that is not async is such a reason.
 

@@ -59,7 +59,7 @@ MAX_FILE_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class StudyFile:
-    """A loaded study file without problems, with its study type and configuration."""
+    """A loaded and valid study file, with the study type and the configuration."""
 
     path: Path
     study: Study
