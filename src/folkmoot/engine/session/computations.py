@@ -1,4 +1,4 @@
-"""Embed texts and run computations of a scope, and journal the results."""
+"""Embed texts and run computations for a scope, and store the results in the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Open the run that a fork repeats."""
+"""Open the run that a fork repeats.
+
+A fork is a run that repeats an earlier run except for one changed reply.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ from folkmoot.storage.run_folder import JOURNAL, PERSONAS
 
 
 def open_earlier(folder: Path, change: ReplyChange, journal: Journal) -> EarlierReplies:
-    """Open the journal of the earlier run, and copy the personas drawn there into this run.
+    """Open the journal of the run that a fork repeats.
 
-    Raises StorageError if the earlier run is gone. Raises ForeignJournalError if the plan names
-    another journal.
+    The personas that the earlier run drew are copied into the folder of the fork.
+
+    Raises StorageError if the earlier run is gone. Raises ForeignJournalError if the journal there
+    is not the one from which the fork was made.
     """
     source = folder / change.run
     earlier = JournalReader(source / JOURNAL)

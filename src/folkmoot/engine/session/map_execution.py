@@ -60,7 +60,7 @@ async def run_locally(
 ) -> dict[int, BaseException]:
     """Run items concurrently in this process, and return the errors of failed items by item number.
 
-    `results`: receives the results of the other items by item number.
+    `results`: receives the result of each item that succeeds, by item number.
     """
     # This is a `ForkExecutor`.
     failures: dict[int, BaseException] = {}

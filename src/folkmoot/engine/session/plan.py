@@ -87,9 +87,9 @@ class Plan:
         return dict(self._data["sealed"].get(name, {}).get("data", {}))
 
     def seal_part(self, name: str, data: object) -> None:
-        """Add one part of the design to the plan, where it cannot change any more.
+        """Add a part of the design to the plan. From then on the part cannot change.
 
-        Raises DriftError if the plan already has this part with other content.
+        Raises DriftError if the plan already has a part of this name with different content.
         """
         # Compare what the file will hold: a tuple is a list after a resume.
         data = json.loads(format_json(data))
@@ -190,10 +190,10 @@ def _are_parts(setting: object) -> TypeGuard[list[dict[str, Any]]]:
 def without_new_defaults(
     settings: Mapping[str, Any], earlier: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the settings, except defaults that an earlier plan does not contain.
+    """Return `settings` without default values that an earlier plan does not contain.
 
-    - `earlier`: the settings in the plan.
-    - `given`: the settings that differ from their default.
+    - `earlier`: the settings in the earlier plan.
+    - `given`: those of `settings` that differ from their default.
     """
     kept: dict[str, Any] = {}
     for key, setting in settings.items():

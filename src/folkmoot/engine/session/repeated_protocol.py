@@ -1,6 +1,7 @@
 """Run the protocol of a finished run again, with some prompts changed.
 
-The journal of a second run, such as that of the controls, records the new requests.
+The second run belongs to another run, for example to the controls. The journal of that other run
+records the new requests.
 """
 
 # The study's own code runs again. A request that the finished run made is answered from its journal
@@ -46,7 +47,7 @@ NOT_REPEATED = "refused:not_repeated"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer from the second run of a protocol."""
+    """An answer that the second run of a protocol gave."""
 
     # The answer's row in the table `answers`.
     row: Mapping[str, object]
@@ -74,7 +75,7 @@ def keep_question(
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run with its protocol."""
+    """A finished run with everything that is needed to run its protocol again."""
 
     folder: Path
     protocol: Callable[[Session[Any]], Awaitable[None]]
@@ -172,7 +173,7 @@ class RepeatedProtocol(RunContext):
 
     @property
     def is_exact(self) -> bool:
-        """True if requests differ from the finished run only in the `repeated` scopes."""
+        """True if, outside the `repeated` scopes, all requests are those of the finished run."""
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:

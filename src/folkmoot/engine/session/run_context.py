@@ -210,7 +210,7 @@ class RunContext:
         )
 
     def requested_model(self, named: str | None, role: str) -> str:
-        """Return the model that answers a role, and record that the role uses the model.
+        """Return the model that answers in a role, and record that the role uses the model.
 
         `named`: the model that the study sets for one speaker, or None.
         """
@@ -252,7 +252,7 @@ class RunContext:
         return self.change.model
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """Return the model that answers a role.
+        """Return the model that answers in a role.
 
         `named`: the model that the study sets for one speaker, or None.
         """
@@ -261,7 +261,7 @@ class RunContext:
         return self.providers.override or configured or self.providers.default
 
     def uses_embedded_respondent(self, role: str) -> bool:
-        """Return whether the embedded rule-based respondent answers a role in place of a model."""
+        """Return whether the embedded rule-based respondent takes a role in place of a model."""
         return not self.providers.has_custom_provider and is_synthetic(self.resolve_model(role))
 
     def synthetic_roles(self) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ class RunContext:
         answer_type: AnswerType[T],
         built: BuiltMessages,
     ) -> tuple[BuiltMessages, AnswerType[T]]:
-        """Return the messages that are sent for a question, and the answer type of the reply."""
+        """Return the messages and the answer type of a question, as the model gets the question."""
         # Here they are those of the protocol. A protocol that a control runs again replaces parts
         # of the messages.
         return built, answer_type
@@ -309,7 +309,8 @@ class RunContext:
     ) -> Completion:
         """Return the completion of a request, from the journal or from the model.
 
-        `has_alternative`: the caller can use another reply if this request is rejected.
+        `has_alternative`: True if the caller has an earlier reply to use if this request is
+        rejected.
         """
         # Seals must be on disk before the calls that depend on them.
         self.plan.write_plan()
@@ -421,7 +422,7 @@ class RunContext:
         return self.held_files.setdefault(target, held_path)
 
     def write_held_files(self) -> None:
-        """Put the new files that this process prepared in place of the study's earlier files."""
+        """Replace the study's earlier files by the new files that this process has prepared."""
         # From now on, files are written directly.
         held_files, self.held_files = self.held_files or {}, None
         for target, held_path in held_files.items():
@@ -429,7 +430,7 @@ class RunContext:
                 held_path.replace(target)
 
     def discard_held_files(self) -> None:
-        """Delete the new files that this process prepared."""
+        """Delete the new files that this process has prepared, and keep the earlier files."""
         for held_path in (self.held_files or {}).values():
             held_path.unlink(missing_ok=True)
 
@@ -479,7 +480,7 @@ class RunContext:
             self.stop_new_calls(error)
 
     def recorded_tables(self) -> Iterator[tuple[str, pl.DataFrame | pl.LazyFrame]]:
-        """Yield each table by name, with its rows in the order of the protocol.
+        """Yield the name and the content of each table, with rows in the order of the protocol.
 
         Raises ProtocolError if a column mixes values of different types.
         """

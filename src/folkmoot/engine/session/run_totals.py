@@ -1,4 +1,4 @@
-"""Totals of a run for its manifest and for messages, such as its cost."""
+"""Totals of a run, such as the cost, for the run's manifest and for messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.storage.run_folder import (
 
 
 def describe_fork(context: RunContext) -> dict[str, object]:
-    """Return the facts about a fork for the manifest.
+    """Return the entries of the manifest that describe a fork.
 
     Returns an empty dictionary if the run is no fork.
     """
@@ -44,7 +44,7 @@ def count_batched_calls(context: RunContext) -> int:
 def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
     """Return the replies that broke off and may have been billed.
 
-    Each item is (model, maximum USD). The maximum is None if it is unknown.
+    Each item is (model, maximum USD). An unknown maximum is None.
     """
     # Replies of earlier processes are included.
     with JournalReader(context.journal.path) as journal:
@@ -75,9 +75,9 @@ def money_in(folder: Path) -> str:
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return the calls of killed processes that may have been billed.
+    """Return, for each killed process, the calls that may have been billed.
 
-    Each item is (process, number of calls, maximum USD). The maximum is None if it is unknown.
+    Each item is (process, number of calls, maximum USD). An unknown maximum is None.
     """
     # Killed workers are included.
     with JournalReader(context.journal.path) as journal:

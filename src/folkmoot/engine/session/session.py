@@ -280,7 +280,7 @@ class Scope:
         images: tuple[str, ...] = (),
         **columns: object,
     ) -> Utterance:
-        """Record an utterance in the table `utterances` and return it.
+        """Record an utterance in the table `utterances`, and return the utterance.
 
             transcript += scope.say(speaker, text)
 
@@ -288,7 +288,7 @@ class Scope:
           The default is the address of the question to which `ask` returned the text.
         - `part`: a name for the utterance, if one reply contains several utterances.
         - `public`: whether the other speakers hear the utterance.
-        - `finish`: the finish reason of the reply. The default: from the last reply.
+        - `finish`: the finish reason of the reply. The default is that of the last reply.
         - `columns`: additional columns of the study.
         """
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or
@@ -376,7 +376,8 @@ class Scope:
         - `items`: the items in a list, or in a mapping by key.
         - `key`: returns the key of an item. The default is the item itself, or its `id`.
         - `block`: returns the name of an item's block. Under a budget, blocks run one by one.
-        - `width`: how many calls an item usually makes at once. It limits how many items run.
+        - `width`: how many calls one item usually makes at once. The larger this number, the fewer
+          items run at once.
 
         Results are in input order, and keys must be unique. Without `fn`, the values of the mapping
         are functions that get a scope. Raises the error of the first failed item.
@@ -611,14 +612,14 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.provenance_label
 
     def resolve_model(self, role: str, named: str | None = None) -> str:
-        """Return the model that answers this role.
+        """Return the model that answers in this role.
 
         `named`: the model that the study sets for one speaker, or None.
         """
         return self._run.resolve_model(role, named)
 
     def is_synthetic(self, role: str) -> bool:
-        """Return whether the embedded rule-based respondent answers this role."""
+        """Return whether the embedded rule-based respondent answers in this role."""
         return self._run.uses_embedded_respondent(role)
 
     def current_time(self) -> str:
@@ -634,9 +635,9 @@ class Session(Scope, Generic[ConfigT]):
         return self._run.folder
 
     async def seal(self, name: str, data: object) -> None:
-        """Write a part of the design to `plan.json`, before the calls that depend on it.
+        """Fix a part of the design in `plan.json`, before any call depends on this part.
 
-        Raises DriftError if a resumed run has other data under this name.
+        Raises DriftError if a resumed run has different data under this name.
         """
         self._run.plan.seal_part(name, data)
 
