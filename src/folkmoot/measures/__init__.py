@@ -1,8 +1,8 @@
 """Measures: pure functions from arrays to numbers, one subject per file.
 
-Start with the folder `inference`: estimates, tests and claims. `wording` holds the words of their
-sentences, and `bands` published figures of humans. None of the functions reads a file of a run, a
-clock or a global random generator.
+Start with the folder `inference`: estimates, tests and claims. `wording` makes the sentences that
+report results. `bands` holds published results of human studies. None of the functions reads a file
+of a run, a clock or a global random generator.
 
 `storage` and every folder above it may import this folder.
 """

@@ -23,15 +23,16 @@ Z = 1.959963984540054
 
 
 def krippendorff_alpha(ratings: ArrayLike, level: Level = "nominal") -> float:
-    """Return Krippendorff's alpha: 1 if coders agree fully, 0 if only as often as by chance.
+    """Return Krippendorff's alpha: 1 for full agreement of coders, 0 for agreement by chance alone.
 
         krippendorff_alpha([[1, 2, 2, 1], [1, 2, 2, 1]])  # 1.0
 
-    - `ratings`: codes as numbers, shape (coders, units). NaN if a coder did not code a unit.
+    - `ratings`: codes as numbers, shape (coders, units). NaN marks a unit that a coder did not
+      code.
     - `level`: `nominal` for any numbers, `ordinal` for ascending numbers, `interval` for amounts.
 
-    Customary limits are .80 for conclusions and .667 for tentative conclusions. NaN if no unit has
-    two codes, or if all codes are equal.
+    Customary limits are .80 for conclusions and .667 for tentative conclusions. The result is NaN
+    if no unit has two codes, or if all codes are equal.
 
     Source: Krippendorff (2011), "Computing Krippendorff's alpha-reliability", repository.upenn.edu.
     """
@@ -174,15 +175,18 @@ def kappa_of_possible(
     questions: Sequence[Hashable] = (),
     who: Sequence[Hashable] = (),
 ) -> Estimate:
-    """Return how well two answers of each participant agree: 0 by chance, 1 at most.
+    """Return how well the two answers of each participant agree, as kappa divided by its maximum.
+
+    The result is 1 for the largest possible agreement, and 0 for agreement by chance alone.
 
         kappa_of_possible(["yes", "no", "no"], ["yes", "no", "yes"])
 
     - `first`, `last`: the two answers, shape (n,).
     - `questions`: the question of each pair of answers, shape (n,).
-    - `who`: the participant, shape (n,). Needed if a participant answered several questions.
+    - `who`: the participant of each pair, shape (n,). Needed if a participant answered several
+      questions.
 
-    NaN if the answers leave hardly any room for agreement beyond chance.
+    The result is NaN if the answers leave hardly any room for agreement beyond chance.
 
     Formula: Cohen's kappa divided by its largest possible value. Source: Cohen (1960),
     doi:10.1177/001316446002000104.
@@ -266,14 +270,15 @@ def correlation_with_oneself(
     units: Sequence[Hashable],
     askings: float = 2.0,
 ) -> Estimate:
-    """Return the correlation of two numeric answers of each participant to the same question.
+    """Return the correlation between the first and the last answers of participants.
 
-    - `first`, `last`: the two answers, shape (n,).
-    - `questions`: the question, shape (n,).
-    - `units`: the independent unit, a participant or a conversation group, shape (n,).
+    - `first`, `last`: the two numeric answers of each pair, shape (n,).
+    - `questions`: the question of each pair, shape (n,).
+    - `units`: the independent unit of each pair, a participant or a conversation group, shape (n,).
     - `askings`: how often each participant answered a question.
 
-    NaN if answers to a question do not vary. The interval is NaN with fewer than five units.
+    The result is NaN if answers to a question do not vary. The interval is NaN with fewer than five
+    units.
     """
     # Correlated within questions, so a shift of all answers to a question does not count. With more
     # than 2 askings, the n pairs are all pairs of these answers, and the result is the intraclass

@@ -1,4 +1,4 @@
-"""Human benchmarks: ranges that human studies have measured, with the design of those studies.
+"""Human benchmarks: ranges of values that human studies have measured, with the studies' designs.
 
 All numbers and their sources are in `human_bands.json`, one entry per benchmark.
 """
@@ -51,14 +51,14 @@ class Band:
 
 @cache
 def human_bands() -> dict[str, Band]:
-    """Return all benchmarks by key."""
+    """Return all human benchmarks by key."""
     raw = json.loads(files("folkmoot.measures").joinpath("human_bands.json").read_text("utf-8"))
     sources = raw["sources"]
     return {b["key"]: _read_band(b, sources) for b in raw["bands"]}
 
 
 def human_band(key: str) -> Band:
-    """Return the benchmark with this key.
+    """Return the human benchmark with this key.
 
     Raises FolkmootError if there is no such benchmark, or if its values are not verified.
     """
@@ -73,7 +73,7 @@ def human_band(key: str) -> Band:
 def sentence(what: str, value: float, band: Band) -> Sentence:
     """Return a sentence that compares a value with a human benchmark.
 
-    - `what`: the name of the value.
+    - `what`: the name of the compared value, as the sentence gives it.
 
     Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
     """
@@ -93,7 +93,7 @@ def sentence(what: str, value: float, band: Band) -> Sentence:
 
 
 def show(value: float, band: Band) -> str:
-    """Format a value in the unit of a human benchmark (band)."""
+    """Return a value as text, in the unit of the human benchmark `band`."""
     if not math.isfinite(value):
         return "unknown"
     if band.unit == "share":

@@ -1,6 +1,6 @@
 """Divide vectors into clusters, and measure how reliable the clusters are.
 
-The members of a cluster are vectors, such as the embeddings of utterances.
+The vectors are called members. They are, for example, embeddings of utterances.
 """
 
 # The same input gives the same labels on every machine. scikit-learn takes a second to load, so
@@ -34,7 +34,7 @@ SAMPLE_ABOVE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """A division of n members into clusters, made by `best_clustering`."""
+    """A division of n members (vectors) into clusters, made by `best_clustering`."""
 
     # The cluster of each member.
     labels: list[int]
@@ -53,7 +53,7 @@ STRUCTURES = ((0.25, "none"), (0.5, "weak"), (0.7, "reasonable"), (1.0, "strong"
 
 
 def describe_structure(silhouette: float) -> str:
-    """Return how clear the clusters are: none, weak, reasonable or strong structure."""
+    """Return how clearly clusters are separated: none, weak, reasonable or strong structure."""
     # The limits have two digits, so 0.254 counts as 0.25.
     rounded = round(silhouette, 2)
     return next((name for most, name in STRUCTURES if rounded <= most), "strong")
@@ -65,9 +65,10 @@ def cluster_option(
     max_k: int = 6,
     seed: int = 42,
 ) -> list[int]:
-    """Return a cluster number for each member, from 0, shape (n,).
+    """Return the number of the cluster of each member. Clusters are numbered from 0.
 
     - `vectors`: the members, shape (n, d).
+    - `max_k`: the largest number of clusters.
     """
     # The clustering of `best_clustering`. The qualified name of this function is part of journal
     # fingerprints.
@@ -85,8 +86,8 @@ def best_clustering(
     - `vectors`: the members, shape (n, d).
     - `max_k`: the largest number of clusters.
 
-    There is one cluster for fewer than three members, `max_k` below 2, or identical members. Raises
-    ValueError if `vectors` is not of shape (n, d).
+    The result has a single cluster if there are fewer than three members, if `max_k` is below 2, or
+    if all members are equal. Raises ValueError if `vectors` is not of shape (n, d).
 
     Source: Rousseeuw (1987), doi:10.1016/0377-0427(87)90125-7, computed by scikit-learn.
     """
@@ -156,7 +157,7 @@ def labels_at(
 
 
 def too_large(n: int) -> str:
-    """Return the reason why agglomerative clustering cannot be used for n members."""
+    """Return a sentence on why n members are too many for agglomerative clustering."""
     return f"agglomerative clustering compares all pairs, and {n:,} members are more than {LARGE:,}"
 
 
@@ -180,7 +181,7 @@ def by_first_appearance(raw: Iterable[Hashable]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """How well a clustering agrees with clusterings of random samples of its members."""
+    """The agreement of a clustering with clusterings of random samples of the same members."""
 
     # Mean and 10th percentile of the adjusted Rand indices (`mean`, `low`).
     mean: float
@@ -190,7 +191,7 @@ class Stability:
 
     @property
     def verdict(self) -> str:
-        """The stability in words."""
+        """The stability in one word: stable, doubtful or unstable."""
         # Stable from .75, unstable below .5 (Hennig's rules of thumb).
         if self.mean >= 0.75:
             return "stable"
@@ -207,7 +208,7 @@ def bootstrap_stability(
     algorithm: Algorithm = "kmeans",
     seed: int = 42,
 ) -> Stability:
-    """Return how stable clusters are: 1 if random samples of members give the same clusters.
+    """Return how stable clusters are: 1 if random samples of the members give the same clusters.
 
     - `vectors`: the members, shape (n, d).
     - `labels`: the cluster of each member, shape (n,).
@@ -240,7 +241,7 @@ def bootstrap_stability(
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A flat map of vectors: coordinates (n, 2), and the share of variance per axis."""
+    """A two-dimensional map of n vectors: the coordinates, and the share of variance per axis."""
 
     coordinates: FloatArray
     # If the sum is small, the map distorts distances.
@@ -248,9 +249,9 @@ class Map:
 
 
 def flat_map(vectors: Vectors) -> Map:
-    """Return a flat map of the members: their first two principal components.
+    """Return a two-dimensional map of vectors, made of the first two principal components.
 
-    - `vectors`: the members, shape (n, d).
+    - `vectors`: the vectors (members), shape (n, d).
 
     All coordinates are zero with fewer than three members, or if all members are equal.
     """
@@ -283,7 +284,7 @@ def nearest_members(
 
     - `vectors`: the members, shape (n, d).
     - `labels`: the cluster of each member, shape (n,).
-    - `count`: how many members per cluster, nearest first.
+    - `count`: the number of members to return for each cluster, nearest first.
     """
     # The report prints these members next to the description of the cluster, so that readers can
     # check the description.
@@ -304,8 +305,8 @@ def opinion_groups(matrix: NDArray[np.float64]) -> list[int | None]:
 
     - `matrix`: votes, shape (participants, comments). NaN marks an unseen comment.
 
-    The group is None for a participant with too few votes. It is None for all participants if all
-    votes are alike.
+    A participant with too few votes has the group None. If all votes are alike, every participant
+    has the group None.
 
     Source: the method of Polis, Small et al. (2021), doi:10.6035/recerca.5516.
     """

@@ -1,6 +1,6 @@
-"""Checks of a model as a respondent: each check detects one known failure of models.
+"""Checks of models that answer as respondents. Each check detects one known failure of models.
 
-These checks concern opinions. Checks of the form of answers are in `reply_checks`.
+These checks concern opinions. The module `reply_checks` checks the form of answers.
 """
 
 # Each check estimates one quantity and states the margin of acceptable values. A check passes if
@@ -58,15 +58,16 @@ NOT_KNOWN: Verdict = "not known"
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The range of acceptable values of a checked quantity, both bounds included."""
+    """The range of values with which a check is passed. Both bounds are included."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def judge_interval(self, figure: Estimate) -> Verdict:
-        """Return "passed" if the interval is inside the margin, "failed" if it is outside.
+        """Return "passed" for an interval inside the margin, "failed" for an interval outside.
 
-        Returns "not known" if the interval crosses a bound or does not exist.
+        Returns "not known" if the interval crosses a bound of the margin, or if there is no
+        interval.
         """
         if not figure.has_interval:
             return NOT_KNOWN
@@ -98,7 +99,7 @@ class Check:
 
 
 def unchecked_result(key: str, title: str, margin: Margin, why: Sentence) -> Check:
-    """Return a check with the verdict "not known" and the reason `why`."""
+    """Return the result "not known" of a check that cannot be computed, with the reason `why`."""
     return Check(key, title, None, margin, NOT_KNOWN, why)
 
 
@@ -112,10 +113,10 @@ SPREAD_OF_VOTES, SPREAD_OF_RATINGS = "Spread of votes", "Spread of ratings"
 def check_acquiescence(
     agrees: Sequence[bool], agrees_reversed: Sequence[bool], who: Sequence[Hashable]
 ) -> Check:
-    """Check for yes-saying: agreement with both a statement and its opposite.
+    """Check for yes-saying, which is agreement with a statement and also with its opposite.
 
-    - `agrees`: agreement with the statement, shape (n,).
-    - `agrees_reversed`: agreement with its opposite, shape (n,).
+    - `agrees`: whether the participant agreed with the statement, shape (n,).
+    - `agrees_reversed`: whether the participant agreed with the opposite statement, shape (n,).
     - `who`: the participant, shape (n,).
     """
     # The score is +1 if both were accepted, −1 if both were rejected, and 0 if the answers are
@@ -200,7 +201,7 @@ FEWEST_PAIRS = 10
 
 
 def check_instability(repeats: Collection[Repeat]) -> Check:
-    """Check whether two answers of a participant to one question agree."""
+    """Check whether participants who answer one question twice give the same answer."""
     # The check first uses answers without new information between them. The lowest acceptable
     # agreement is the lowest in human studies over days of deliberation. If this gives no verdict,
     # all answers are used. The check then fails if they agree no more than answers of two random
@@ -344,8 +345,9 @@ def check_sycophancy(
 ) -> Check:
     """Check whether participants give in to contradiction even without reasons.
 
-    - `placebo`: (changed votes, all votes) after an opposing view without reasons.
-    - `floor`: (changed votes, all votes) in a second vote that no text precedes.
+    - `placebo`: (changed votes, all votes) of participants who read an opposing view without
+      reasons.
+    - `floor`: (changed votes, all votes) of participants who read nothing between two votes.
     - `turns`: utterances in reply to a contradiction.
     - `yielded`: (participants who adopted the opposing view, participants who met arguments).
 
@@ -390,10 +392,11 @@ def check_sycophancy(
 def check_pull_of_group(
     figure: Estimate, limit: float, measured: Literal["interviews", "order"]
 ) -> Check:
-    """Check whether participants approach the opinions of their group by at most `limit`.
+    """Check whether participants move towards the opinions of their group by at most `limit`.
 
-    - `figure`: the approach in the group minus the approach in a control.
-    - `measured`: the kind of control, single interviews or another speaking order.
+    - `figure`: the move towards the group's opinions in the group, minus the same move in a
+      control.
+    - `measured`: the kind of control, single interviews or a different speaking order.
     """
     # The margin has no lower bound, because participants who move away from the others do not give
     # in.
@@ -415,7 +418,7 @@ FEWEST_OPTIONS = 5
 
 
 def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> Check:
-    """Check whether first votes are spread over the options as evenly as human votes.
+    """Check whether first votes are spread over the options as evenly as the votes of humans are.
 
     - `before`: the number of first votes for each option, shape (k,).
     - `moves`: first votes in rows and last votes in columns, shape (k, k).
@@ -470,7 +473,7 @@ def check_spread_of_votes(before: ArrayLike, moves: ArrayLike | None = None) -> 
 
 
 def check_spread_of_ratings(answers: ArrayLike, low: float, high: float) -> Check:
-    """Check whether ratings vary less or more than human ratings.
+    """Check whether ratings vary as much as the ratings of humans do.
 
     - `answers`: ratings, shape (participants, items). NaN marks a missing rating.
     - `low`, `high`: the ends of the rating scale.
@@ -520,7 +523,7 @@ def opens_by_agreeing(text: str) -> bool:
 
 
 def agreeing_share(texts: Collection[str]) -> Estimate | None:
-    """Return the share of utterances that open with agreement, or None if there are none."""
+    """Return the share of utterances that open with agreement, or None if `texts` is empty."""
     if not texts:
         return None
     return wilson(sum(opens_by_agreeing(text) for text in texts), len(texts))

@@ -1,4 +1,4 @@
-"""Spread of answers over options, distance of distributions, and inequality of amounts.
+"""Spread of answers over options, distance between distributions, and inequality of amounts.
 
 All functions on options take counts or shares of shape (k,). Logarithms have base 2.
 """
@@ -46,9 +46,9 @@ def entropy(counts: ArrayLike) -> float:
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
-    """Return the entropy divided by its maximum, from 0 to 1.
+    """Return the entropy divided by the largest possible entropy, from 0 to 1.
 
-    A single option gives 0.
+    With a single option, the result is 0.
     """
     k = len(np.asarray(counts, float))
     return entropy(counts) / float(np.log2(k)) if k > 1 else 0.0
@@ -74,7 +74,9 @@ FEWEST_ELSEWHERE = 5
 
 
 def evenness_estimate(counts: ArrayLike) -> Estimate:
-    """Return how evenly votes are spread over options: 1 if evenly, 0 if all are for one option.
+    """Return how evenly votes are spread over options.
+
+    1 means that all options have equally many votes. 0 means that one option has all votes.
 
     - `counts`: votes per option, shape (k,).
 
@@ -115,7 +117,7 @@ def _evenness_of_few(elsewhere: int, n: int, k: int) -> tuple[float, float]:
 def effective_ratio(table: ArrayLike) -> Estimate:
     """Return the factor by which the effective number of options changed between two votes.
 
-    - `table`: first votes in rows, last votes of the same participants in columns, shape (k, k).
+    - `table`: numbers of participants by first vote (row) and last vote (column), shape (k, k).
 
     The interval is NaN with fewer than 20 participants.
     """
@@ -140,7 +142,7 @@ def effective_ratio(table: ArrayLike) -> Estimate:
 
 
 def spread_of_ratings(answers: ArrayLike, scale: float) -> Estimate:
-    """Return the median of the items' standard deviations, divided by `scale`.
+    """Return the typical spread of ratings: the median standard deviation of an item, over `scale`.
 
     - `answers`: ratings, shape (participants, items). NaN marks a missing answer.
     - `scale`: the width of the rating scale.
@@ -179,7 +181,7 @@ def _entropies_in_nats(counts: FloatArray) -> FloatArray:
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the Jensen–Shannon divergence of two distributions in bits, from 0 to 1.
+    """Return the Jensen–Shannon divergence between two distributions in bits, from 0 to 1.
 
     Formula: H((p+q)/2) − (H(p) + H(q))/2. Source: Lin (1991), doi:10.1109/18.61115.
     """
@@ -202,7 +204,7 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the total variation that two samples of this size reach by chance.
+    """Return the total variation that two samples of these sizes may show by chance alone.
 
     - `first`, `second`: the counts of the two samples, shape (k,).
     """

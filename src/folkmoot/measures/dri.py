@@ -21,7 +21,7 @@ _HALF = math.sqrt(2) / 2
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """For each of m pairs of participants, one correlation of reasons and one of preferences."""
+    """Two correlations for each of m pairs of participants: of reasons, and of preferences."""
 
     # The pairs are (i, j) with i < j.
 
@@ -35,7 +35,7 @@ class Consistency:
 
     @property
     def line_distances(self) -> FloatArray:
-        """How far the two correlations of each pair of participants differ, shape (m,)."""
+        """The distance between the two correlations of each pair of participants, shape (m,)."""
         # |r_reasons − r_preferences| / √2
         distances: FloatArray = np.abs(self.reasons - self.preferences) / math.sqrt(2)
         return distances
@@ -49,13 +49,13 @@ class Consistency:
 
 
 def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistency:
-    """Return the correlations of reasons and of preferences for all pairs of participants.
+    """Return two correlations for each pair of participants: of reasons, and of preferences.
 
     - `considerations`: ratings or ranks of reasons, shape (n, c).
     - `preferences`: ratings or ranks of policies, shape (n, p).
 
-    A missing answer leaves all pairs with that participant undefined. Raises ValueError if the
-    numbers of rows differ.
+    If a participant's answer is missing, all pairs with this participant are undefined. Raises
+    ValueError if the numbers of rows differ.
     """
     # Any scale is possible, because only the order within a participant counts. Ties get mean
     # ranks. Columns without any answer are dropped.
@@ -70,13 +70,14 @@ def consistency(considerations: ArrayLike, preferences: ArrayLike) -> Consistenc
 
 
 def group_dri(pairs: Consistency, *, adjusted: bool = True) -> float:
-    """Return how consistently a group reasons, its Deliberative Reason Index, from −3 to 1.
+    """Return the Deliberative Reason Index of a group, from −3 to 1.
 
         group_dri(consistency(considerations, preferences))
 
     - `adjusted`: False for the original index, without weights for the pairs.
 
-    1 means that members who agree on reasons agree as much on policies. NaN without pairs.
+    1 means that members who agree on reasons agree as much on policies. The result is NaN if there
+    are no pairs.
 
     Sources: Niemeyer and Veri (2022), doi:10.1093/oso/9780192848925.001.0001, ch. 7. Niemeyer et
     al. (2024), doi:10.1017/S0003055423000023. Adjusted: the package deliberr (MIT),

@@ -1,4 +1,4 @@
-"""User drift: do two conditions differ in answers that no treatment should affect?"""
+"""User drift: the difference between conditions in answers that no treatment should affect."""
 
 # Each question gives a distribution of answers in each condition. The distance of two distributions
 # is half the sum of the absolute differences of shares (total variation). It is 0 if they are
@@ -52,7 +52,7 @@ class QuestionDrift:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How much answers differ between two conditions although no treatment should affect them."""
+    """The difference between two conditions in answers that no treatment should affect."""
 
     # The mean distance beyond chance with its interval and p-value.
     mean: Estimate
@@ -63,7 +63,7 @@ class Drift:
 def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
     """Measure how far two conditions differ in answers that no treatment should affect.
 
-    - `questions`: the answers of both conditions to each question.
+    - `questions`: for each question, the answers in the first and in the second condition.
 
     The interval is NaN with fewer than five units in a condition.
     """

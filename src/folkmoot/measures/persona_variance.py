@@ -1,4 +1,4 @@
-"""How much of the variance of answers do personas, or single attributes, explain?
+"""The share of the variance of answers that personas, or single attributes of personas, explain.
 
 Answers are numbers or categories.
 """
@@ -24,14 +24,16 @@ FEWEST_PER_VALUE = 5
 def intraclass_correlation(
     first: Sequence[str | float], second: Sequence[str | float], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return how much two answers of a participant are alike: 0 by chance, 1 if equal.
+    """Return how much the two answers of a participant are alike.
+
+    1 means that they are always equal, and 0 that they are alike only by chance.
 
         intraclass_correlation([1, 5, 3], [1, 5, 3], ["ann", "ben", "cem"])
 
     - `first`, `second`: the two answers, shape (n,), both texts or both numbers.
     - `units`: the independent unit of each participant, shape (n,).
 
-    NaN if all answers are equal.
+    The result is NaN if all answers are equal.
 
     Source of ICC(1): Shrout and Fleiss (1979), doi:10.1037/0033-2909.86.2.420.
     """
@@ -56,13 +58,14 @@ def intraclass_correlation(
 def explained_share(
     answers: Sequence[str | float], values: Sequence[Hashable], units: Sequence[Hashable]
 ) -> Estimate:
-    """Return the share of variance in answers that an attribute explains, with an interval.
+    """Return the share of the variance of answers that an attribute of the participants explains.
 
-    - `answers`: one answer of each participant, shape (n,).
-    - `values`: the value of the attribute, shape (n,).
-    - `units`: the independent unit, shape (n,).
+    - `answers`: the answer of each participant, shape (n,).
+    - `values`: the value of the attribute for each participant, shape (n,).
+    - `units`: the independent unit of each participant, shape (n,).
 
-    NaN with fewer than 30 participants, with only one value, or if all answers are equal.
+    The result is NaN with fewer than 30 participants, with only one value, or if all answers are
+    equal.
 
     Sources: Kelley (1935), doi:10.1073/pnas.21.9.554. Categories: Light and Margolin (1971),
     doi:10.1080/01621459.1971.10482297.
@@ -122,7 +125,7 @@ def _over_units(
 
 
 def quartile_groups(numbers: ArrayLike) -> list[str]:
-    """Return the quarter of each number as text, such as "quarter 1" for the lowest numbers."""
+    """Return the quarter to which each number belongs, such as "quarter 1" for low numbers."""
     values = np.asarray(numbers, float)
     cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
     return [f"quarter {1 + place}" for place in np.searchsorted(cuts, values, side="left")]

@@ -1,4 +1,4 @@
-"""Position effects: does the place of an option in the list change its chance of being chosen?"""
+"""Position effects: the influence of an option's place in the list on the choices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PositionEffects:
-    """How each place in the list changes the chance that an option is chosen."""
+    """The effect of each place in the list on the chance that the option there is chosen."""
 
     # Places count from 1.
 
@@ -40,7 +40,7 @@ class PositionEffects:
 
     @property
     def first(self) -> Estimate | None:
-        """The effect of the first place, or None if no effect could be estimated."""
+        """The effect of the first place, or None if this effect could not be estimated."""
         return self.by_place.get(1)
 
 
@@ -50,7 +50,8 @@ def shown_in(
 ) -> list[Shown]:
     """Return the choices in rows of the table `answers`.
 
-    - `part_of`: returns the group of a row. Needed if speakers of two groups share an id.
+    - `part_of`: returns the group of a row. Needed if speakers of different groups have the same
+      id.
 
     Rows without an answer or without a list of options are skipped.
     """
@@ -73,7 +74,7 @@ def _options_in_order(listed: str) -> tuple[str, ...]:
 
 
 def position_effects(answers: Sequence[Shown]) -> PositionEffects:
-    """Return how much each place in a list changes the chance that an option is chosen."""
+    """Return the effect of each place in the list on the chance that the option there is chosen."""
     # Only options that were listed in several orders count. The effect is adjusted for the
     # popularity of the options. Participants are the independent units.
     orders_of_set: dict[frozenset[str], set[tuple[str, ...]]] = defaultdict(set)

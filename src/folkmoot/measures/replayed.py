@@ -1,4 +1,4 @@
-"""Compare a simulated experiment with the human experiment that it replays, answer by answer."""
+"""Compare simulated answers with the human answers of the replayed experiment."""
 
 # Descriptive fit compares the answers, and causal fidelity compares the effects. A simulation can
 # have good descriptive fit without causal fidelity, and the reverse.
@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Fit(NamedTuple):
-    """How well the simulated changes of n answers agree with the changes that people made."""
+    """The agreement between simulated and human changes of n answers."""
 
     # A change is the second answer minus the first answer.
 
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 
 class Fidelity(NamedTuple):
-    """How well simulated effects on several items agree with the effects in people."""
+    """The agreement between simulated and human effects on several items."""
 
     items: int
     correlation: float
@@ -68,9 +68,9 @@ def fit_of_changes(
 ) -> Fit:
     """Compare the changes of human answers with the changes of simulated answers.
 
-    - `people`, `simulated`: the answers before and after, each of shape (n,).
-    - `persons`: the person of each answer, shape (n,).
-    - `scale`: lowest and highest possible answer.
+    - `people`, `simulated`: (first answers, second answers), each of shape (n,).
+    - `persons`: the person who gave each answer, shape (n,).
+    - `scale`: the lowest and the highest possible answer.
 
     Raises ValueError without answers.
     """
@@ -102,7 +102,7 @@ def fit_of_changes(
 
 
 def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
-    """Return the changes minus the part that the first answer predicts, shape (n,)."""
+    """Return each answer's change minus the change that the first answer predicts, shape (n,)."""
     # Answers of people and of models both regress to the mean. Without this adjustment, items with
     # extreme first answers would show similar "effects" in both.
     first, last = np.asarray(before, float), np.asarray(after, float)
@@ -114,7 +114,7 @@ def adjusted_changes(before: ArrayLike, after: ArrayLike) -> FloatArray:
 
 
 def fidelity(effects_of_people: ArrayLike, simulated: ArrayLike) -> Fidelity:
-    """Compare the effects found in people with the simulated effects, item by item.
+    """Compare the effects on humans with the simulated effects, item by item.
 
     - `effects_of_people`, `simulated`: one effect for each item, shape (items,).
     """

@@ -71,7 +71,7 @@ def speaker_of(row: Row) -> Hashable:
 
 
 def part_of_stage(row: Row) -> Hashable:
-    """Return the part of a stage to which a row belongs, such as a group of participants."""
+    """Return the part of a stage to which a row of `answers` belongs. A part can be a group."""
     # All rows of a role that codes texts form one part, because a coder reads texts of all groups.
     return row["role"] if row["role"] == CODER else str(row["scope"]).split("/")[1]
 
@@ -81,7 +81,7 @@ def count_faults(
 ) -> Faults:
     """Count the replies and the faulty replies of each independent unit.
 
-    - `is_faulty`: returns None for a reply that does not count.
+    - `is_faulty`: returns whether a reply is faulty. None: the reply is not counted.
     - `unit_of`: returns the independent unit of a row.
     """
     faults: Faults = {}
@@ -128,8 +128,8 @@ def share_check(
 ) -> Check:
     """Check that the share of replies with a fault is at most `limit`.
 
-    - `key`: names the check and its sentence in the report.
-    - `reasons`: how often each kind of fault occurred, as text for the sentence.
+    - `key`: the key of the check. It selects the sentence for the report.
+    - `reasons`: how often each kind of fault occurred, as text for this sentence.
     """
     margin = Margin(high=limit)
     if not faults:
@@ -169,7 +169,7 @@ def check_answers(
 ) -> list[Check]:
     """Return all checks that can be computed from the table `answers` of any study type.
 
-    - `unit_of`: returns the independent unit of a row, for shares of replies.
+    - `unit_of`: returns the independent unit to which a row belongs.
     - `unit_name`: the noun for such a unit, such as "group".
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
@@ -285,7 +285,7 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
 def check_off_list(
     answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
 ) -> Check:
-    """Check how often the first reply to a choice or a number was not a valid answer."""
+    """Check how often the first reply to a question for a choice or a number was invalid."""
     # Refusals do not count.
 
     def is_off_list(row: Row) -> bool | None:

@@ -1,4 +1,4 @@
-"""Repeated answers of one participant: agreement, and changes beyond the noise of a retest."""
+"""Repeated answers of one participant: their agreement, and changes larger than retest noise."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Repeat:
 
 
 def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
-    """Return how far two answers of the same participant agree beyond chance.
+    """Return how far two answers of one participant agree beyond chance.
 
-    - `repeats`: either only choices or only numbers.
+    - `repeats`: the pairs of answers. All answers are choices, or all are numbers.
     """
     # κ for choices (`kappa_of_possible`) and r for numbers (`correlation_with_oneself`).
     columns = [(r.first, r.last, r.question, r.unit) for r in repeats]
@@ -54,7 +54,7 @@ def agreement_with_oneself(repeats: Collection[Repeat]) -> Estimate:
 
 
 def mean_spread(groups: Sequence[ArrayLike]) -> float:
-    """Return the mean of the standard deviations of the groups, or NaN if there are none."""
+    """Return the mean of the groups' standard deviations, or NaN if there are no groups."""
     spreads = [np.std(np.asarray(values, dtype=float), ddof=1) for values in groups]
     return float(np.mean(spreads)) if spreads else math.nan
 
@@ -62,7 +62,7 @@ def mean_spread(groups: Sequence[ArrayLike]) -> float:
 def convergence_p(
     retest: Sequence[ArrayLike], after: Sequence[ArrayLike], rng: np.random.Generator
 ) -> float:
-    """Return the p-value of convergence: groups spread less after the conversation than at retest.
+    """Return the p-value of convergence: answers spread less after the conversation than before.
 
     - `retest`: for each group the answers to a retest before the conversation.
     - `after`: for each group the answers of the same participants after the conversation.

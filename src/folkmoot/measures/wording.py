@@ -1,6 +1,6 @@
-"""The table of phrases for results, and the function that makes sentences from them.
+"""The phrases in which results are reported. `word` makes sentences from these phrases.
 
-`word` returns a sentence. `PHRASES` has one part for each kind of result.
+`PHRASES` holds the phrases, with one part for each kind of result.
 """
 # The parts of the table:
 #   comparison   the result of a claim, by verdict and direction
@@ -43,7 +43,7 @@ Kind = Literal[
 
 
 class Sentence(str):
-    """A text on a result. Only `word` and `join_sentences` make such texts."""
+    """A text that reports a result. Only `word` and `join_sentences` make such texts."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ def word(kind: Kind, case: str, /, **parts: object) -> Sentence:
 
 
 def label_illustration(units: str, says: str) -> str:
-    """Return the statement `says`, labelled as an illustration because of too few units.
+    """Return the statement `says` with the label that it is an illustration, not evidence.
 
     `units`: the number of independent units in words, such as "3 groups".
     """
@@ -72,14 +72,14 @@ def label_illustration(units: str, says: str) -> str:
 
 
 def join_sentences(sentences: Iterable[Sentence | None], between: str = " ") -> Sentence:
-    """Join the sentences that are not empty or None."""
+    """Join sentences with `between`. Empty sentences and None are left out."""
     return Sentence(between.join(filter(None, sentences)))
 
 
 def swap_words(text: str, first: str, second: str) -> str:
     """Return a text in which two words have changed places.
 
-    Returns an empty string if either does not occur exactly once.
+    Returns "" unless each of the two words occurs exactly once.
     """
     found = [re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in (first, second)]
     if not all(len(places) == 1 for places in found):

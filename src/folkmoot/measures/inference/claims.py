@@ -1,4 +1,4 @@
-"""Claims: statements about one comparison, which the data support or contradict.
+"""Claims. A claim is a statement about one comparison, which the data support or contradict.
 
 A claim names the measure, the two conditions, the direction, and the smallest difference that
 matters.
@@ -66,7 +66,7 @@ MISSING = "Subjects of whom the measure is not known are left out, counted, and 
 
 
 def is_same_comparison(earlier: Mapping[str, object], present: Mapping[str, object]) -> bool:
-    """Return whether two claims, given as dictionaries, make the same comparison."""
+    """Return whether two claims make the same comparison. Each claim is given as a dictionary."""
     # Fields that `earlier` does not have were added by a newer version and are ignored.
     return all(
         present.get(name) == value for name, value in earlier.items() if name not in WORDING_FIELDS
@@ -124,12 +124,15 @@ class Claim:
 
     @property
     def without_wording(self) -> Claim:
-        """A copy without words and unit. Two claims on the same comparison have equal copies."""
+        """A copy of the claim without its unit and without texts for readers.
+
+        The copies of two claims are equal if both claims make the same comparison.
+        """
         # The unit follows from the table, so it is known only after a run.
         return replace(self, unit="", estimand="", outcome="", names=("", ""), missing=MISSING)
 
     def is_same_measure(self, other: Claim) -> bool:
-        """Return whether both claims are about the same measure in the same rows."""
+        """Return whether this claim and `other` are about the same measure in the same rows."""
         # A hypothesis may name its column without the table.
         tables, columns = zip(
             *(claim.measure.rpartition(".")[::2] for claim in (self, other)), strict=True
@@ -138,7 +141,7 @@ class Claim:
         return is_same_column and (self.where, self.at_least) == (other.where, other.at_least)
 
     def is_same_contrast(self, other: Claim) -> bool:
-        """Return whether both claims compare the same two conditions, in any order."""
+        """Return whether this claim and `other` compare the same two conditions, in any order."""
         # A hypothesis does not name the column that holds the conditions.
         is_same_column = self.by == other.by or not (self.by and other.by)
         is_same_pair = {*self.contrast} == {*other.contrast}
@@ -146,7 +149,10 @@ class Claim:
 
     @property
     def named_parts(self) -> int:
-        """How many of the measure and the two conditions have a name for readers, from 0 to 3."""
+        """The number of parts with a name for readers, from 0 to 3.
+
+        The three parts are the measure and the two conditions.
+        """
         return sum(map(bool, (self.outcome, *self.names)))
 
     @property
@@ -156,13 +162,13 @@ class Claim:
 
     @property
     def needs_both_bounds(self) -> bool:
-        """True if the test needs both bounds of the interval."""
+        """True if the test of the claim needs both bounds of the interval."""
         # The claim is then that the difference lies within, or outside, ± the margin.
         return self.direction == "equivalent" or (self.direction == "different" and self.margin > 0)
 
     @property
     def arm_labels(self) -> tuple[str, str]:
-        """The names of the two conditions for readers."""
+        """The two conditions, as readers see their names."""
         # A key of the tables is put into words as that of a measure is.
         first, second = (
             name or arm.replace("_", " ")
@@ -172,18 +178,18 @@ class Claim:
 
     @property
     def label(self) -> str:
-        """The name of the measure for readers."""
+        """The measure, as readers see its name."""
         # Its outcome, or the name of its column in words.
         return self.outcome or self.measure.rpartition(".")[2].replace("_", " ")
 
     @property
     def contrast_label(self) -> str:
-        """The names of both conditions for charts and tables: "ACP − Simple voting"."""
+        """The difference as a label for charts and tables, such as "ACP − Simple voting"."""
         return " − ".join(self.arm_labels)
 
     @property
     def says(self) -> str:
-        """The statement of the claim in words, without the result."""
+        """The claim as a sentence, without the result."""
         first, second = self.arm_labels
         by = f" by more than {self.size(self.margin)}" if self.margin else ""
         words = {
@@ -195,15 +201,15 @@ class Claim:
         return f"{capitalise(self.label)}: {words[self.direction]}"
 
     def size(self, difference: float) -> str:
-        """Return the size of a difference without the sign: "5 points", "0.30"."""
+        """Return the size of a difference as text without a sign, such as "5 points" or "0.30"."""
         if self.in_points:
             return format_points(abs(difference)).lstrip("+−")
         return f"{abs(difference):.2g}"
 
     def format_signed(self, difference: float, more: int = 0) -> str:
-        """Return a difference with the sign: "+5 points", "−0.30".
+        """Return a difference as text with a sign, such as "+5 points" or "−0.30".
 
-        - `more`: additional digits.
+        - `more`: the number of additional decimals.
         """
         if not math.isfinite(difference):
             return "unknown"
@@ -216,16 +222,17 @@ class Claim:
     def format_level(self, mean: float, more: int = 0) -> str:
         """Return the mean of one condition as text.
 
-        - `more`: additional digits.
+        - `more`: the number of additional decimals.
         """
         if self.in_points:
             return format_percent(mean, more)
         return f"{round(mean, 2 + more) + 0.0:.{2 + more}f}".replace("-", "−")
 
     def format_interval(self, e: Estimate, more: int = 0) -> str:
-        """Return the interval of a difference in the unit of the measure: "+3 to +20".
+        """Return the interval of a difference as text, such as "+3 to +20".
 
-        - `more`: additional digits. There are more if the ends need them.
+        - `more`: the minimum number of additional decimals. `needed_more` may require a larger
+          number.
         """
         if not e.has_interval:
             return "no interval"
@@ -234,7 +241,8 @@ class Claim:
     def format_joint_interval(self, joint: JointInterval, more: int = 0) -> str:
         """Return a joint interval as text: "+2 to +21", or "above 0 to +24" if 0 is excluded.
 
-        - `more`: additional digits. There are more if the ends need them.
+        - `more`: the minimum number of additional decimals. `needed_more` may require a larger
+          number.
         """
         low, high = (
             text if bound else "0"
@@ -248,9 +256,10 @@ class Claim:
         return [text.removesuffix("s").removesuffix(" point") for text in signed]
 
     def needed_more(self, ends: Iterable[float]) -> int:
-        """Return how many additional digits keep ends of intervals apart from zero and the margin.
+        """Return how many additional decimals the ends of intervals need.
 
-        An end that is rounded to one of them would seem to touch it.
+        With these decimals, no end is rounded to zero or to the margin. An end that is rounded to
+        zero would wrongly seem to touch zero.
         """
         scale, fewest = (100, 0) if self.in_points else (1, 2)
         finite = [scale * end for end in ends if math.isfinite(end)]
@@ -259,7 +268,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a claim: estimate, verdict, and how missing answers could change it."""
+    """The result of a claim: estimate, verdict, and possible effect of missing answers."""
 
     claim: Claim
     # The difference, with the 95 % interval of this claim by itself.
@@ -289,7 +298,7 @@ class Result:
 
     @property
     def p(self) -> float:
-        """The p-value that decides the claim."""
+        """The p-value that decides the claim, adjusted if other claims are tested with it."""
         # It is adjusted if the family has several claims.
         is_alone = math.isnan(self.adjusted_p) and self.joint is None
         return self.estimate.p if is_alone else self.adjusted_p
@@ -301,12 +310,12 @@ class Result:
 
     @property
     def is_concluded(self) -> bool:
-        """True if the verdict may be printed: the claim is primary, or was not tested."""
+        """True if the verdict may be printed: for primary claims, and for claims without a test."""
         return self.claim.family == "primary" or bool(self.why)
 
     @property
     def conclusion(self) -> str:
-        """The verdict, or that there is none, for a table with claims of all families."""
+        """The verdict if it may be printed, otherwise the words for "no conclusion"."""
         return self.verdict if self.is_concluded else NO_CONCLUSION
 
     def as_interim(self) -> Result:
@@ -326,7 +335,7 @@ class Result:
         )
 
     def reverse(self) -> Result:
-        """Return the same result for the second condition minus the first."""
+        """Return the same result with the conditions exchanged: second minus first."""
         claim, estimate, joint, bounds = self.claim, self.estimate, self.joint, self.bounds
         return replace(
             self,
@@ -352,10 +361,7 @@ class Result:
 
     @property
     def p_in_words(self) -> str:
-        """The p-value as text with a name: "adjusted p = .012".
-
-        It is empty if the claim has no p-value.
-        """
+        """The p-value as text, such as "adjusted p = .012". Empty if the claim has no p-value."""
         # The p-value of a claim with a margin tests the margin. Such claims lack a p-value if only
         # intervals decide: several claims of equivalence, and a difference of unknown sign beyond a
         # margin.
@@ -386,13 +392,13 @@ class Result:
 
     @property
     def more_digits(self) -> int:
-        """The number of additional digits of the difference and of the ends of its intervals."""
+        """The number of additional decimals of the printed difference and intervals."""
         ends = [self.estimate.low, self.estimate.high] if self.estimate.has_interval else []
         return self.claim.needed_more([*ends, *(self.joint[:2] if self.joint else ())])
 
     @property
     def value_text(self) -> str:
-        """The difference with its sign, with the digits of its interval."""
+        """The difference as text, with its sign and with as many decimals as its interval."""
         return self.claim.format_signed(self.estimate.value, self.more_digits)
 
     @property
@@ -402,7 +408,7 @@ class Result:
 
     @property
     def says(self) -> Sentence:
-        """The claim in words, with the verdict and the numbers."""
+        """The claim as a sentence, followed by the verdict and the numbers."""
         return word(
             "comparison",
             "statement",
@@ -413,7 +419,7 @@ class Result:
 
     @property
     def verdict_phrase(self) -> Sentence:
-        """The phrase for the verdict."""
+        """The verdict in words."""
         if self.why:
             why = self.estimate.why
             return word("refusal", "not tested because", why=why) if why else NOT_TESTED
@@ -425,7 +431,7 @@ class Result:
 
     @property
     def estimate_text(self) -> Sentence:
-        """The difference with the 95 % interval: "A − B +8 points (+3 to +13)"."""
+        """The difference and its 95 % interval as text, such as "A − B +8 points (+3 to +13)"."""
         estimate = self.estimate
         if not math.isfinite(estimate.value):
             return word("estimate", "unknown", contrast=self.claim.contrast_label, why=self.why)
@@ -439,7 +445,7 @@ class Result:
 
     @property
     def answer_text(self) -> Sentence:
-        """The values of both conditions, their difference, and the phrase for the verdict."""
+        """The values of both conditions, their difference, and the verdict in words."""
         if not math.isfinite(self.estimate.value):
             contrast = self.claim.contrast_label
             case = "answer without numbers"
@@ -466,7 +472,7 @@ class Result:
 
     @property
     def conclusion_text(self) -> Sentence:
-        """The difference with interval, p-value and the phrase for the verdict."""
+        """The conditions, the difference, its interval and p-value, and the verdict in words."""
         if not math.isfinite(self.estimate.value):
             estimate, verdict = self.estimate_text, self.verdict_phrase
             case = "conclusion without numbers"
@@ -476,7 +482,7 @@ class Result:
 
     @property
     def difference_text(self) -> Sentence:
-        """The difference with interval and p-value, then the phrase for the verdict."""
+        """The difference, its interval and p-value, and the verdict in words."""
         return word("comparison", "difference", **self._conclusion_parts)
 
     @property
@@ -493,9 +499,9 @@ class Result:
 
     @property
     def numbers_text(self) -> str:
-        """The numbers in brackets: " (+12 points, +3 to +20, p = .012)".
+        """The difference, its interval and p-value: " (+12 points, +3 to +20, p = .012)".
 
-        It is empty if the estimate is unknown.
+        Empty if the estimate is unknown.
         """
         estimate = self.estimate
         if not math.isfinite(estimate.value):
@@ -509,7 +515,9 @@ class Result:
 
 
 def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA) -> ClaimVerdict:
-    """Return the verdict of an estimate: supported, contradicted or undecided.
+    """Return the verdict on a claim that follows from an estimate.
+
+    The verdict is supported, contradicted or undecided.
 
     - `direction`: the direction that the claim states.
     - `margin`: the smallest difference that matters.
@@ -538,7 +546,7 @@ def judge(direction: Direction, margin: float, e: Estimate, alpha: float = ALPHA
 
 
 def refuse_few_units(unit_count: int) -> Sentence:
-    """Return the reason why a comparison of fewer than `FEWEST_UNITS` units is not tested."""
+    """Return the sentence that a comparison has too few independent units for a test."""
     units = format_count(unit_count, "independent unit is", "independent units are")
     return word("refusal", "few units", units=units)
 
@@ -574,13 +582,19 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
 
 
 def estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Estimate:
-    """Return the difference that a claim is about, with an interval at the level `level`."""
+    """Return the difference between the two conditions of a claim.
+
+    - `level`: the confidence level of the interval.
+    """
     are_shares = claim.is_mean_of_shares
     return estimate_difference(first, second, claim.kind, level, are_shares=are_shares)
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim from an estimate `e` of a regression over all conditions."""
+    """Return the result of a claim whose difference was estimated by a regression.
+
+    - `e`: the estimate. The regression uses the data of all conditions.
+    """
     # The verdict uses the level 5 %, without a correction for other claims.
     verdict = judge(claim.direction, claim.margin, e)
     return Result(claim, e, verdict, e.why, counts=(e.n, e.n))
@@ -589,7 +603,7 @@ def fitted_result(claim: Claim, e: Estimate) -> Result:
 def without_result(claim: Claim, why: str) -> Result:
     """Return the result of a claim that the data cannot test.
 
-    - `why`: the reason.
+    - `why`: the reason why no test is possible.
     """
     nothing = Estimate(math.nan, math.nan, math.nan, 0)
     return Result(claim, nothing, word("refusal", "cannot be tested", why=why), why)

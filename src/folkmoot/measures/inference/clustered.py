@@ -1,4 +1,4 @@
-"""Means and differences of values that are not independent, such as answers in one conversation.
+"""Means and differences of dependent values, for example of answers in one conversation.
 
 There is no interval with fewer than five clusters.
 """
@@ -57,8 +57,8 @@ def clustered_mean(
     - `values`: numbers, shape (n,). Values that are not finite are left out.
     - `clusters`: the independent group of each value, shape (n,).
     - `level`: the confidence level of the interval.
-    - `bounds`: the smallest and the largest possible value. The interval then stays between them,
-      and it exists even if all clusters have the same mean.
+    - `bounds`: the smallest and the largest possible value. With `bounds`, the interval stays
+      between the two values, and there is an interval even if all clusters have the same mean.
 
     The p-value tests a mean of zero. Raises ValueError if the lengths differ.
     """
@@ -97,7 +97,7 @@ def _within_bounds(
 def interval_of_equal_units(
     value: float, sizes: ArrayLike, bounds: tuple[float, float], level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the interval of a mean if all independent units have the same mean.
+    """Return the interval of a mean for the case that all independent units have equal means.
 
         interval_of_equal_units(1.0, [1] * 20, (0, 1))  # (0.839, 1.0)
 
@@ -125,9 +125,9 @@ def _kish_units(sizes: ArrayLike) -> float:
 
 
 def skewed_mean(values: ArrayLike, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
-    """Return the mean of values near one end of a scale.
+    """Return the mean of skewed values, such as values near one end of a scale.
 
-    The interval allows for clusters and for skewed values.
+    The interval allows for clusters and for the skew.
 
     - `values`: numbers, shape (n,).
     - `clusters`: the independent group of each value, shape (n,).
@@ -196,7 +196,7 @@ def _df_of_squares(sums: FloatArray) -> float:
 
 
 def on_log_odds(e: Estimate) -> Estimate:
-    """Return the estimate of a share with an interval that is symmetric in log odds."""
+    """Return the estimate of a share, with a new interval that is symmetric in log odds."""
     if not 0 < e.value < 1:
         return replace(e, low=math.nan, high=math.nan, p=math.nan)
     if not e.has_interval:
@@ -214,7 +214,7 @@ def paired_difference(
     level: float = 0.95,
     bounds: tuple[float, float] | None = None,
 ) -> Estimate:
-    """Return the mean of after minus before, with the interval of `clustered_mean`.
+    """Return the mean of `after` minus `before`, with the interval of `clustered_mean`.
 
     - `after`, `before`: two values of each participant, shape (n,).
     - `clusters`: the independent group of each participant, shape (n,).
@@ -268,9 +268,10 @@ def clustered_coefficient(
     """Return one coefficient of a least-squares fit, with an interval that allows for clusters.
 
     - `y`: the outcome, shape (n,).
-    - `design`: the predictors, shape (n, k), with a constant.
-    - `column`: the number of the predictor.
-    - `clusters`: the independent group of each row, shape (n,). None marks an independent row.
+    - `design`: the predictors, shape (n, k), including a constant.
+    - `column`: the column of `design` with the predictor whose coefficient is returned.
+    - `clusters`: the independent group of each row, shape (n,). None marks a row that is
+      independent of all other rows.
 
     The interval is NaN with fewer than five clusters.
 
@@ -310,7 +311,7 @@ def _name_method(df: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BiasReduced:
-    """The variance of a coefficient, with its degrees of freedom under two assumptions."""
+    """The variance of a coefficient, and the degrees of freedom under two assumptions."""
 
     # The variance is CR2.
 
@@ -324,16 +325,17 @@ class BiasReduced:
 
     @property
     def df(self) -> float:
-        """The smaller of the two numbers of degrees of freedom."""
+        """The degrees of freedom to use: the smaller of the two numbers."""
         return min(self.df_independent, self.df_alike)
 
 
 def bias_reduced(
     residuals: FloatArray, design: FloatArray, column: int, groups: NDArray[np.int64]
 ) -> BiasReduced:
-    """Return the variance of one coefficient with clustered errors, and its degrees of freedom.
+    """Return the variance of a coefficient if errors are clustered, and the degrees of freedom.
 
     - `design`: the predictors, shape (n, k).
+    - `column`: the column of `design` with the predictor whose coefficient is meant.
     - `groups`: the cluster of each row, shape (n,).
     """
     # The variance is CR2, and the degrees of freedom are Satterthwaite's.
@@ -422,7 +424,11 @@ def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
 
 
 def wider_interval(plain: Estimate, clustered: Estimate) -> Estimate:
-    """Return a share with the wider of two intervals: of single values, and by clusters."""
+    """Return a share with the wider of two intervals.
+
+    - `plain`: the share with an interval for independent values.
+    - `clustered`: the same share with an interval for clustered values.
+    """
     if not clustered.has_interval:
         return replace(plain, each=clustered.each)
     # An interval clustered by few draws can come out narrower than Wilson's by chance. Taking the

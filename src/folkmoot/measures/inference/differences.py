@@ -1,4 +1,4 @@
-"""The difference of two conditions in one measure: one function chooses the method.
+"""The difference between two conditions in one measure. `estimate_difference` chooses the method.
 
 `Side` holds the data of a condition.
 """
@@ -79,9 +79,9 @@ def estimate_difference(
 ) -> Estimate:
     """Return the mean of the first condition minus the mean of the second, with an interval.
 
-    - `kind`: the kind of the measure, which decides the method.
+    - `kind`: `share` or `mean`. It decides the method.
     - `level`: the confidence level of the interval.
-    - `are_shares`: True if the values of a mean are shares. The difference then has bounds.
+    - `are_shares`: True if the averaged values are shares, so that the difference is at most 1.
 
     The interval is NaN with fewer than five independent units.
     """
@@ -168,7 +168,7 @@ def _independent_estimate(
 
 
 def bound_difference(first: Side, second: Side) -> Bounds | None:
-    """Return the difference of two shares, with bounds for all possible missing answers.
+    """Return the difference between two shares, with its range over all values of missing answers.
 
     Returns None if no answer is missing.
     """

@@ -1,4 +1,4 @@
-"""`Estimate`, the result type of all measures, and text formats of estimates."""
+"""`Estimate`, the result type of all measures, and functions that format estimates as text."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """True if there is an interval to show, which needs at least five units."""
+        """True if the estimate has an interval. Estimates from fewer than five units have none."""
         enough = self.unit_count >= FEWEST_UNITS
         return enough and math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip_bounds(self, least: float, most: float) -> Self:
-        """Return the estimate with bounds limited to the range from `least` to `most`.
+        """Return the estimate with an interval that is cut off at `least` and `most`.
 
-        Bounds that are NaN stay NaN.
+        Bounds of the interval that are NaN stay NaN.
         """
         if not self.has_interval:
             return self
@@ -102,13 +102,13 @@ def format_percent(share: float, digits: int = 0) -> str:
 
 
 def share_digits(n: int) -> int:
-    """Return the number of decimals of a percentage of n values."""
+    """Return with how many decimals a percentage of n values is printed."""
     # One value more or less moves a percentage of 200 values by half a point.
     return 1 if n >= 200 else 0
 
 
 def format_points(difference: float, digits: int = 0) -> str:
-    """Format a difference of shares in percentage points.
+    """Format a difference between shares in percentage points.
 
     format_points(0.123)  # "+12 points"
     """
@@ -121,11 +121,11 @@ def format_points(difference: float, digits: int = 0) -> str:
 
 
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
-    """Format the interval of a difference of shares in percentage points.
+    """Format the interval of a difference between shares in percentage points.
 
         points_span(-0.06, 0.02)  # "−6 to +2"
 
-    - `margin`: both ends get more digits if an end would round to ± this value.
+    - `margin`: both ends get more decimals if an end would otherwise be rounded to ± this value.
     """
     # If rounding would make an end equal to the margin or to zero, both ends get more digits, as in
     # "+0.3 to +20.0".
@@ -136,10 +136,10 @@ def points_span(low: float, high: float, margin: float = 0.0) -> str:
 
 
 def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -> int:
-    """Return how many digits the ends of an interval need to differ visibly from zero.
+    """Return how many decimals are needed so that no end of an interval is rounded to zero.
 
-    - `margin`: the ends must also differ visibly from ± this value.
-    - `fewest`: the smallest possible result.
+    - `margin`: no end may be rounded to ± this value either.
+    - `fewest`: the minimum number of decimals.
     """
     # The result is at most two more than `fewest`.
     pairs = [(end, bound) for end in ends for bound in (0.0, margin, -margin)]
@@ -194,6 +194,6 @@ def format_count(n: int, one: str, many: str | None = None) -> str:
 
         format_count(2, "vote")  # "2 votes"
 
-    - `one`, `many`: singular and plural of the noun. Default plural: the singular with an "s".
+    - `one`, `many`: the singular and the plural of the noun. By default, the plural adds an "s".
     """
     return f"{n:,} {one if n == 1 else (many or one + 's')}"

@@ -36,10 +36,10 @@ class Effects:
 def factorial(
     outcome: ArrayLike, switches: Mapping[str, Sequence[bool]], clusters: Sequence[Hashable]
 ) -> Effects:
-    """Return the effect of each on/off factor on an outcome, and the interactions of pairs.
+    """Return the effect of each on/off factor on an outcome, and the interactions of factor pairs.
 
     - `outcome`: numbers, shape (n,).
-    - `switches`: n truth values for each factor.
+    - `switches`: for each factor, n truth values: was the factor on?
     - `clusters`: the independent unit of each outcome, shape (n,).
 
     Effects that the data cannot separate are left out.

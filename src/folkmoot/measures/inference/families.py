@@ -1,4 +1,7 @@
-"""Judge the claims of a report together, corrected for the number of claims in each family."""
+"""Judge all claims of a report, with a correction for the number of claims in each family.
+
+The families are primary, secondary and exploratory claims.
+"""
 
 # Start with `judge_families`. Claims outside of the primary family get Holm-adjusted p-values. The
 # primary claims also get joint intervals that agree with their verdicts.
@@ -42,9 +45,9 @@ Read = tuple[Claim, Side, Side] | str
 def judge_families(
     claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
 ) -> list[Result]:
-    """Return the results of claims in order, corrected for the number of claims.
+    """Return the results of claims in order, corrected for the number of claims in each family.
 
-    - `read`: returns the data of a claim, or the reason why there are none.
+    - `read`: returns the data of a claim, or the reason why the claim has no data.
     - `alpha`: the largest probability that any decision on a primary claim is wrong.
     """
     # A claim is corrected for the other claims of its family: primary, secondary or exploratory.
@@ -128,7 +131,7 @@ def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
 def adjust_families(results: Sequence[Result], alpha: float = ALPHA) -> list[Result]:
     """Return the results with Holm-adjusted p-values and new verdicts.
 
-    - `results`: unadjusted results, each judged as the only claim.
+    - `results`: unadjusted results. Each was judged as if its claim were the only one.
     """
     # For primary claims, `judge_families` later replaces these p-values, so that they agree with
     # the joint intervals.

@@ -1,4 +1,4 @@
-"""Two votes of the same participants: who changed the vote, and towards which option.
+"""Two votes of the same participants: how many changed their vote, and towards which option.
 
 A transition table is square. Rows are first votes and columns second votes, both in the order of
 `options`.
@@ -47,7 +47,7 @@ class Test:
 def transition_table(
     before: Sequence[str], after: Sequence[str], options: Sequence[str]
 ) -> IntArray:
-    """Return the counts of participants by first and second vote, shape (k, k).
+    """Return the number of participants for each first and second vote, shape (k, k).
 
         transition_table(["a", "b"], ["b", "b"], ["a", "b"])  # [[0, 1], [0, 1]]
 
@@ -127,11 +127,11 @@ def mcnemar(there: int, back: int) -> Test:
 def paired_shares(
     both: int, first: int, second: int, neither: int, level: float = 0.95
 ) -> Estimate:
-    """Return the difference of two shares over the same participants, second minus first.
+    """Return the difference between two shares of the same participants, second minus first.
 
     - `both`: participants with a yes in both conditions.
     - `first`, `second`: participants with a yes in only the first or only the second condition.
-    - `neither`: participants without a yes.
+    - `neither`: participants with a yes in neither condition.
 
     Raises ValueError without participants.
 
@@ -174,7 +174,7 @@ def paired_shares(
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How many of n participants changed their vote, and to which option."""
+    """The number of participants who changed their vote, and their new options."""
 
     n: int
     # Moves to the option for which the opposing side argued.
@@ -197,7 +197,7 @@ def moves_towards(
 ) -> Moves:
     """Count the participants who moved to the option for which the opposing side argued.
 
-    - `targets`: the option for which the opposing side argued, shape (n,).
+    - `targets`: for each participant, the option for which the opposing side argued, shape (n,).
     - `options`: the number of options.
 
     Raises ValueError if the lengths differ.
@@ -226,7 +226,7 @@ class Excess:
 
 
 def towards_target(moved: int, to_target: int, options: int) -> Excess | None:
-    """Compare the share of moves to the opposing option with the share by chance.
+    """Compare the share of moves to the opposing option with the share expected by chance.
 
     - `moved`: number of moves.
     - `to_target`: number of moves to the option for which the opposing side argued.

@@ -22,7 +22,7 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DesignSize:
-    """The size of a design: the number of conditions, and of units in each condition."""
+    """The size of a design: the number of conditions, and the number of units in each condition."""
 
     # What a unit is. independent: a participant, and participants do not talk to each other.
     # paired: a block, group or replication that passes through all conditions. clustered: a session
@@ -41,12 +41,12 @@ class DesignSize:
 
 
 def cohen_h(share1: float, share2: float) -> float:
-    """Return Cohen's h of two shares, which is positive if the first share is larger."""
+    """Return Cohen's h for two shares. It is positive if the first share is larger."""
     return 2 * math.asin(math.sqrt(share1)) - 2 * math.asin(math.sqrt(share2))
 
 
 def power_two_shares(share1: float, share2: float, n: float) -> float:
-    """Return the power of a two-sided test at 5 % for two shares.
+    """Return the power of a two-sided test (at 5 %) of the difference between two shares.
 
     - `n`: the number of units in each group.
     """
@@ -54,9 +54,9 @@ def power_two_shares(share1: float, share2: float, n: float) -> float:
 
 
 def n_two_shares(share1: float, share2: float) -> float:
-    """Return the number of units in each group for power `POWER`, not rounded.
+    """Return how many units each group needs for power `POWER`. The number is not rounded.
 
-    The result is infinite for equal shares.
+    If the shares are equal, the result is infinite.
     """
     h = abs(cohen_h(share1, share2))
     return _smallest_detectable(lambda n: _power_of_h(h, n, ALPHA)) if h else math.inf
@@ -82,11 +82,13 @@ def detectable_share(base: float, n: float, alpha: float = ALPHA) -> float:
 
 
 def smallest_d_paired(pairs: float, alpha: float = ALPHA) -> float:
-    """Return the smallest detectable mean difference, in standard deviations of the differences.
+    """Return the smallest mean of paired differences that a comparison can detect.
+
+    The mean is given in standard deviations of the differences.
 
     - `pairs`: the number of independent units, such as blocks or sessions.
 
-    NaN with fewer than two units.
+    The result is NaN with fewer than two units.
     """
     # The test is a t test.
     if pairs < 2:
@@ -151,7 +153,7 @@ def design_effect(cluster_size: float, icc: float) -> float:
 
 
 def effective_n(n: float, cluster_size: float, icc: float) -> float:
-    """Return the number of independent units that are worth as much as n clustered units.
+    """Return how many independent units give as much information as n clustered units.
 
     - `icc`: how alike members of a cluster are, from 0 to 1.
     """
@@ -169,7 +171,7 @@ def power_beyond(
     """Return the chance that the interval of an estimate lies above `smallest`.
 
     - `difference`, `se`: the mean and the standard error of the estimate.
-    - `equivalent`: True for the chance that the interval lies within ± `smallest`.
+    - `equivalent`: True to return the chance that the interval lies within ± `smallest`.
     """
     # The estimate is normal, and the interval has the level 1 − alpha.
     half = normal_quantile(1 - alpha / 2)

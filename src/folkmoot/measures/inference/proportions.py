@@ -1,6 +1,7 @@
-"""Shares and differences of shares: Wilson, Newcombe, Holm, and bounds for missing answers.
+"""Shares, differences between shares, Holm's adjustment, and bounds for missing answers.
 
-Counts are numbers of independent units. Use `clustered` for units that talked to each other.
+The functions are for counts of independent units. For units that talked to each other, use the
+module `clustered`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _wilson_bounds(count: int, n: int, alpha: float) -> tuple[float, float]:
 
 
 def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
-    """Return Wilson's bounds of a share of n units.
+    """Return the bounds of Wilson's interval for a share of n units.
 
     - `z`: a quantile of the normal or Student's distribution.
     """
@@ -53,7 +54,7 @@ def score_interval(share: float, n: float, z: float) -> tuple[float, float]:
 
 
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = 0.95) -> Estimate:
-    """Return the difference of two independent shares, first minus second, with a p-value.
+    """Return the difference between two independent shares, first minus second, with a p-value.
 
         newcombe(30, 100, 20, 100)
 
@@ -95,7 +96,7 @@ def p_of_interval(value: float, bounds: Callable[[float], tuple[float, float]]) 
     """Return the two-sided p-value of a difference, computed from its confidence interval.
 
     - `value`: the estimate.
-    - `bounds`: returns the interval for a level α.
+    - `bounds`: returns the interval of the difference for a test level α.
     """
     # p is the α at which one of the bounds is zero.
     from scipy.optimize import brentq
@@ -149,7 +150,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
-    """Return the interval of first minus second from two independent estimates.
+    """Return the interval of the difference between two independent estimates, first minus second.
 
     Source: the method MOVER, Zou and Donner (2008), doi:10.1002/sim.3095.
     """
@@ -162,9 +163,10 @@ def mover(first: Estimate, second: Estimate) -> tuple[float, float]:
 def between(
     first: Callable[..., Estimate], second: Callable[..., Estimate], level: float = 0.95
 ) -> Estimate:
-    """Return the difference of two independent estimates, with an interval and a p-value.
+    """Return the difference between two independent estimates, with an interval and a p-value.
 
-    - `first`, `second`: functions that return the estimate for a confidence level.
+    - `first`, `second`: each takes a confidence level and returns an estimate with such an
+      interval.
     - `level`: the confidence level of the interval.
     """
     # The default of `level` is .95.
@@ -196,9 +198,9 @@ def _check_share(count: int, n: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Counts of a condition: answers of one kind, known answers, and missing answers.
+    """The number of hits, of known answers and of missing answers in one condition.
 
-    Answers of this kind are called hits.
+    A hit is an answer of the counted kind.
     """
 
     # Answers of the counted kind, such as "yes" (hits).
@@ -226,7 +228,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The observed difference of two shares, and its range over all possible missing answers."""
+    """The observed difference between two shares, and the range that missing answers allow."""
 
     observed: float
     low: float
@@ -234,12 +236,12 @@ class Bounds:
 
     @property
     def sign_holds(self) -> bool:
-        """True if the difference has the same sign for all possible missing answers."""
+        """True if the difference has the same sign whatever the missing answers were."""
         return self.low > 0 or self.high < 0
 
 
 def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return the difference of two shares, with bounds for all possible missing answers.
+    """Return the difference between two shares, with its range over all values of missing answers.
 
     Raises ValueError if a condition has no answer.
 

@@ -1,6 +1,6 @@
-"""Correct many simulated answers with few human answers: prediction-powered inference.
+"""Correct many simulated answers by a few human answers (prediction-powered inference).
 
-The people must be a random sample of the simulated population.
+The humans must be a random sample of the simulated population.
 """
 
 # The simulated answers may be wrong in any way, because human answers correct them and the interval
@@ -33,7 +33,7 @@ FEWEST_OF_EACH = 10
 
 @dataclass(frozen=True, slots=True)
 class Rectified:
-    """The corrected mean, and the mean from people alone."""
+    """The mean of simulated answers after the correction, and the mean of human answers alone."""
 
     # The result of `rectified_mean`.
 
@@ -73,15 +73,15 @@ def rectified_mean(
     simulated_clusters: Sequence[Hashable] | None = None,
     share: bool = False,
 ) -> Rectified:
-    """Return the mean of a population from few human and many simulated answers.
+    """Return the mean of a population, estimated from few human and many simulated answers.
 
         rectified_mean(people, predicted, simulated, share=True)
 
     - `people`: answers of people, shape (n,).
     - `predicted`: simulated answers for the same people, shape (n,).
     - `simulated`: simulated answers for other people of the same population, shape (N,).
-    - `clusters`: the group in which each person talked, shape (n,).
-    - `simulated_clusters`: the group of each answer in `simulated`, shape (N,).
+    - `clusters`: the conversation group of each human answer, shape (n,).
+    - `simulated_clusters`: the conversation group of each answer in `simulated`, shape (N,).
     - `share`: True if the answers are 0 and 1.
 
     With fewer than 20 people, only the human answers count. Raises ValueError for fewer than two
@@ -128,7 +128,9 @@ def rectified_mean(
 
 
 def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
-    """Return the difference of two independent conditions. There is no p-value.
+    """Return the difference between the corrected means of two independent conditions.
+
+    The result has no p-value.
 
     Source: the method MOVER, Zou and Donner (2008), doi:10.1002/sim.3095.
     """
@@ -138,12 +140,12 @@ def rectified_difference(first: Rectified, second: Rectified) -> Estimate:
 
 
 def people_needed(width: float, spread: float, fit: float, *, design_effect: float = 1.0) -> int:
-    """Return the number of people for a 95 % interval of this width.
+    """Return how many humans must answer so that the 95 % interval has this width.
 
     - `width`: the whole width, from the lower to the upper bound.
     - `spread`: the standard deviation of human answers.
     - `fit`: the correlation of human answers with the simulated answers.
-    - `design_effect`: the factor for people who talk in groups.
+    - `design_effect`: the factor by which conversation groups increase the variance.
 
     Raises ValueError for a width of 0 or less.
     """

@@ -1,4 +1,4 @@
-"""Logistic regression of a yes/no outcome, even if a group never or always has the outcome."""
+"""Logistic regression of a yes/no outcome. A group may have only yes or only no."""
 
 # Studies use the regression to estimate an effect, adjusted for the first choice and demographics.
 # In a randomised design the difference of shares is the main result, and the regression checks it.
@@ -38,9 +38,9 @@ class Term:
     p: float
 
     def as_log_odds(self, n: int) -> Estimate:
-        """Return the coefficient itself, the log of the odds ratio.
+        """Return the coefficient as a log of odds, not as an odds ratio.
 
-        - `n`: the number of rows.
+        - `n`: the number of rows of data.
         """
         value, low, high = np.log([self.odds_ratio, self.low, self.high]).tolist()
         return Estimate(value, low, high, n, p=self.p)
@@ -90,7 +90,7 @@ def logistic(
 
     - `outcome`: yes or no, shape (n,). Rows with None are dropped and counted.
     - `columns`: n texts or numbers for each variable.
-    - `reference`: for a variable with texts, the level with which other levels are compared.
+    - `reference`: for each variable with texts, the level with which the other levels are compared.
       Default: the most frequent level.
 
     Levels and columns without information are left out and named in `Logit.left_out`.

@@ -1,4 +1,6 @@
-"""Specification curve: joint tests of a claim over many ways to ask a question or analyse the data.
+"""Specification curve: joint tests of a claim over many specifications.
+
+A specification is one way to ask the question or to analyse the data.
 
 Source: Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.
 """
@@ -83,9 +85,10 @@ class Curve:
 
     @property
     def robustness_word(self) -> str:
-        """How robust the claim is: "robust", "fragile" or "mixed", or why this is unknown.
+        """The robustness of the claim in a word: "robust", "fragile" or "mixed".
 
-        With fewer than five specifications, the result is "too few".
+        The word is "too few" with fewer than five specifications, and "not tested" with too few
+        units.
         """
         # The joint tests draw participants. So their p-values can be as small as 1/2001 with two
         # specifications as with twenty: they say that these specifications have an effect, and
@@ -113,10 +116,12 @@ def _supports_claim(claim: Claim, value: float, median: float) -> bool:
 
 
 def specification_curve(claim: Claim, sides: Sides, alpha: float = ALPHA) -> Curve:
-    """Test one claim jointly over several ways to ask a question or analyse the data.
+    """Test one claim jointly over several specifications.
 
-    - `sides`: for each way, the data of both conditions.
-    - `alpha`: the level of the tests. Give a smaller one if several claims are judged.
+    A specification is one way to ask the question or to analyse the data.
+
+    - `sides`: for each specification, the data of both conditions.
+    - `alpha`: the level of the tests. Use a smaller level if several claims are judged.
     """
     # Units with equal names are the same unit everywhere.
     distinct = _merge_identical(sides)
