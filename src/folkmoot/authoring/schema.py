@@ -90,7 +90,7 @@ def nodes_in(value: object) -> Iterator[Node]:
 
 
 def variants_of(node: Mapping[str, Any], definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """Yield the alternatives that a part of a JSON Schema allows, such as text or null."""
+    """Yield the alternatives, such as text or null, that a part of a JSON Schema allows."""
     # References are resolved and unions are flattened.
     if "$ref" in node:
         yield from variants_of(definitions[node["$ref"].rpartition("/")[2]], definitions)

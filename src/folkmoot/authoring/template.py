@@ -71,7 +71,7 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 
 
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
-    """Return the files of a new study by name."""
+    """Return the files of a new study: the content of each file by file name."""
     # Study file and JSON Schema are left out if the study type has its own study file or loader.
     template_files = study.template_files()
     name = study_file_name(study)
@@ -85,7 +85,7 @@ def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
 
 
 def set_all_keys(template: str) -> str:
-    """Return a template with every commented-out key made active."""
+    """Return the template with the comment sign removed from every commented-out key."""
     lines = template.splitlines(keepends=True)
     return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
 

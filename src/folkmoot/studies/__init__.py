@@ -7,7 +7,7 @@
 - `workbook`: an experiment that a spreadsheet defines.
 - `replay`: a human experiment repeated with a model.
 
-Start with `protocol` of a study type. The engine finds study types by entry points, so no folder
-imports them. The exception is `replay`, which the command line imports for
+Start with the module `protocol` of a study type. The engine finds study types by entry points, so
+no folder imports a study type. The exception is `replay`, which the command line imports for
 `folkmoot new --from-people`.
 """

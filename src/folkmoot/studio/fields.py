@@ -1,4 +1,4 @@
-"""Make the form of a study file from a configuration class, and read a submitted form."""
+"""Make the web form of a study file from a configuration class, and read a submitted form."""
 # The fields come from the annotated JSON Schema of the class. The name of a field is its path in
 # the file, written as JSON. An empty field means that the key is not set.
 
@@ -29,7 +29,7 @@ SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, 
 
 @dataclass(frozen=True, slots=True)
 class StudyField:
-    """One field of the form, for one key of the study file."""
+    """One field of the web form. It edits one key of the study file."""
 
     # The path of the key in the file.
     path: KeyPath
@@ -137,7 +137,7 @@ class FormSection:
 
 
 def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, ...]:
-    """Return the form of a study file, filled with `values`."""
+    """Return the web form of a study file, filled with `values`."""
     # Essential fields come first.
     schema = annotated_schema(study.config)
     definitions = schema.get("$defs", {})
@@ -175,9 +175,9 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
 
 
 def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
-    """Return the labels that lead to each field, by field id, such as `Topic › Options › 3`.
+    """Return, by field id, the labels that lead to each field, such as `Topic › Options › 3`.
 
-    `before`: the labels that lead to the first fields.
+    `before`: the labels that lead to the group of `fields`, or "".
     """
     # The page names a field with a problem by its labels, because labels such as "Name" occur
     # several times in a form.
@@ -191,7 +191,7 @@ def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, st
 def read_form(
     sections: Sequence[FormSection], values: Mapping[str, object], sent: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the submitted values of the study file, and the problems of the form's fields."""
+    """Return the study file's values after a form was submitted, and the problems of the fields."""
     # Keys without a field in the form keep their values.
     changed = copy.deepcopy(dict(values))
     problems: list[Problem] = []
@@ -204,7 +204,10 @@ def read_form(
 def change_rows(
     sections: Sequence[FormSection], values: dict[str, Any], action: str
 ) -> dict[str, Any]:
-    """Return the values after a row was added, removed or moved."""
+    """Return the values after the researcher has added, removed or moved a row.
+
+    `action`: what to do, such as `add PATH` or `remove PATH`.
+    """
     # `action` is `add PATH`, `remove PATH`, `up PATH`, or `rows PATH`, which replaces a single
     # value by rows. An unknown path changes nothing.
     verb, _, name = action.partition(" ")

@@ -241,7 +241,7 @@ class Studio:
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
-        """Show the number of calls, cost and time that `folkmoot check` expects."""
+        """Show how many calls, what cost and how much time `folkmoot check` expects."""
         path = await run_in_threadpool(self.projects.path, request.path_params["name"])
         output = await self.processes.check(path)
         version = request.query_params.get("version", "")
@@ -481,7 +481,7 @@ class Studio:
         return self._page("studio_run.html.j2", {**variables, "controls": self._controls(request)})
 
     def live_controls(self, request: Request) -> Response:
-        """Return the buttons of a run, such as Pause, for a page that updates itself.
+        """Return the buttons of a run, such as Pause, to a page that updates itself.
 
         The response is empty if the page already shows these buttons.
         """

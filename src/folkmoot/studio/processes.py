@@ -36,14 +36,14 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(slots=True)
 class Keys:
-    """The API keys that the researcher entered, by environment variable."""
+    """The API keys that the researcher entered, each under the name of an environment variable."""
 
     # They are only in memory.
 
     entered: dict[str, str] = field(default_factory=dict, repr=False)
 
     def variables(self) -> list[str]:
-        """Return the environment variables that hold the API keys of all known models."""
+        """Return the names of the environment variables for the API keys of all known models."""
         specs = map(resolve_model, KNOWN_MODELS)
         names = {spec.key_env[0] for spec in specs if spec.key_env}
         return sorted(names | set(self.entered))

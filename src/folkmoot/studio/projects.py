@@ -54,7 +54,10 @@ class Projects:
         raise HTTPException(404, f"There is no study {name} here. It may have been moved.")
 
     def name_of(self, path: Path) -> str:
-        """Return the name of the study with this study file, or "" if it is not in the folder."""
+        """Return the name of the study with this study file.
+
+        Returns "" if the file is not a study file in the studio's folder.
+        """
         return next((name for name in self._find() if self.root / name == path), "")
 
     def _find(self) -> Iterator[str]:

@@ -67,7 +67,7 @@ class SheetCells(NamedTuple):
 
 
 def read_sheets(path: Path) -> list[SheetCells] | str:
-    """Return the sheets of a workbook, or the reason why the workbook has no form."""
+    """Return the sheets of a workbook, or the reason why a web form cannot edit the workbook."""
     try:
         sheets = run_in_child(load_sheets, (str(path),), limits=LIMITS)
     except LimitReached:
@@ -79,7 +79,7 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
-    """Return the sheets of a workbook, or the reason why saving would lose content."""
+    """Return the sheets of a workbook, or the reason why saving a web form would lose content."""
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     for prefix, content in LOST_PARTS.items():

@@ -1,4 +1,4 @@
-"""The form of a workbook, with a section for each sheet."""
+"""The web form that edits a workbook, with a section for each sheet."""
 # Notes of cells become the help of fields, and drop-downs become choices.
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class SheetForm:
-    """The form of a workbook and its values."""
+    """The web form that edits a workbook: the sheets, and the values in the fields."""
 
     # `reason` is the reason if there is no form, or "".
 
@@ -56,7 +56,7 @@ class SheetForm:
 
 
 def read_sheet_form(path: Path) -> SheetForm:
-    """Return the form of a workbook."""
+    """Return the web form that edits a workbook."""
     state = path.stat()
     return _cached_form(path, state.st_mtime_ns, state.st_size)
 
@@ -77,7 +77,7 @@ def _values_of(sheet: SheetCells) -> list[dict[str, str]]:
 
 
 def make_sheet_form(sheets: Sequence[SheetCells], values: Rows) -> tuple[FormSection, ...]:
-    """Return the form of a workbook, filled with `values`."""
+    """Return the web form that edits a workbook, filled with `values`."""
     # There is a section for each sheet.
     sections = []
     for sheet in sheets:
@@ -180,7 +180,10 @@ def complete_rows(values: Mapping[str, Sequence[Mapping[str, str]]], before: Row
 
 
 def change_columns(values: Rows, action: str) -> Rows:
-    """Return the values after a column was added to a sheet."""
+    """Return the values after the researcher has added a column to a sheet.
+
+    `action`: `column SHEET`.
+    """
     # `action` is `column SHEET`.
     verb, _, name = action.partition(" ")
     if verb != "column" or name not in values:
@@ -193,7 +196,7 @@ def change_columns(values: Rows, action: str) -> Rows:
 def place_cell_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return the problems by field id, and the problems that belong to no cell."""
+    """Return the problems of cells by field id, and a list of all other problems."""
     ids: dict[str, str] = {}
     for section in sections:
         for each in walk_fields(section.fields):

@@ -1,4 +1,4 @@
-"""The form of one study, from a YAML file or a workbook."""
+"""The web form that edits a study, whether the study is a YAML file or a workbook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LETTERS = re.compile("[A-Z]{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class StudyForm:
-    """The form of a study file in YAML."""
+    """The web form that edits a study file in YAML."""
 
     # If the study type is unknown, `sections` is empty.
 
@@ -49,7 +49,7 @@ class StudyForm:
     def save(
         self, path: Path, sent: Mapping[str, str], action: str
     ) -> tuple[AnyForm, list[Problem]]:
-        """Write submitted values into the file, and return the new form with its problems."""
+        """Write submitted values into the file, and return the new form and its problems."""
         # `action` adds, removes or moves a row, as in `change_rows`.
         if self.study is None:
             return self, []
@@ -64,7 +64,7 @@ class StudyForm:
 
 @dataclass(frozen=True, slots=True)
 class WorkbookForm:
-    """The form of a workbook."""
+    """The web form that edits a workbook."""
 
     study: Study | None
     sheets: SheetForm
@@ -84,7 +84,7 @@ class WorkbookForm:
     def save(
         self, path: Path, sent: Mapping[str, str], action: str
     ) -> tuple[AnyForm, list[Problem]]:
-        """Write submitted values into the cells, and return the new form with its problems."""
+        """Write submitted values into the cells, and return the new form and its problems."""
         if self.reason:
             return self, []
         shown = self.sheets.with_cells(_cells_of(sent))
@@ -122,7 +122,7 @@ def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
 
 
 def read_study_form(path: Path) -> AnyForm:
-    """Return the form of a study.
+    """Return the web form that edits a study.
 
     The form has no sections if the file cannot be read as a study file.
     """

@@ -51,7 +51,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def change_values(text: str, wanted: Mapping[str, object]) -> str:
-    """Return the text of a study file after its keys and values were changed to those in `wanted`.
+    """Return the text of a study file, changed so that it holds the keys and values in `wanted`.
 
     Raises InputError if the text is not YAML.
     """

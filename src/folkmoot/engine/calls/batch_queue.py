@@ -68,7 +68,7 @@ EXPIRED_RESPONSE: HttpResponse = (
 
 
 class TooFewCallsForBatchError(FolkmootError):
-    """Too few calls wait for a batch, so each is sent directly."""
+    """Raised if too few calls wait for a batch, so that each call must be sent directly."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The gateway: every call to a model goes through it."""
+"""The gateway, through which every call to a model goes."""
 
 # A call passes these steps: look for it in the journal, wait for the budget and the rate limiter,
 # wait until a record on disk says that the call may be billed (`limits/lender.py`), ask the
@@ -145,7 +145,8 @@ class Gateway:
         """Return the completion at an address, from the journal or from the model.
 
         If the model refuses, the text is empty and the finish reason is `refused:<reason>`.
-        `has_alternative`: the caller can use another reply if this request is rejected.
+        `has_alternative`: True if the caller has an earlier reply to use if this request is
+        rejected.
         """
         fingerprint = request.fingerprint()
         entry = self._journal.lookup_entry(address, fingerprint, request.to_json)
@@ -614,7 +615,7 @@ def decode_vectors(blob: bytes | None, rows: int) -> FloatArray:
 def completion_of(entry: JournalEntry, *, replayed: bool) -> Completion:
     """Return the completion that a journal entry holds.
 
-    `replayed`: the call was made earlier.
+    `replayed`: True if the entry is from an earlier process or run.
     """
     return Completion(
         entry.reply,

@@ -80,7 +80,7 @@ class ModelRouter:
         return self
 
     def speaker_model(self, named: str | None) -> str | None:
-        """Return `named` if the run may use this model, otherwise None.
+        """Return `named` if the run may use the model of this name, otherwise None.
 
         `named`: the model that the study's code sets for one speaker.
         """
@@ -150,7 +150,7 @@ class ModelRouter:
     def check_models(
         self, *, uses_embeddings: bool = False, images: Sequence[str] = (), file: str = ""
     ) -> None:
-        """Look up every named model and its key before anything is written.
+        """Look up every named model and the model's key, before the run writes anything.
 
         Raises InputError if a model is unknown, has no key, or cannot see the study's images.
         Raises InputError also if the study embeds texts and has no embedding model.
@@ -209,7 +209,7 @@ class ModelRouter:
         return [self.default, *self._config.models.values(), *self._extra_models, *self._further]
 
     def list_destinations(self) -> list[tuple[str, str | None, str]]:
-        """Return the model, URL and key names of every server that is called over a network."""
+        """Return every server that is called over a network, as (model, URL, names of the keys)."""
         destinations: list[tuple[str, str | None, str]] = []
         if self._given is not None:
             return destinations

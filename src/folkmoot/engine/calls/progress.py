@@ -30,7 +30,7 @@ Outcome = Literal["done", "paused", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The run folder is open and the design is fixed in `plan.json`."""
+    """Event: the run folder is open, and the design is fixed in `plan.json`."""
 
     run_id: str
     folder: str
@@ -43,7 +43,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage of the run starts."""
+    """Event: a stage of the run has started."""
 
     stage: str
     # The number of its items, such as participants, or None if unknown.
@@ -52,14 +52,14 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
-    """One item of a stage is done."""
+    """Event: one item of a stage is done."""
 
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerMissing:
-    """A question got no answer."""
+    """Event: a question got no answer."""
 
     # The table `answers` holds the reason.
     address: str
@@ -67,9 +67,9 @@ class AnswerMissing:
 
 # A NamedTuple, because it is created for every call and is faster than a dataclass.
 class CallDone(NamedTuple):
-    """One call is done and in the journal.
+    """Event: one call is done, and its entry is in the journal.
 
-    Cost and tokens are None if unknown.
+    Unknown costs and token counts are None.
     """
 
     model: str
@@ -83,7 +83,7 @@ class CallDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRetried:
-    """A call failed with a transient error and is retried after a wait."""
+    """Event: a call failed with a transient error, and will be sent again after a wait."""
 
     model: str
     reason: str
@@ -97,7 +97,7 @@ class CallRetried:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the researcher, for example that a line was skipped."""
+    """Event: a message for the researcher, for example that a line was skipped."""
 
     message: str
     level: Level = "info"
@@ -123,7 +123,7 @@ class PreflightCheck:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The test calls before the run are done."""
+    """Event: all test calls that precede the run have finished."""
 
     # One real call for each model, role and answer kind.
     calls: tuple[PreflightCheck, ...]
@@ -131,7 +131,7 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The process that executes the run has ended."""
+    """Event: the process that executes the run has ended."""
 
     # The run is complete, or can be resumed.
     outcome: Outcome
@@ -154,7 +154,7 @@ Progress = Callable[[Event], None]
 
 
 def ignore_progress(_event: Event) -> None:
-    """Do nothing with the event."""
+    """Do nothing with an event. This is the progress callback of runs that report nothing."""
 
 
 def combine_progress(*listeners: Progress) -> Progress:
@@ -168,7 +168,7 @@ def combine_progress(*listeners: Progress) -> Progress:
 
 
 def format_event(event: Event) -> tuple[str, Level]:
-    """Return an event as a line of plain text, and its level.
+    """Return a line of plain text on an event, and the level of the event.
 
     The line is empty for an event that is too frequent to be shown.
     """
@@ -395,7 +395,7 @@ class RunLog:
 
     - `every`: after this many seconds without a line, a line of totals is written.
     - `scrub`: removes secrets from each text.
-    - `held`: lines wait in memory until `write_held_lines` is called.
+    - `held`: True to keep lines in memory until `write_held_lines` is called.
     """
 
     # Single calls are not logged, because the journal has them. Lines are appended, so a resumed

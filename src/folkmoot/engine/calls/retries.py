@@ -138,7 +138,7 @@ class ModelCall:
 
 
 class RunHaltedError(FolkmootError):
-    """No new call may start, because the run is about to stop."""
+    """Raised in place of starting a new call, because the run is about to stop."""
 
 
 class Stoppable(Protocol):
@@ -178,7 +178,7 @@ class SharedLimits:
     def get_limiter(self, model: str, spacing: float, *, local: bool) -> RateLimiter:
         """Return the rate limiter of a model.
 
-        `local`: the limiter admits any number of calls at once.
+        `local`: True for a limiter that admits any number of calls at once.
         """
         if model not in self.limiters:
             limiter = (
@@ -206,11 +206,11 @@ class SharedLimits:
 
 
 class RetryPolicy:
-    """Makes the calls of one run, and retries failed calls as configured in the study file.
+    """The object that makes the calls of one run, and retries failed calls as the study file says.
 
     - `progress`: receives an event for each wait.
     - `on_stop`: receives an error that stops the run.
-    - `loan`: the calls to hosted models that may be sent, because they are recorded on disk.
+    - `loan`: how many calls to hosted models may be sent. The number is on disk before the calls.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class RetryPolicy:
     async def run(
         self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
     ) -> R:
-        """Send a call until it is answered.
+        """Send a call, and send it again after transient errors, until it is answered.
 
         Raises the error that stops the run.
         Raises RejectedError if the server rejects this prompt but accepts other prompts.

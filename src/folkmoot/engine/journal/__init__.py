@@ -5,7 +5,7 @@
 - `journal_reader`: all queries.
 - `integrity`: the hashes and their check.
 - `journal_loans`: counts calls that may be billed but have no entry yet.
-- `earlier_replies`: gives forks the entries of the run that they repeat.
+- `earlier_replies`: the entries that a fork copies from the run that the fork repeats.
 - `journal_copy`: copies entries for repairs and withdrawals.
 - `shards`: the journals of cluster workers until they are merged.
 

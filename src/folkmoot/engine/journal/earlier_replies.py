@@ -24,7 +24,7 @@ TAKEN_OVER = 0
 
 @dataclass(frozen=True)
 class ReplyChange:
-    """The one reply in which a fork differs from the run that it repeats."""
+    """The one reply in which a fork differs from the earlier run."""
 
     # The folder of the earlier run relative to the new one.
     run: str
@@ -61,15 +61,15 @@ class ReplyChange:
 
     @property
     def is_given(self) -> bool:
-        """True if the researcher gives the changed reply, so no model is asked."""
+        """True if the researcher wrote or dropped the changed reply, so that no model is asked."""
         return self.dropped or self.reply is not None
 
     def gives(self, address: str) -> bool:
-        """Return whether the researcher gives the reply at this address."""
+        """Return whether the researcher wrote or dropped the reply at this address."""
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return a copy of an earlier entry with the changed reply and zero tokens."""
+        """Return a copy of an earlier run's entry, with the changed reply and with zero tokens."""
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",
@@ -90,7 +90,7 @@ class _Readable(Protocol):
 class EarlierReplies:
     """The journal of the earlier run, from which a fork copies entries.
 
-    - `is_changed`: the fork has reached the changed reply.
+    - `is_changed`: True if the fork has reached the changed reply.
     """
 
     # Before the changed reply a missing entry is an error, because the program or the study must

@@ -53,7 +53,7 @@ class Damage(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The number of entries written or replaced, and a hash over all these entries."""
+    """A running count and hash of everything that was written to a journal or replaced in it."""
 
     length: int = 0
     value: bytes = bytes(32)
@@ -80,7 +80,7 @@ def hash_entry(number: int, cells: Cells, content: bytes) -> bytes:
 
 
 def hash_superseding(number: int, address: str, at: float) -> bytes:
-    """Return the hash that records the replacement of an entry by a new answer.
+    """Return the hash which records that a new answer has replaced an entry.
 
     Returns b"" for a damaged row with values of a wrong type.
     """
@@ -183,7 +183,7 @@ def hash_broken(db: sqlite3.Connection) -> str:
 
 
 def add_broken(before: str, row: Cells) -> str:
-    """Return a new hash over the broken-off replies, after one was added.
+    """Return the hash over all broken-off replies, including the new reply in `row`.
 
     `before`: the hash over the earlier replies.
     """
@@ -191,7 +191,7 @@ def add_broken(before: str, row: Cells) -> str:
 
 
 def hash_loans(db: sqlite3.Connection) -> str:
-    """Return the SHA-256 of the table `loans`, or "" if it is empty."""
+    """Return the SHA-256 of the table `loans`, or "" if the table is empty."""
     if not has_table(db, "loans"):
         return ""
     rows = db.execute("SELECT * FROM loans ORDER BY number").fetchall()

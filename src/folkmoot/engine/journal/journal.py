@@ -1,6 +1,6 @@
 """The journal of a running study: looks up and appends entries by address.
 
-Reports and `verify` read it with `journal_reader`.
+Reports and `verify` read a journal with `journal_reader`.
 """
 
 # One writer thread commits entries in groups, in the order in which they were appended. After a
@@ -127,7 +127,7 @@ class Journal(JournalReader):
             self._run_in_writer(delete_repair_mark)
 
     def notify_change(self) -> None:
-        """Call `self.before_change` the first time, and do nothing later."""
+        """Call `self.before_change` before the first change. Later, do nothing."""
         callback, self.before_change = self.before_change, None
         if callback is not None:
             callback()
@@ -145,7 +145,7 @@ class Journal(JournalReader):
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if the call has to be made.
 
-        Raises DriftError if the entry at the address has another request.
+        Raises DriftError if the entry at the address holds a request that differs from `request`.
         """
         # In a fork, an entry of the earlier run with the same request is copied. With
         # `accept_changes`, an entry with another request is moved to the table of replaced entries,
@@ -211,9 +211,9 @@ class Journal(JournalReader):
     ) -> None:
         """Queue a change in the number of calls that may be sent.
 
-        - `more`: the number and maximum cost to add, negative to subtract.
+        - `more`: the number of calls and the maximum cost to add. Negative values subtract.
         - `done`: called by the writer thread when the change is on disk.
-        - `unpriced`: whether calls may have an unknown price.
+        - `unpriced`: whether the calls may have an unknown price.
         - `at_once`: write without waiting for further entries.
         """
 
@@ -232,9 +232,9 @@ class Journal(JournalReader):
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Record that these entries of killed processes have been recovered.
+        """Record that these entries, which killed processes left behind, have been recovered.
 
-        The calls of the entries then no longer count as possibly billed.
+        From then on, the calls of these entries do not count as possibly billed.
         """
         costs = [entry.cost_usd or 0.0 for entry in entries if entry.kind != "compute"]
         if costs:
@@ -282,7 +282,7 @@ class Journal(JournalReader):
     def close(self) -> None:
         """Commit queued entries and close the file.
 
-        Raises StorageError, on every call, if entries could not be written.
+        Raises StorageError if entries could not be written. Each later `close` raises it again.
         """
         if not self._closed:
             self._closed = True

@@ -128,7 +128,7 @@ class JournalEntry(NamedTuple):
 class FirstReply(NamedTuple):
     """The first reply to a question.
 
-    `asked_again`: the question was asked a second time.
+    `asked_again`: True if the question was asked a second time.
     """
 
     model: str
@@ -263,7 +263,8 @@ def _open_connection(
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open or create a journal for writing.
 
-    Raises ForeignJournalError for a corrupt file, another program's file, or another format.
+    Raises ForeignJournalError for a corrupt file, a file of another program, or an old or unknown
+    journal format.
     """
     with _open_connection(path, path, isolation_level="DEFERRED", timeout=30) as db:
         format_version = _read_format(db, path)
@@ -323,7 +324,7 @@ def _read_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def read_chain(db: sqlite3.Connection) -> Chain:
-    """Return the stored number of written and replaced entries, with the hash over the entries."""
+    """Return the stored `Chain`: how many entries were written or replaced, and the hash."""
     # Both are as the last commit stored them.
     count, _, value = read_meta_value(db, "chain").partition(" ")
     return Chain(int(count), bytes.fromhex(value))

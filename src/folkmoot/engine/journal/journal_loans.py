@@ -1,4 +1,4 @@
-"""The table `loans` of a journal: calls that may be billed although they have no entry."""
+"""The table `loans` of a journal: calls that may be billed although the journal has no entry."""
 
 # One row belongs to the running process. This row changes with every commit and is deleted at a
 # normal end of the process. Rows that killed processes and workers left are calls that were
@@ -77,7 +77,7 @@ class OwnLoan:
         return self._current_outstanding() != self._written
 
     def write_loan(self, db: sqlite3.Connection) -> None:
-        """Write the row of this process to the table `loans`, unless it is there unchanged."""
+        """Write the row of this process to the table `loans`, if the row has changed."""
         # Use the transaction that writes the entries of these calls.
         outstanding = self._current_outstanding()
         if outstanding != self._written:
@@ -87,7 +87,7 @@ class OwnLoan:
     def increase_loan(self, more: Amount, *, unpriced: bool) -> None:
         """Add calls that this process may now send.
 
-        `unpriced`: whether calls may have an unknown price.
+        `unpriced`: whether the calls may have an unknown price.
         """
         # They are on disk after the next commit.
         self._lent = self._lent.add_amount(more)
@@ -96,7 +96,7 @@ class OwnLoan:
     def settle_call(self, usd: float) -> None:
         """Record that a call of this process now has a journal entry.
 
-        `usd`: the maximum cost recorded for the call.
+        `usd`: the maximum cost that was recorded before the call.
         """
         # The change is on disk after the next commit.
         self._settled_calls += 1

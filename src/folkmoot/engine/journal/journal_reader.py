@@ -108,7 +108,10 @@ class JournalReader:
         return read_loans(self._reader)
 
     def possibly_paid(self) -> Amount:
-        """Return the number and the maximum cost of calls that may be billed but have no entry."""
+        """Return the number and the maximum cost of the calls in the table `loans`.
+
+        These calls may be billed but have no journal entry.
+        """
         # If a price is unknown, the cost is a lower bound.
         loans = self.read_outstanding_loans()
         return Amount(
@@ -169,7 +172,7 @@ class JournalReader:
             yield JournalEntry._make((*row[:3], self._restore_texts(json.loads(row[3])), *row[4:]))
 
     def superseded_count(self) -> int:
-        """Return the number of entries that a new answer has replaced."""
+        """Return how many entries have been replaced by entries with a new answer."""
         return int(self._reader.execute("SELECT count(*) FROM superseded").fetchone()[0])
 
     def content_digest(self) -> str:
@@ -247,7 +250,7 @@ class JournalReader:
     def entry_at(self, address: str, *, expand_texts: bool = True) -> JournalEntry | None:
         """Return the entry at an address, or None.
 
-        `expand_texts`: if false, the request holds the hashes of its long texts.
+        `expand_texts`: if false, the request holds hashes in place of its long texts.
         """
         row = next(self._read_rows("WHERE address = ?", (address,)), None)
         if row is None:
@@ -340,7 +343,7 @@ class JournalReader:
     ) -> JournalEntry | None:
         """Return the entry at an address, or None if this call has not been made.
 
-        Raises DriftError if the entry has another request.
+        Raises DriftError if the entry holds a request that differs from `request`.
         """
         # `request` is called only for this error, which shows a diff.
         # No check of hashes here, because every replayed call passes: resume and `verify` check the
@@ -372,11 +375,11 @@ class JournalReader:
         return self._read_entries(f"{where} ORDER BY address", parameters)
 
     def all_rows(self, table: str) -> Iterable[tuple[JournalEntry, float]]:
-        """Yield each entry of a table with the time of its replacement, in writing order.
+        """Yield each entry of a table with the time when the entry was replaced, in writing order.
 
         - `table`: `entries`, or `superseded` for replaced entries.
 
-        Times are in seconds since 1970. In `entries`, all times are 0.
+        Times are in seconds since 1970. All times are 0 for the table `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         times = self._reader.execute(f"SELECT {at} FROM {table} ORDER BY rowid").fetchall()
@@ -385,7 +388,7 @@ class JournalReader:
             yield entry, superseded_at
 
     def count_entries(self) -> int:
-        """Return how many entries were written, even if some of their rows have been lost."""
+        """Return how many entries were ever written, including entries that have been lost."""
         # The journal stores the number of its events separately.
         event_count = read_meta_value(self._reader, "chain").partition(" ")[0]
         # The chain counts a superseded entry twice: when it was written and when it was superseded.
@@ -397,7 +400,7 @@ class JournalReader:
 
         - `table`: `entries`, or `superseded` for replaced entries.
 
-        In `entries`, all times are 0.
+        All times are 0 for the table `entries`.
         """
         at = "at" if table == "superseded" else "0.0"
         try:
@@ -485,7 +488,7 @@ class ReplayJournal(JournalReader):
         """Return the entry at an address.
 
         Raises NotJournaledError if there is no entry.
-        Raises DriftError if the entry has another request.
+        Raises DriftError if the entry holds a request that differs from `request`.
         """
         found = super().lookup_entry(address, fingerprint, request)
         if found is None:

@@ -18,7 +18,7 @@ WORKER_EXIT_TIMEOUT_SECONDS = 20.0
 
 
 class ShardDriftError(DriftError):
-    """A worker's request differs from the journaled request at the same address."""
+    """Raised if a worker's request differs from the journaled request at the same address."""
 
     # The worker knows only the hash of the journaled request. The main process has the journal and
     # reports the difference.
@@ -49,7 +49,7 @@ class JournalShard(Journal):
     ) -> JournalEntry | None:
         """Return the entry that the main process sent for an address, or None.
 
-        Raises ShardDriftError if the entry has another request.
+        Raises ShardDriftError if the entry holds a request that differs from `request`.
         """
         entry = self.known.get(address)
         if entry is None or entry.fingerprint == fingerprint:
@@ -74,7 +74,7 @@ class JournalShard(Journal):
     async def take_unsent(self) -> list[tuple[JournalEntry, float | None]]:
         """Return the entries that the main process has not received, each with a cost limit in USD.
 
-        The limit was recorded before the call. It is None if no limit was recorded.
+        The limit is the maximum cost that was recorded before the call, or None.
         """
         # The entries are on the worker's disk before they are returned. So a crash loses no entry
         # that the main process has.

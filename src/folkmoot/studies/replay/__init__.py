@@ -1,4 +1,4 @@
-"""Study type `replay`: a human experiment repeated with a model in place of the participants.
+"""Study type `replay`: an experiment with humans, repeated with a model in place of the humans.
 
 `folkmoot new --from-people FILE` makes a replay from a table of human answers. Start reading at
 `asking.run_protocol`.

@@ -35,7 +35,7 @@ class ReplayConfig(StudyConfig):
 
 
 class ReplayRow(Row, table="replayed"):
-    """One human's answers about one item, next to the answers of the model.
+    """The answers of one human about one item, and the model's answers in place of this human.
 
     All answers are numbers on the scale of the study file.
     """
@@ -53,7 +53,7 @@ class ReplayRow(Row, table="replayed"):
 
 
 def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
-    """Return the problems of the table of human answers, such as answers outside the scale."""
+    """Return problems such as human answers that are outside the scale of the study file."""
     low, high = config.scale
     if low >= high:
         return [Problem("the lowest answer must be below the highest", key="scale")]
@@ -73,7 +73,7 @@ def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
 
 
 def limit_answers(config: ReplayConfig, count: int) -> ReplayConfig:
-    """Return the settings with at most `count` answers."""
+    """Return the settings of a replay with at most `count` human answers."""
     return config.model_copy(update={"answers": min(count, config.answers or count)})
 
 
