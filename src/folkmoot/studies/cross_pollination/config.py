@@ -1,6 +1,6 @@
-"""The study file of a cross-pollination study, its conditions and the claims that it declares.
+"""The keys of a cross-pollination study file, the conditions, and the claims declared before a run.
 
-The keys of the source study come first, and then the keys that Folkmoot adds.
+The keys of the source study come first. The keys that Folkmoot adds follow.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LABELS: Mapping[str, str] = {
 
 
 def condition_label(condition: str) -> str:
-    """Return the name of a condition in reports and tables, such as "Simple voting"."""
+    """Return the name of a condition as readers see it in reports, such as "Simple voting"."""
     # A condition that the study file adds has no label: "my_test" becomes "My test".
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
@@ -82,7 +82,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """The three switches of a condition: what participants get between the two votes."""
+    """The switches of a condition. They say what participants get between the two votes."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")
@@ -110,7 +110,10 @@ PLACEBOS = (NAMES_ONLY, EMPTY_ARGUMENT)
 
 
 def condition_switches(settings: Mapping[str, object]) -> dict[str, ConditionDesign]:
-    """Return what each condition of a run has: summaries, interview, dialogue."""
+    """Return the switches of each condition: does it have summaries, an interview, a dialogue?
+
+    - `settings`: the settings in the run folder.
+    """
     # Only the switches are validated, because settings of an earlier version may fail other checks.
     exposure = settings.get("exposure")
     added = exposure.items() if isinstance(exposure, Mapping) else ()
@@ -188,10 +191,10 @@ def _list_sources(schema: JsonDict) -> None:
 class Personas(_Part):
     """The source of the participants' personas (`docs/personas.md`).
 
-    `persona_hub` reads base lines from `file` or downloads them. Two model calls turn each line
-    into a persona. `quota` and `grounded` need neither network nor model. With `grounded`, a `file`
-    of people and weights replaces the packaged panel. Installed packages add sources through the
-    entry-point group `folkmoot.personas`.
+    `persona_hub` reads base lines from `file`, or downloads the lines. Two model calls turn each
+    line into a persona. `quota` and `grounded` need neither network nor model. With `grounded`, a
+    `file` of people and weights replaces the packaged panel. Installed packages add sources through
+    the entry-point group `folkmoot.personas`.
     """
 
     source: str = Field(
@@ -514,7 +517,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         return {name: design for name, design in self._all_conditions.items() if name in chosen}
 
     def shown_in_final_vote(self, condition: str) -> ConditionDesign:
-        """Return which texts participants of a condition are shown at the final vote."""
+        """Return the switches that say what a condition's participants see at the final vote."""
         # `exposure: source` leaves out the summaries if there is a dialogue, as in the source
         # study.
         design = self.condition_designs[condition]
@@ -525,7 +528,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
-        """Return the conditions that have all of `switches`."""
+        """Return the conditions in which all of `switches` are on, such as `interview`."""
         designs = self.condition_designs.items()
         return tuple(
             name for name, design in designs if all(getattr(design, switch) for switch in switches)
@@ -533,7 +536,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions with two votes and no summaries or dialogue between them."""
+        """Return the conditions with two votes and neither summaries nor a dialogue."""
         # The condition `simple_voting` counts only if the setting `revote` is on.
         return tuple(
             name
@@ -551,7 +554,7 @@ CHANGED = "participants.position_changed"
 
 
 def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
-    """Return one claim for each pair of conditions."""
+    """Return one claim for each pair of conditions in which participants vote twice."""
     # A claim compares the shares of participants who change their choice. The primary claims
     # compare the adversarial condition (summaries, interview and dialogue) with the three simpler
     # ones.
@@ -563,7 +566,10 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
 
 
 def name_conditions(config: CrossPollinationConfig) -> dict[str, dict[str, str]]:
-    """Return the conditions of a run, and those in which a change of choice is recorded."""
+    """Return the names of conditions as readers see them, by id of the condition.
+
+    Under "condition" are all conditions. Under `CHANGED` are the conditions with two votes.
+    """
     names = {name: condition_label(name) for name in config.condition_designs}
     twice = {name: label for name, label in names.items() if name != SIMPLE_VOTING or config.revote}
     return {"condition": names, CHANGED: twice}

@@ -1,4 +1,4 @@
-"""Declare, for every condition, which texts the prompt of each vote should contain."""
+"""Declare which texts the prompt of each vote should contain, for every condition."""
 
 from __future__ import annotations
 

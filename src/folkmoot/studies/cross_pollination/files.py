@@ -1,4 +1,4 @@
-"""Write the result files with the names and formats of the source study."""
+"""Write the result files of a run, with the names and formats that the source study uses."""
 # They are phases 8 and 9.
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PHASES = (
 
 
 def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State) -> None:
-    """Log the number of completed participants and of changed votes in each condition."""
+    """Log two numbers for each condition: completed participants, and changed votes."""
     people = [
         CountedVotes(*(getattr(participant, name) for name in CountedVotes._fields))
         for participant in state.people.values()
@@ -57,7 +57,7 @@ def final_statistics(scope: Scope, config: CrossPollinationConfig, state: State)
 
 
 def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Write the embeddings of clusters and of individual summaries."""
+    """Write the embeddings of clusters, and the embedding of each participant's summary."""
     clusters = [cluster_json(cluster) for cluster in state.clusters]
     embeddings = {
         participant.id: participant.embedding
@@ -71,7 +71,7 @@ def write_embeddings(session: Session[CrossPollinationConfig], state: State) -> 
 
 
 def save_results(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Write the participants and the settings as files."""
+    """Write the files `participants.json` and `config.yaml`."""
     provenance = {"evidence": session.provenance_label} if session.provenance_label else {}
     people = map(participant_json, state.people.values())
     session.write_json(
@@ -205,7 +205,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return the counts of the participants in each condition."""
+    """Return counts of participants and votes, by condition."""
     return {
         condition: _summarise_condition(
             config, [person for person in people if person.condition == condition]

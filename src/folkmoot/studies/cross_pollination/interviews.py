@@ -1,4 +1,4 @@
-"""Interviews about the reasons for a vote, and the clusters of these reasons.
+"""Interviews about the reasons for a vote, and clusters of participants with similar reasons.
 
 A neutral moderator interviews each participant. A model summarises each interview.
 """
@@ -34,7 +34,7 @@ ANALYST = Speaker("summarizer", "Summarizer", "summarizer")
 
 
 async def run_clarification(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Hold and summarise interviews in the conditions with the switch `interview`."""
+    """Hold and summarise the interviews, in the conditions that have interviews."""
 
     async def interview_and_summarise(scope: Scope, participant: Participant) -> Participant:
         participant = await interview_participant(scope, config, participant)
@@ -51,7 +51,7 @@ async def run_clarification(scope: Scope, config: CrossPollinationConfig, state:
 async def interview_participant(
     scope: Scope, config: CrossPollinationConfig, participant: Participant
 ) -> Participant:
-    """Interview one participant and return the participant with the transcript."""
+    """Interview one participant, and return the participant's record with the transcript."""
     # If a reply is missing, the returned participant has the status failed.
     moderator_prompt = scope.prompt(
         "clarification_moderator",
@@ -88,7 +88,7 @@ async def interview_participant(
 
 
 async def summarise_interview(scope: Scope, participant: Participant) -> Participant:
-    """Let a model summarise the interview in one to three sentences."""
+    """Let a model summarise the interview, and return the participant's record with the summary."""
     # Without a summary from the model, the participant's status is failed.
     prompt = scope.prompt(
         "individual_summary",
@@ -111,7 +111,10 @@ async def summarise_interview(scope: Scope, participant: Participant) -> Partici
 
 
 async def build_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Return the state with clusters of reasons for each option, each with a description."""
+    """Cluster the reasons for each option, and let a model describe each cluster.
+
+    Returns the state with the clusters.
+    """
     # The individual summaries are embedded, clustered within each option and described by a model.
     # Readers are not shown a cluster without a description.
     interviewed = state.participants_in(config.conditions_with("interview"))

@@ -1,6 +1,7 @@
 """The opposing option of each participant, chosen by one of five methods.
 
-To add a method, write a function and enter it in METHODS.
+An adversarial dialogue argues for this option. To add a method, write a function and add the
+function to METHODS.
 """
 # This is phase 5.
 
@@ -58,7 +59,7 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Choose the opposing option for each participant of a dialogue."""
+    """Choose the opposing option of each participant who will have an adversarial dialogue."""
     # Participants without an interview, or without a result of the method, get the most voted
     # option apart from their own. Without such an option they are skipped.
     data = _collect_opposition_data(config, state)
@@ -122,9 +123,9 @@ def _collect_opposition_data(config: CrossPollinationConfig, state: State) -> Op
 async def most_voted_other(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the most first votes, apart from the participant's own choice.
+    """Return the option with the most first votes among those that the participant did not choose.
 
-    Returns None if no other option has votes.
+    Returns None if none of these options has votes.
     """
     # Ties are resolved by the order of the study file.
     other_options = [
@@ -138,9 +139,9 @@ async def most_voted_other(
 async def choose_predefined(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the opposing option that `opposition_mapping` gives for the first choice.
+    """Return the option that the setting `opposition_mapping` opposes to the participant's choice.
 
-    Returns None if the mapping lacks the first choice.
+    Returns None if the setting lacks the participant's choice.
     """
     return (data.config.opposition_mapping or {}).get(participant.initial_choice or "")
 
@@ -148,9 +149,10 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Compare summaries of reasons, and return the choice of the least similar participant.
+    """Return the choice of the person whose reasons are least similar to those of `participant`.
 
-    Returns None if the participant has no summary, or if all first choices are the same.
+    Returns None if `participant` has no summary of reasons, or if all participants made the same
+    choice.
     """
     # Only participants with another choice count. Similarity is the cosine of the embeddings of two
     # summaries.
@@ -164,9 +166,10 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option with the reasons that are least similar to the participant's reasons.
+    """Return the option whose clusters of reasons are least similar to the participant's reasons.
 
-    Returns None if the participant has no summary, or if no other option has reasons.
+    Returns None if the participant has no summary, or if only the participant's option has
+    clusters.
     """
     # The summary's embedding is compared (cosine) with the mean over each option's clusters.
     if participant.embedding is None or not data.argued_options:
@@ -181,7 +184,7 @@ async def cluster_embedding(
 async def llm_judge(scope: Scope, participant: Participant, data: OppositionData) -> str | None:
     """Let a model choose the opposing option.
 
-    Returns None if there is no answer.
+    Returns None if the model gives no answer.
     """
     # The model reads the participant's summary and the summaries of a random sample of others.
     own_position = data.position_of.get(participant.id, len(data.reasons))

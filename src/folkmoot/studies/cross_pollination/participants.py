@@ -1,4 +1,4 @@
-"""Participants, their recruitment, their clusters, and the state that the phases share.
+"""Participants, recruitment, clusters of participants, and the state that phases pass on.
 
 The personas of a run are written to `personas.json`. A resumed run reads this file.
 """
@@ -39,7 +39,7 @@ PENDING, COMPLETE, FAILED, SKIPPED = "pending", "complete", "failed", "skipped"
 
 
 class VoteRecord(Protocol):
-    """The attributes of a participant that are needed to count votes."""
+    """The attributes of a participant's record that are needed to count votes."""
 
     @property
     def status(self) -> str: ...
@@ -48,13 +48,13 @@ class VoteRecord(Protocol):
 
 
 def has_voted_twice(person: VoteRecord) -> bool:
-    """Return whether a participant has both votes and did not drop out."""
+    """Return whether a participant voted twice and did not drop out."""
     # Rates of change count only these participants.
     return person.position_changed is not None and person.status == COMPLETE
 
 
 def count_changes(people: Iterable[VoteRecord]) -> tuple[int, int]:
-    """Return how many participants changed their choice, and how many have both votes."""
+    """Return two numbers: the participants who changed their choice, and those who voted twice."""
     changes = [bool(person.position_changed) for person in people if has_voted_twice(person)]
     return sum(changes), len(changes)
 
@@ -153,12 +153,12 @@ class Participant:
 
     @property
     def stated_reasons(self) -> Reasons:
-        """Return this participant's choice and the summary of the reasons."""
+        """Return this participant's first choice and the summary of the reasons for this choice."""
         return Reasons(self.id, self.initial_choice, self.individual_summary)
 
     @property
     def utterance_columns(self) -> dict[str, Any]:
-        """Return the columns that this study adds to the participant's rows in `utterances`."""
+        """Return the columns that this study adds to this participant's rows of `utterances`."""
         return {"participant_id": self.id, "condition": self.condition}
 
     def speaker(self, system: str) -> Speaker:
@@ -169,14 +169,19 @@ class Participant:
         return replace(self, **changes)
 
     def with_answer(self, name: str, answer: object) -> Participant:
-        """Return a copy in which the field `name` holds this answer."""
+        """Return a copy of the record in which the field `name` holds `answer`."""
         # If the answer is missing, the copy holds its reason in `missing_answers`.
         if not isinstance(answer, Missing):
             return replace(self, **{name: answer})  # type: ignore[arg-type]
         return replace(self, missing_answers={**self.missing_answers, name: answer.reason})
 
     def without_vote(self, name: str, stage: str, missing: Missing) -> Participant:
-        """Return a copy with this vote missing, and with the status skipped or failed."""
+        """Return a copy of the record with a missing vote, and with the status skipped or failed.
+
+        - `name`: the field of the vote.
+        - `stage`: the stage of the vote, for the error message.
+        - `missing`: the missing answer, which gives the reason.
+        """
         # The status is skipped if the participant declined to vote, and failed otherwise.
         participant = self.with_answer(name, missing)
         if missing.reason in WAYS_OUT:
@@ -184,17 +189,17 @@ class Participant:
         return participant.with_failure(stage, missing)
 
     def with_failure(self, stage: str, missing: Missing) -> Participant:
-        """Return a copy with the status failed and the reason."""
+        """Return a copy of the record with the status failed, and with the reason."""
         detail = f": {missing.detail}" if missing.detail else ""
         return self.with_changes(status=FAILED, error_message=f"{stage}: {missing.reason}{detail}")
 
     def with_skip(self, reason: str) -> Participant:
-        """Return a copy with the status skipped and the reason."""
+        """Return a copy of the record with the status skipped, and with the reason."""
         return self.with_changes(status=SKIPPED, error_message=reason)
 
 
 class Reasons(NamedTuple):
-    """The choice and the summarised reasons of one participant."""
+    """The first choice of one participant, and a summary of the reasons for this choice."""
 
     # Small, because it is sent to worker machines.
 
@@ -218,7 +223,7 @@ class Cluster:
 
     @property
     def description(self) -> str:
-        """Return the description in the first version of the summaries."""
+        """Return the description of the cluster in the first version of the summaries."""
         return self.descriptions[0]
 
 
@@ -250,13 +255,13 @@ class State:
         ]
 
     def with_updates(self, changed: Iterable[Participant]) -> State:
-        """Return a copy in which `changed` replaces the records with the same ids."""
+        """Return a copy of the state in which `changed` replaces the records with equal ids."""
         return replace(
             self, people={**self.people, **{participant.id: participant for participant in changed}}
         )
 
     def clusters_of(self, option: str) -> list[Cluster]:
-        """Return the clusters of an option."""
+        """Return the clusters of the participants who chose an option."""
         return [cluster for cluster in self.clusters if cluster.option == option]
 
     def votes(self) -> Counter[str]:
@@ -269,17 +274,17 @@ class State:
 
 
 def quote_topic(config: CrossPollinationConfig) -> Any:
-    """Return the topic for use in prompts."""
+    """Return the topic for use in prompts, made of `SourcedText` (strings with a known source)."""
     return quote_all(config.topic, "material", "study.topic")
 
 
 def quote_options(options: Iterable[str]) -> list[str]:
-    """Return the options in the same order, each as a text that records its source."""
+    """Return the options in order, each as a `SourcedText` (a string with a known source)."""
     return [quote_value(option, "option", "study.topic.options") for option in options]
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """Return the seats that humans can take, each with the condition of its participant."""
+    """Return the seats: one for each participant in whose place a human can answer."""
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
         Seat(participant_id, condition=condition)
@@ -293,7 +298,7 @@ def _draw_assignment(config: CrossPollinationConfig, rng: np.random.Generator) -
 
 
 async def recruit_participants(session: Session[CrossPollinationConfig]) -> State:
-    """Assign conditions, load personas and return the first state."""
+    """Assign conditions, load personas, and return the state with which the first phase starts."""
     # Assignment and personas are stored with hashes, so that a later change is noticed.
     config = session.config
     assignment = _draw_assignment(config, session.child("assignment").rng)

@@ -1,6 +1,6 @@
-"""Functions that the engine calls before and after a run.
+"""Functions of the study type that the engine calls before and after a run.
 
-`from_polis` makes a study from Polis, a survey in which people vote on each other's comments.
+`from_polis` makes a study from data of Polis, a survey in which people vote on others' comments.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def limit_participants(config: CrossPollinationConfig, limit: int) -> CrossPolli
 
 
 def design_size(config: CrossPollinationConfig, _folder: Path) -> DesignSize:
-    """Return the size of the design, for `folkmoot power`."""
+    """Return the size of the design. `folkmoot power` uses this size."""
     per_condition = config.participants_per_condition
     key = ("participants_per_condition", per_condition)
     return DesignSize("independent", len(config.condition_designs), per_condition, setting=key)
@@ -123,7 +123,10 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
     """Return the files of a new study, by name.
 
-    `statement` is the number of the comment to vote on. None takes the most divisive comment.
+    - `conversation`: the exported data of a Polis survey.
+    - `statement`: the number of the comment on which participants vote. None selects the most
+      divisive comment.
+
     Raises InputError if the comment does not exist or has too few voters.
     """
     # Each voter becomes a persona that votes on this comment. The real votes on it are in

@@ -1,6 +1,7 @@
-"""How the rule-based embedded respondent answers questions on ranking and confidence.
+"""How the embedded respondent answers the questions for a ranking and for confidence.
 
-Code shared by all studies answers the other questions.
+The embedded respondent answers by rules in place of a model. Code that all studies share answers
+all other questions.
 """
 # The answers follow from the person's opinions after reading the prompt.
 

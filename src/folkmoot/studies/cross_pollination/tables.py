@@ -12,7 +12,7 @@ from folkmoot.studies.cross_pollination.participants import Cluster, Participant
 
 
 class ParticipantRow(Row, table="participants", key=("participant_id",)):
-    """One participant. Demographics are in further columns (`demographic_age` and others)."""
+    """One participant. Each demographic has a further column, such as `demographic_age`."""
 
     participant_id: str
     condition: str
@@ -82,7 +82,7 @@ class ClusterRow(Row, table="clusters", key=("cluster_id",)):
 
 
 class FirstVoteRow(Row, table="first_votes", key=("option",)):
-    """The number of first votes for an option, over all conditions."""
+    """The number of first votes for one option in all conditions together."""
 
     option: str = column("an option of the topic")
     votes: int = column("first votes for it (phase 1)")
@@ -90,7 +90,7 @@ class FirstVoteRow(Row, table="first_votes", key=("option",)):
 
 
 class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
-    """One description of a cluster, as participants see it on the page of summaries.
+    """One version of a cluster's description, as the page of summaries shows it to participants.
 
     The rows follow the order of options in the study file. With `option_order: random`, the
     order differs between participants (`options_shown` in `participants`).
@@ -104,7 +104,7 @@ class SummaryRow(Row, table="summaries", key=("draw", "cluster_id")):
 
 
 class UtteranceRow(utterances.UtteranceRow, table=utterances.UTTERANCES):
-    """One turn of an interview or of an adversarial dialogue, or a private text.
+    """One turn of an interview or of an adversarial dialogue, or one private text.
 
     A private text (a restatement, the summary of an interview, or the description of a cluster) has
     no `turn`.
@@ -121,7 +121,7 @@ TABLES = (ParticipantRow, ClusterRow, FirstVoteRow, SummaryRow, UtteranceRow)
 
 
 def record_participant(rows: Scope, participant: Participant) -> Participant:
-    """Record the row of a participant, unless it is already recorded."""
+    """Record a participant in the table `participants`, unless this has been done already."""
     # `rows` is the scope of all participants' rows.
     if participant.is_recorded:
         return participant
@@ -146,7 +146,7 @@ def record_participant(rows: Scope, participant: Participant) -> Participant:
 
 
 def record_ended(rows: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Record the participants who will not give a final vote."""
+    """Record the participants who will give no final vote, such as participants who failed."""
     # They failed, were skipped, or are in conditions without a final vote.
     voting = {*config.conditions_with("summaries"), *config.conditions_with("dialogue")}
     voting |= {*config.uninformed_revote_conditions}
@@ -162,7 +162,7 @@ def with_recording(
     config: CrossPollinationConfig,
     vote: Callable[[Scope, Participant], Awaitable[Participant]],
 ) -> Callable[[Scope, Participant], Awaitable[Participant]]:
-    """Return a function that runs `vote` and then records the participant."""
+    """Return a function that runs `vote` and then records the participant who voted."""
     # A participant with a delayed vote is recorded only after that vote.
 
     async def vote_and_record(scope: Scope, participant: Participant) -> Participant:
@@ -176,7 +176,7 @@ def with_recording(
 
 
 def cluster_row(cluster: Cluster) -> ClusterRow:
-    """Return the row of a cluster."""
+    """Return the row of a cluster in the table `clusters`."""
     return ClusterRow.from_source(
         cluster,
         cluster_id=cluster.id,

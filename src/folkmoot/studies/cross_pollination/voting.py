@@ -53,7 +53,7 @@ from folkmoot.studies.cross_pollination.tables import (
 
 @dataclass(frozen=True)
 class VotePrompt:
-    """All that a participant is shown before a vote."""
+    """Everything that a participant is shown before a vote: system prompt, history and question."""
 
     system: str
     # The question.
@@ -61,7 +61,7 @@ class VotePrompt:
     history: Transcript = EMPTY_TRANSCRIPT
 
     def with_vote(self, participant: Participant, choice: str) -> VotePrompt:
-        """Return a copy with the vote in the history and an empty prompt."""
+        """Return a copy for later questions: with the vote in the history, without a prompt."""
         # Questions about the vote (confidence, ranking, restatement) are asked with this history.
         vote = (Utterance("", self.prompt), Utterance(participant.id, choice))
         return VotePrompt(self.system, "", self.history + vote)
@@ -70,7 +70,7 @@ class VotePrompt:
 async def ask_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> str | Missing:
-    """Ask for one vote and return the chosen option or a missing answer."""
+    """Ask for one vote. Return the chosen option, or a `Missing` if there is no valid reply."""
     # The options of the topic are in the participant's own order.
     return await scope.ask(
         participant.speaker(vote_prompt.system),
@@ -94,7 +94,13 @@ async def ask_confidence_and_ranking(
     vote_prompt: VotePrompt,
     when: str,
 ) -> Participant:
-    """Ask for confidence and ranking if the study wants them, and return the new record."""
+    """Ask the questions about confidence and ranking that the study file switches on.
+
+    - `vote_prompt`: contains the vote in its history.
+    - `when`: `before` or `after`, as in the field `confidence_before`.
+
+    Returns the participant's record with the answers.
+    """
     # The history of `vote_prompt` contains the vote. `when` is `before` or `after`, as in the field
     # `confidence_before`.
     speaker = participant.speaker(vote_prompt.system)
@@ -157,7 +163,7 @@ def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
 async def ask_restatement(
     scope: Scope, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the opposing view in the participant's own words."""
+    """Ask the participant to state the opposing view, and return the record with the answer."""
     # The participant sees the same conversation as at the final vote, and that vote. Nothing is
     # asked if the participant has no option to restate.
     if participant.restated_option is None:
@@ -178,7 +184,10 @@ async def ask_restatement(
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
-    """Return the state in which each participant has an option to restate."""
+    """Choose the option whose reasons each participant will restate, and return the state.
+
+    Returns `state` unchanged if the study file asks for no restatements.
+    """
     # After a dialogue this is the option that the moderator argued for. For participants without a
     # dialogue it is the option with the most votes, apart from the participant's own choice.
     if not config.restatement:
@@ -205,7 +214,7 @@ def assign_restated_options(config: CrossPollinationConfig, state: State) -> Sta
 
 
 async def code_restatements(session: Session[CrossPollinationConfig], state: State) -> None:
-    """Let a model judge how far each restatement gives the reasons of the opposing view."""
+    """Let a model judge how well each restatement gives the reasons for the opposing view."""
     # The coder is shown the opposing view and its reasons, but not the condition of the
     # participant.
     reasons = {
@@ -233,7 +242,7 @@ async def code_restatements(session: Session[CrossPollinationConfig], state: Sta
 async def delayed_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> State:
-    """Ask all participants with a final vote for a third vote."""
+    """Ask for a third vote from all participants who gave a final vote, and return the state."""
     # The prompt contains the two earlier votes, but no summaries, interview or dialogue.
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:
@@ -287,7 +296,10 @@ async def initial_vote(scope: Scope, config: CrossPollinationConfig, state: Stat
 def with_option_order(
     participant: Participant, scope: Scope, config: CrossPollinationConfig
 ) -> Participant:
-    """Return the participant with an order of the options and a matching system prompt."""
+    """Choose the order of options for a participant, and write the system prompt in this order.
+
+    Returns the participant's record with both.
+    """
     options = config.topic.options
     if config.option_order == "random":
         options = tuple(
@@ -356,7 +368,10 @@ def _terminate_study(scope: Scope, state: State, reason: str) -> State:
 async def final_vote(
     scope: Scope, config: CrossPollinationConfig, participant: Participant, vote_prompt: VotePrompt
 ) -> Participant:
-    """Ask for the final vote, and then ask the follow-up questions."""
+    """Ask for the final vote, and then ask the questions about this vote.
+
+    Returns the participant's record with the answers.
+    """
     # If the vote is missing, the status is skipped (the participant declined) or failed.
     choice = await ask_vote(scope, config, participant, vote_prompt)
     if isinstance(choice, Missing):
@@ -372,7 +387,10 @@ async def final_vote(
 
 
 def show_summaries(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Give the page of summaries to each participant in a condition with summaries."""
+    """Give the page of summaries to all participants of conditions with summaries.
+
+    Returns the state with the pages.
+    """
     # If a model wrote the summaries several times, each reader gets one version.
 
     # Many readers share a draw and an order, so each page is rendered and stored once.
@@ -403,6 +421,9 @@ def format_cross_pollination_content(
 ) -> str:
     """Return the page of summaries as markdown.
 
+    - `draw`: the number of the version of the descriptions, from 1.
+    - `options`: the options in the order of the page.
+
     Returns "" if no cluster has a description.
     """
     # `draw` says which version of the descriptions is shown, from 1. `options` gives the order.
@@ -429,7 +450,12 @@ def format_cross_pollination_content(
 async def adversarial_dialogue(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Hold an adversarial dialogue with each participant, then ask for the final vote."""
+    """Hold an adversarial dialogue with each participant in conditions with a dialogue.
+
+    After the dialogue, each participant gives the final vote.
+
+    Returns the participants' records with their final votes.
+    """
     # A moderator argues for the opposing view with Socratic questions. Only participants of
     # conditions with `dialogue` take part.
 
@@ -493,7 +519,10 @@ async def adversarial_dialogue(
 async def cross_pollination(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask participants with summaries but no dialogue for the final vote."""
+    """Ask for the final vote of participants who get summaries but no dialogue.
+
+    Returns the participants' records with their final votes.
+    """
 
     async def read_and_vote(scope: Scope, participant: Participant) -> Participant:
         prompt = scope.prompt(
@@ -523,7 +552,10 @@ async def cross_pollination(
 async def second_vote(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Ask all participants who get neither summaries nor a dialogue to vote again."""
+    """Ask for the second vote of participants who get neither summaries nor a dialogue.
+
+    Returns the participants' records with their second votes.
+    """
     # These are the participants of simple voting, of the placebos, and of an interview alone.
 
     async def vote_again(scope: Scope, participant: Participant) -> Participant:

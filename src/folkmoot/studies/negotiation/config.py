@@ -392,7 +392,10 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
 
 
 def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
-    """Return the names of the conditions for readers, by column of the tables and id."""
+    """Return the names of the conditions as readers see them, by id of the condition.
+
+    The only key of the outer dictionary is "condition", the column of the tables.
+    """
     return {"condition": {name: _name_condition(name) for name in config.conditions}}
 
 

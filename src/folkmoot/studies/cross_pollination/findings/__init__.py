@@ -2,7 +2,7 @@
 
 `votes` reads the tables. Each other module holds the findings of one subject.
 
-Only this study type imports it.
+Only the modules of the cross-pollination study type import this folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from folkmoot.studies.cross_pollination.findings.votes import read_votes
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
-    """Return all findings that the data of the run allow, the headline first."""
+    """Return all findings that the data of the run allow, with the headline first."""
     votes = read_votes(run)
     return collect_findings(
         position_change(votes),

@@ -1,4 +1,4 @@
-"""Findings about changed choices: how many, between which options, and in which condition."""
+"""Findings about changes of choice: their number, the options between which participants moved."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def position_change(votes: Votes) -> Finding:
 
 
 def summary_caveats(votes: Votes) -> tuple[str, ...]:
-    """Return notes on the limits of results in conditions with summaries.
+    """Return notes on how far results from conditions with summaries can be generalised.
 
     Returns an empty tuple if no condition has summaries.
     """
@@ -187,7 +187,7 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """Return the finding on differences between pairs of conditions.
+    """Return the finding that compares the share of changed choices between pairs of conditions.
 
     Returns None if participants voted twice in fewer than two conditions.
     """
@@ -203,7 +203,7 @@ def difference_finding(votes: Votes) -> Finding | None:
 
 
 def vote_counts(votes: Votes) -> Finding | None:
-    """Return the finding on the number of first and final votes for each option.
+    """Return the finding with the numbers of first and of final votes for each option.
 
     Returns None if there are no votes.
     """
@@ -309,7 +309,7 @@ def transition_finding(votes: Votes) -> Finding | None:
 
 
 def marginal_homogeneity(votes: Votes) -> Finding | None:
-    """Return the finding on whether the votes per option changed in each condition.
+    """Return the finding on whether the number of votes per option changed, for each condition.
 
     Returns None if no participant voted twice.
     """
@@ -370,7 +370,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
 
 
 class Shift(NamedTuple):
-    """The votes for one option in one condition."""
+    """The first and final votes for one option in one condition."""
 
     condition_votes: ConditionVotes
     option: str
@@ -382,27 +382,27 @@ class Shift(NamedTuple):
 
     @property
     def gained_votes(self) -> int:
-        """How many participants changed to this option."""
+        """The number of participants who changed to this option."""
         return self.final - self.kept
 
     @property
     def lost_votes(self) -> int:
-        """How many participants changed away from this option."""
+        """The number of participants who changed from this option to a different one."""
         return self.first - self.kept
 
     @property
     def net_change(self) -> int:
-        """The final votes minus the first votes."""
+        """The number of final votes minus the number of first votes."""
         return self.final - self.first
 
     @property
     def p(self) -> float:
-        """The p-value of McNemar's test of gained against lost votes."""
+        """The p-value of McNemar's test, which compares gained with lost votes."""
         return mcnemar(self.gained_votes, self.lost_votes).p
 
 
 def option_shifts(votes: Votes) -> Finding | None:
-    """Return the finding on votes gained and lost per option.
+    """Return the finding on the votes that each option gained and lost.
 
     Returns None if no participant voted twice.
     """
@@ -635,9 +635,9 @@ SWITCHES = tuple(ConditionDesign.model_fields)
 
 
 def main_effects(votes: Votes) -> Finding | None:
-    """Return the finding on the separate effects of summaries, interview and dialogue.
+    """Return the finding that separates the effects of summaries, interview and dialogue.
 
-    Returns None if the conditions have too few combinations of the three.
+    Returns None if the run has too few combinations of these three switches.
     """
     # `difference_finding` shows the same then.
     # The effects come from a factorial regression by least squares.

@@ -44,7 +44,7 @@ SHORT_LABELS = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return the finding on how the votes spread over the options.
+    """Return the finding on how evenly votes spread over the options, before and after.
 
     Returns None if no participant voted twice.
     """
@@ -105,7 +105,7 @@ def diversity_finding(votes: Votes) -> Finding | None:
 
 
 def shift_finding(votes: Votes) -> Finding | None:
-    """Return the finding on how far the votes moved in each condition.
+    """Return the finding on how far the distribution of votes moved in each condition.
 
     Returns None if no participant voted twice.
     """
@@ -150,7 +150,7 @@ def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
 
 
 def human_bands(votes: Votes) -> Finding | None:
-    """Return the finding that compares simulated values with the results of human studies.
+    """Return the finding that compares values of this run with the results of human studies.
 
     Returns None if the run has no value to compare.
     """

@@ -1,4 +1,4 @@
-"""Findings about the clusters of reasons: stability, number, a map, and the texts of members."""
+"""Findings about clusters of participants with similar reasons, such as their stability."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ MAX_MAP_POINTS = 2_000
 
 @dataclass(frozen=True)
 class OptionReasons:
-    """The clustered reasons of the participants who chose one option.
+    """The reasons of the participants who chose one option, divided into clusters.
 
-    Lists and arrays have one entry per participant.
+    Tuples and arrays have one entry per participant.
     """
 
     option: str
@@ -61,7 +61,7 @@ class OptionReasons:
 
     @cached_property
     def repeated_clustering(self) -> Clustering:
-        """The clustering, with a silhouette for every number of clusters that was tried."""
+        """The clustering, computed again to get the silhouette of each number of clusters."""
         # It is computed again, because the tables hold no silhouettes.
         return best_clustering(self.vectors, self.algorithm, self.max_k, self.seed)
 
@@ -77,7 +77,7 @@ class OptionReasons:
 
     @cached_property
     def bootstrap_stability_result(self) -> Stability:
-        """How stable the clusters are when participants are resampled."""
+        """The stability of the clusters when participants are resampled."""
         return bootstrap_stability(self.vectors, self.labels, self.algorithm, self.seed)
 
 

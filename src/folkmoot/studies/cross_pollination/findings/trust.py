@@ -1,4 +1,4 @@
-"""Findings about how far to trust a run: noise, option order, respondent checks and attrition."""
+"""Findings about how far a run can be trusted, such as noise, option order and missing votes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:
-    """Return the finding on noise: the share of changed choices under simple voting.
+    """Return the finding on noise: the share of choices that change without any information.
+
+    This is the share of changed choices under simple voting.
 
     Returns None if no participant voted twice.
     """
@@ -205,7 +207,7 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 
 
 def spread_of_votes(votes: Votes) -> Finding | None:
-    """Return the finding on whether the votes are spread like human votes.
+    """Return the finding that compares the spread of votes over options with that of human votes.
 
     Returns None if no spread could be computed.
     """
@@ -349,7 +351,7 @@ def _claim_bounds(votes: Votes) -> tuple[list[tuple[str, float, float, float]], 
 
 
 def towards_opposition(votes: Votes) -> Finding | None:
-    """Return the finding on moves to the option that the moderator argued for.
+    """Return the finding on moves to the option for which the moderator argued.
 
     Returns None if no participant with a dialogue voted twice.
     """

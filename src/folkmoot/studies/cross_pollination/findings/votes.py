@@ -1,6 +1,6 @@
 """The votes of a run in the form that the findings need.
 
-`read_votes` reads the tables once. All findings use the same `Votes` and do not change it.
+`read_votes` reads the tables once. All findings share the resulting `Votes`, which never changes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ VOTER_FIELDS = tuple(voter_field.name for voter_field in fields(Voter))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionVotes:
-    """The participants of one condition."""
+    """The participants of one condition, with their votes."""
 
     condition: str
     rows: tuple[Voter, ...]
@@ -115,12 +115,12 @@ class ConditionVotes:
 
     @property
     def changed_flags(self) -> list[bool]:
-        """Whether each participant with both votes changed the choice."""
+        """The answer to "Did the choice change?" for each participant with both votes."""
         return [bool(voter.position_changed) for voter in self.two_vote_voters]
 
 
 class Basis(TypedDict):
-    """The unit of analysis of a finding and the number of units."""
+    """The unit of analysis of a finding, and the number of such units."""
 
     unit: str
     units: int
@@ -149,7 +149,7 @@ class Votes:
 
     @property
     def informed_conditions(self) -> tuple[ConditionVotes, ...]:
-        """The conditions with two votes and something in between, such as an interview."""
+        """The conditions in which participants voted twice and got some information in between."""
         return tuple(
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -157,7 +157,7 @@ class Votes:
         )
 
     def exposure_of(self, condition_votes: ConditionVotes) -> ConditionDesign:
-        """Return what a condition has: summaries, interview, dialogue."""
+        """Return the switches of a condition: does it have summaries, an interview, a dialogue?"""
         # A condition that the study file does not declare has none of these.
         return self.condition_switches.get(condition_votes.condition, ConditionDesign())
 
@@ -166,7 +166,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with `switch` in which at least one participant voted twice."""
+        """Return the conditions with two votes in which `switch`, such as "summaries", is on."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -206,7 +206,7 @@ class Votes:
 
     @property
     def analysis_basis(self) -> Basis:
-        """The independent units of the findings."""
+        """The unit of analysis of most findings: a participant, or a version of the summaries."""
         # Usually the unit is a participant, and the results hold only for the summaries of this
         # run. If a model wrote at least `FEWEST_UNITS` versions of the summaries, the unit is a
         # version.
@@ -216,7 +216,7 @@ class Votes:
 
     @property
     def conditional_basis(self) -> Basis:
-        """The participants as units of analysis."""
+        """The unit of analysis (participants) of findings on the summaries of this run alone."""
         # For results on the summaries of this run alone.
         summaries_phrase = (
             f"{self.summary_draws} draws of the summaries"
@@ -235,7 +235,7 @@ class Votes:
 
     @property
     def neighbours_differ_in_one_switch(self) -> bool:
-        """True if each condition differs from the previous condition in one switch only.
+        """True if each condition differs from the preceding condition in one switch only.
 
         The switches are the summaries, the interview and the dialogue.
         """
@@ -244,7 +244,7 @@ class Votes:
 
     @property
     def prompts_phrase(self) -> str:
-        """Where the prompts come from, as a phrase for notes."""
+        """A phrase for notes that says whether the prompts are Folkmoot's or the study file's."""
         return (
             "the prompts of the study file"
             if self.config.get("prompts")
@@ -255,7 +255,7 @@ class Votes:
         return self.summary_draws > 1 and self.exposure_of(condition_votes).summaries
 
     def independent_units(self, condition_votes: ConditionVotes) -> list[str]:
-        """Return the unit of analysis for each participant with both votes."""
+        """Return, for each participant with both votes, the name of the independent unit."""
         # Readers of the same version of the summaries share a unit, if a model wrote several
         # versions. Otherwise each participant is a unit.
         return [
@@ -274,7 +274,7 @@ class Votes:
         return dict(zip(rows["participant_id"], units_of(rows).of, strict=True))
 
     def find_condition(self, condition: str) -> ConditionVotes | None:
-        """Return the votes of a condition.
+        """Return the votes of the condition with this id.
 
         Returns None if no participant of the condition voted twice.
         """
@@ -297,7 +297,7 @@ class Votes:
 
     @property
     def dialogue_participants(self) -> list[Voter]:
-        """The participants with an adversarial dialogue and both votes."""
+        """The participants of conditions with an adversarial dialogue who voted twice."""
         conditions = self.conditions_with("dialogue")
         return [
             voter
@@ -331,7 +331,10 @@ class Votes:
         return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
 
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
-        """Return the participants' turns in the rows of `utterances` that match `where`."""
+        """Return the utterances of participants in conversations.
+
+        - `where`: filters for the rows of the table `utterances`.
+        """
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
@@ -345,7 +348,7 @@ class Votes:
 
     @property
     def undescribed_clusters(self) -> list[str]:
-        """The clusters that lack a description in one version of the summaries."""
+        """The clusters that lack a description in some version of the summaries."""
         # Readers of that version are not shown the cluster.
         undescribed = [
             cluster_row["cluster_id"]
@@ -406,9 +409,9 @@ VOTED_IN = {
 
 
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
-    """Return the table `participants`, with null in place of each excluded vote.
+    """Return the table `participants`, with null in place of excluded votes.
 
-    - `excluded`: the rows of `answers` to exclude.
+    - `excluded`: the excluded rows of the table `answers`.
     """
     # `position_changed` is null if it needs an excluded vote.
     votes = excluded.filter(role="participant", kind="choice")
