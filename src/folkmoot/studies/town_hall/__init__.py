@@ -6,7 +6,7 @@
 - `participants`: how residents are drawn.
 - `answers`: the answer types.
 - `measures` and `findings`: what is computed from the tables.
-- `respondent`: answers that rules give without a model.
+- `respondent`: built-in rules that answer in place of a model.
 """
 
 # No other study type imports this package.

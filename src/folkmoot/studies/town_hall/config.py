@@ -138,7 +138,7 @@ class Ratios(_Part):
 
 
 class ResidenceYears(_Part):
-    """The years that residents have lived in their part of the town.
+    """The number of years for which residents have lived in the quarter.
 
     The values are drawn from a normal distribution, rounded, and clipped to [low, high].
     """

@@ -135,7 +135,7 @@ class Meeting:
         }
 
     def describe_format(self, answer: AnswerType[Any]) -> str:
-        """Return the text that tells a model which format its reply must have."""
+        """Return the text that tells a model which format the reply must have."""
         return answer.describe_format(self._closed_fields)
 
     @cached_property
@@ -179,8 +179,8 @@ class Meeting:
     def topic_for(self, resident: Resident, texts_by_key: Mapping[str, T]) -> list[T]:
         """Return the texts about the topic that one resident is shown.
 
-        `texts_by_key`: maps "all", an ownership such as "tenant", a type of vulnerable resident or
-        a label to a text.
+        `texts_by_key`: the texts. A key is "all", an ownership such as "tenant", a type of
+        vulnerable resident, or a label.
         """
         # The keys are `all`, an ownership (such as "tenant"), a type of vulnerable resident, or a
         # label.
@@ -364,7 +364,7 @@ class Discussion:
 
     @cached_property
     def items(self) -> dict[str, PlannedItem]:
-        """The ballot items by id, such as `V1`."""
+        """The ballot items, as a map from an id such as `V1` to the item."""
         # There are none if the planner's answer could not be read.
         planned = self.planned.items if self.planned else ()
         return {f"V{number}": item for number, item in enumerate(planned, start=1)}
@@ -427,7 +427,7 @@ class HallSpeakers:
 
 
 def open_hall(scope: Scope, meeting: Meeting) -> HallSpeakers:
-    """Return the speakers of a meeting with their system prompts."""
+    """Return the speakers of a meeting, each with a system prompt."""
     # The planner has the same model at every level and is not told who is vulnerable.
     level = meeting.level
     prompt_variables = {"residents": count_residents(meeting), "topic": meeting.topic}
@@ -552,7 +552,7 @@ class ResidentHistory(TypedDict):
 
 
 def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> ResidentHistory:
-    """Return what resident `me` has heard and said in the rounds that prompts show."""
+    """Return what resident `me` has heard and said, limited to the rounds that prompts show."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds, excluding=me)
     return {
@@ -567,7 +567,7 @@ def resident_history(hall: HallSpeakers, rounds: Sequence[Round], me: str) -> Re
 
 
 def shared_history(hall: HallSpeakers, rounds: Sequence[Round]) -> dict[str, object]:
-    """Return the history for a prompt to the model that answers for all residents."""
+    """Return the history that is shown to the model that answers for all residents."""
     meeting, rounds = hall.meeting, hall.meeting.remembered_rounds(rounds)
     history = meeting.public_history(rounds)
     return {

@@ -665,7 +665,7 @@ def stance_finding(rounds: pl.DataFrame) -> Finding | None:
 def response_findings(reactions: pl.DataFrame, residents: pl.DataFrame) -> list[Finding]:
     """Build the findings on who responded to whom in the first set of residents.
 
-    The result is empty without reactions.
+    The result is empty if there are no reactions.
     """
     # There is one heat map per level. Rows are speakers, and columns are targets. A response is any
     # reaction except `ignore`.

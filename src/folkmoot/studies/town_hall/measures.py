@@ -115,8 +115,8 @@ def _read_remarks(tables: Tables) -> pl.DataFrame:
 def measure_round(tables: Tables, residents: Sequence[str]) -> dict[str, Json]:
     """Return how other residents reacted to each resident in a round.
 
-    The result maps resident ids to columns of `RoundRow`.
-    A ratio or mean without data is None.
+    The result maps each resident id to the values of columns of `RoundRow`. A ratio or mean is None
+    if there are no data.
     """
     # References of unknown type count in the number of references, but not in the scores.
     level, kind = pl.col("reaction_level"), pl.col("kind")
@@ -213,7 +213,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
 
     `by`: `is_vulnerable`, or `agent_id` to measure each resident separately.
 
-    A value is None if an answer that it needs could not be read.
+    A value is None if it depends on an answer that could not be read.
     """
     rounds = tables["rounds"]
     members = rounds.select("agent_id", group=by).unique(maintain_order=True)
@@ -311,7 +311,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
 
 
 def compare_groups(tables: Tables) -> dict[str, Json]:
-    """Return the measures of vulnerable and general residents, and their differences."""
+    """Return the measures of vulnerable residents and of general residents, and the differences."""
     groups = measure(tables, "is_vulnerable")
     vulnerable, general = groups[True], groups[False]
     gap = {name: difference_or_none(vulnerable[name], general[name]) for name in FIGURES}

@@ -173,7 +173,7 @@ class Resident(Profile):
 
 @dataclass(frozen=True)
 class ResidentSet:
-    """One set: its residents, and the orders of statements and options in prompts.
+    """One set of residents, and the orders in which prompts list statements and options.
 
     `stand_ins` replace the vulnerable residents at levels without vulnerable residents.
     """
@@ -192,7 +192,7 @@ class ResidentSet:
 def make_set(
     config: TownHallConfig, profiles: Sequence[Resident], seed: int, number: int
 ) -> ResidentSet:
-    """Draw one set: its residents, and the orders of statements and options."""
+    """Draw one set: the residents, and the orders in which prompts list statements and options."""
     # The draw depends only on the study file, its seed and the number of the set.
     general, vulnerable = resident_ids(config.residents.general, len(profiles))
     resident_count = len(general) + len(vulnerable)
@@ -246,9 +246,9 @@ def shuffle_labels(people: Sequence[Resident], seed: int, set_no: int) -> tuple[
 def with_stories(
     people: Sequence[Resident], story_setting: str, seed: int, set_no: int
 ) -> tuple[Resident, ...]:
-    """Return the residents with the life stories that `story_setting` asks for.
+    """Return the residents after adding or removing life stories.
 
-    `story_setting`: `none` to remove all stories, `all` to give one to each resident without one.
+    `story_setting`: `none` removes all stories. `all` gives a story to each resident who lacks one.
     """
     # New stories are about everyday life and have the mean length of the existing ones, so that
     # the length does not distinguish the residents.
@@ -324,7 +324,10 @@ def name_residents(residents: Sequence[Resident], seed: int, set_no: int) -> tup
 
 
 def resident_ids(general: int, vulnerable: int) -> tuple[list[str], list[str]]:
-    """Return the ids of the general and of the vulnerable residents, such as `A01`."""
+    """Return the ids of general residents and the ids of vulnerable residents, in two lists.
+
+    An example of an id is `A01`.
+    """
     width = max(2, len(str(general + vulnerable)))
     names = [f"A{i:0{width}d}" for i in range(1, general + vulnerable + 1)]
     return names[:general], names[general:]
@@ -403,7 +406,7 @@ def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
 
 
 def find_contradiction(income: str, pressure: str, can_afford: bool) -> str:
-    """Return why income, financial pressure and ability to pay contradict each other.
+    """Return why a resident's income, financial pressure and ability to pay do not fit together.
 
     Returns "" if there is no contradiction.
     """

@@ -40,7 +40,7 @@ TOLERANCE = 1e-6
 
 
 def matches_study(raw: Mapping[str, object]) -> bool:
-    """Return whether a study file without the key `study` describes a town hall."""
+    """Return whether a study file that lacks the key `study` describes a town hall."""
     # Only a town hall has levels beside a topic with a background.
     topic = raw.get("topic")
     return isinstance(topic, Mapping) and "background" in topic and "levels" in raw

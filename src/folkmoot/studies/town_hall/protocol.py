@@ -140,7 +140,7 @@ def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> lis
 
 
 async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
-    """Run one discussion and record it."""
+    """Run one discussion, record it, and return the discussion."""
     hall = open_hall(scope, meeting)
     discussion, recorder = Discussion(meeting), Recorder(scope, hall)
 
@@ -173,7 +173,7 @@ async def hold_discussion(scope: Scope, meeting: Meeting) -> Discussion:
 async def hold_round(
     scope: Scope, hall: HallSpeakers, earlier: tuple[Round, ...]
 ) -> tuple[Round, list[Call]]:
-    """Run one round, and return it with its calls."""
+    """Run one round. Return the round and the records of the answers in the round."""
     # Residents think and speak, then the moderator speaks if the level has one. Residents reflect
     # after the moderator, except in the last round.
     level, is_last = hall.meeting.level, len(earlier) + 1 == hall.meeting.round_count

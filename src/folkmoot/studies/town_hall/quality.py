@@ -1,4 +1,4 @@
-"""Counts of how well the answers of a town hall could be read."""
+"""Counts that show how well the answers of a town hall could be read."""
 
 # Repaired, dropped, declined and excluded values are all counted, so that readers see every change
 # to the data.
@@ -184,7 +184,7 @@ def _by_kind(kinds: Iterable[str]) -> Counts:
 
 
 def answer_quality_finding(quality: OfRun) -> Finding:
-    """Build the finding on how well answers could be read."""
+    """Build the finding on how many answers could be read without problems."""
     rows: list[Row] = [
         {
             "level": level,

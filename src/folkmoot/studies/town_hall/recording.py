@@ -117,7 +117,7 @@ class Reply:
     def record_text(
         self, scope: Scope, text: str, stage: str, part: str = "", **columns: Any
     ) -> Utterance:
-        """Record one text of the reply and return its utterance.
+        """Record one text of the reply as an utterance, and return the utterance.
 
         - `part`: the kind of a private text, or "" for a public one.
         - `columns`: values of further columns in `SpokenRow`.

@@ -1,4 +1,4 @@
-"""The built-in respondent for a town hall: rules that answer without a model."""
+"""The built-in respondent for a town hall: rules that answer in place of a model."""
 
 # Residents speak about matters: nouns of the topic, such as "the crossing". One effect is built in:
 # a resident who is named gets more responses and ends more satisfied. Naming by the moderator has
@@ -272,7 +272,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 
 
 class Statement(TypedDict):
-    """A public statement that the built-in rules produce without a model."""
+    """A public statement that built-in rules produce in place of a model."""
 
     references: list[dict[str, str]]
     new_points: list[str]
@@ -281,7 +281,7 @@ class Statement(TypedDict):
 
 
 class PlayedResident:
-    """One resident during one request, played by built-in rules without a model."""
+    """One resident during one request, played by built-in rules in place of a model."""
 
     def __init__(self, mind: SimulatedRespondent, me: str, hall: HeardStatements) -> None:
         self.mind, self.me, self.hall = mind, me, hall
@@ -341,7 +341,7 @@ class PlayedResident:
         )
 
     def reference_type(self, other: str) -> str:
-        """Return the kind of reference with which the resident answers resident `other`.
+        """Return the kind of reference that the resident makes when answering resident `other`.
 
         The kinds are "agree", "partial_agree", "disagree", "cite" and "question".
         """

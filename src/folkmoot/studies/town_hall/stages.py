@@ -285,7 +285,7 @@ async def ask_moderation(scope: Scope, hall: HallSpeakers, rounds: Rounds) -> tu
 
 
 def quiet_residents(round_: Round) -> list[str]:
-    """Return the residents with few words in a round, sorted by id."""
+    """Return the ids of residents who said few words in a round, sorted."""
     # A resident is quiet with no words, or with less than half of the median number of words.
     # Residents without a readable statement are left out.
     word_counts = {
@@ -459,7 +459,7 @@ async def write_consensus(
 
 
 def with_outcomes(so_far: Discussion) -> list[dict[str, Any]]:
-    """Return the ballot items with their votes and outcomes, for prompts."""
+    """Return the ballot items for prompts. Each item holds its votes and its outcome."""
     meeting = so_far.meeting
     return [
         {

@@ -1,4 +1,4 @@
-"""The tables of a run, with descriptions of their columns."""
+"""The tables of a run. Each column has a description."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ class QualityRow(OfDiscussion, table="quality"):
 
 
 class OptionOrderRow(Row, table="option_orders", key=("set", "field", "position")):
-    """One option of a field, such as a stance, and its position in prompts."""
+    """One option of an answer field, and the position of the option in prompts."""
 
     set: int = column(SET)
     field: str = column("stances, feelings, interactions, changes or votes")
@@ -382,7 +382,7 @@ class OfStep(Row):
 
 
 class Compared(Row):
-    """The mean of one figure in one group, with its interval."""
+    """The mean of one figure in one group, and the interval of the mean."""
 
     figure: str = column("name of the measure; levels.json gives the meanings")
     group: str = column("vulnerable, general, or gap (vulnerable minus general)")

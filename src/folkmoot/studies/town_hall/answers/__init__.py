@@ -6,9 +6,8 @@
 - `records`: the base class of all answers.
 - `options`: the options of fields that allow only listed values.
 - `calls`: the record of each answer.
-- `heard_statements`: the statements that a prompt shows. The built-in rules that answer in place
-  of a model read them.
-- `repairs`: corrections of replies before they are validated.
+- `heard_statements`: the statements that a prompt shows, as the built-in rules read them.
+- `repairs`: corrections of replies before validation.
 
 No other study type imports this package.
 """

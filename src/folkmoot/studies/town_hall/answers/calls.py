@@ -1,4 +1,4 @@
-"""Records of the answers in a discussion, for quality counts and logs."""
+"""Records of the answers in a discussion. Quality counts and logs are made from them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stage:
 
     @property
     def question_matter(self) -> str:
-        """The name of the question, for the built-in respondent that answers by rules."""
+        """The subject of the question in words, as the built-in rules receive it."""
         return QUESTION_MATTERS[self.name]
 
 

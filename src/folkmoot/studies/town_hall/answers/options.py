@@ -44,7 +44,7 @@ class OptionOrders:
     votes: tuple[str, ...] = VOTES
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return a map from field to options, as the pre-registered plan stores it."""
+        """Return a map from field to options, as stored in the pre-registered plan."""
         return {name: list(options) for name, options in asdict(self).items()}
 
 

@@ -204,7 +204,7 @@ class Minimal(Record):
 
     @property
     def unanswered(self) -> bool:
-        """True if the speaker declined or the answer could not be read."""
+        """True if the speaker declined or the reply could not be read."""
         return self.parse_error or self.declined
 
     @classmethod

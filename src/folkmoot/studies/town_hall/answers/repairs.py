@@ -153,7 +153,7 @@ def parse_whole_number(raw: object, top: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AskContext:
-    """The facts needed to read an answer, such as the known ids and names and the option orders."""
+    """The facts needed to read an answer: known ids, names, option orders and the round."""
 
     # All residents.
     ids: Sequence[str] = ()
@@ -296,7 +296,7 @@ class Repairer:
         return option if option is not None else (raw or "none given")
 
     def parse_entries(self, value: object, name: str) -> list[Mapping[str, object]]:
-        """Return the JSON objects in a list, without other entries."""
+        """Return the JSON objects in a list. All other entries are dropped."""
         # A single object counts as a list of one object.
         if isinstance(value, Mapping):
             self.note(name, "wrong_shape", "object", "list")

@@ -498,7 +498,7 @@ class Turn(Record):
 
     @property
     def stance(self) -> str:
-        """The stance in the resident's thoughts, or "" without a stance."""
+        """The stance in the resident's thoughts, or "" if the thoughts contain no stance."""
         return (self.thinking.overall_stance if self.thinking else None) or ""
 
 
