@@ -24,7 +24,7 @@ from folkmoot.models.images import find_image_references
 
 
 class DiscussionPhase(StrEnum):
-    """The phases of a discussion, in their usual order."""
+    """The phases of a discussion, in the usual order."""
 
     WARMUP = "warmup"
     EXPLORATION = "exploration"

@@ -104,9 +104,10 @@ class DiscussionMessage(BaseModel):
 class InterviewTime(StrEnum):
     """The time of a private question.
 
-    `alone` means after an interview without the other participants. `retest` means before the
-    discussion: the question of `before` is asked a second time, in a conversation that does not
-    show the first answer.
+    - `BEFORE`, `AFTER`: before or after the discussion.
+    - `ALONE`: after an interview without the other participants.
+    - `RETEST`: before the discussion, when the same question is asked a second time. The prompt
+      does not show the first answer.
     """
 
     BEFORE = "before"
@@ -128,8 +129,8 @@ class Statement(BaseModel):
     """The private opinion of a participant: words and a position from −1 to 1.
 
     Without an answer, `missing` holds the reason (`declined`, `cannot_say`, `unparsed`, …).
-    `planted` is True if the opinion was drawn with the persona and not asked for. `utterance_id` is
-    the id of the words in `utterances`.
+    `planted` is True if the opinion was drawn with the persona, without a question. `utterance_id`
+    is the id of the words in the table `utterances`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -152,8 +153,8 @@ class PurchaseIntent(BaseModel):
     """The private purchase intent of a participant: one of `INTENTS`, or no answer.
 
     `missing` is the reason why an answer is missing. `price` is the price in the prompt, or None if
-    only the material names a price. `ladder` is False if `price` is the product's own price. It is
-    True for the other prices that the study file lists.
+    only the material names a price. `ladder` is False if `price` is the product's own price, and
+    True if it is one of the further prices in the study file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,7 @@
-"""Declare which texts the prompt of each private question should contain."""
+"""Declare which texts the prompt of each private question should contain.
+
+The exposure analysis compares the declaration with the prompts that were sent.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def label_source(source: Source) -> str:
 
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
-    """Yield one decision per private question, with the texts that its prompt should contain."""
+    """Yield one decision for each private question.
+
+    It names the texts that the prompt should contain.
+    """
     # Of the questions on purchase intent, only the one at the product's own price counts.
     config = DiscussionConfig.model_validate(run.config)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}

@@ -99,7 +99,10 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 
 def topline_page(data: dict[str, object], mark: str = "") -> str:
-    """Return the summary of all discussions as Markdown, with the provenance label `mark`."""
+    """Return the summary of all discussions as Markdown.
+
+    `mark`: the provenance label that the page shows, such as SYNTHETIC.
+    """
     note = data.get("coding_note", "")
     concepts = data["concepts"]
     return _render_page("topline.md", concepts=concepts, mark=mark, note=note, fewest=FEWEST_UNITS)
@@ -134,7 +137,7 @@ class TranscriptFormatter:
     def to_html(transcript: DiscussionTranscript, mark: str = "") -> str:
         """Return the transcript as a self-contained HTML page.
 
-        `mark`: a label for the page that says who answered, such as SYNTHETIC.
+        `mark`: a label that the page shows, such as SYNTHETIC. It says who answered.
         """
         # Each turn has an anchor (`#turn-12`), to which replies link.
         people = transcript.personas

@@ -97,7 +97,7 @@ class Concept:
         return Finding(key, title, *content, **options)
 
     def measure_result(self, measure: str) -> Result | None:
-        """Return the result of the claim on this measure and concept, or None without a result."""
+        """Return the result of the claim on this measure and concept, or None."""
         stimulus_filter = ("stimulus", (self.name,))
         matching = (
             result
@@ -414,7 +414,7 @@ def position_finding(concept: Concept) -> Finding | None:
 
 
 def describe_missing(reasons: pl.Series) -> str:
-    """Return the number of missing answers by reason, such as "2 cannot_say, 1 declined"."""
+    """Return how many answers are missing for each reason, such as "2 cannot_say, 1 declined"."""
     counts = reasons.fill_null("unknown").alias("reason").value_counts().sort("reason")
     return ", ".join(f"{count} {reason}" for reason, count in counts.iter_rows())
 
@@ -654,7 +654,10 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on whether positions and coded statements agree, or None without codes."""
+    """Return the finding on whether positions and coded statements agree.
+
+    Returns None if nothing was coded.
+    """
     # None also with fewer than two coded statements.
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:

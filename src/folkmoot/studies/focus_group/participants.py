@@ -134,7 +134,7 @@ def recruit_all_groups(
     folder: Path,
     rng_of: Callable[[tuple[str, ...]], np.random.Generator],
 ) -> dict[str, list[Profile]]:
-    """Return the recruits of each group, before humans replace any of them.
+    """Return the recruits of each group, before humans replace some of the recruits.
 
     - `rng_of`: returns the random generator for names such as ("recruits", "group_001").
     """
@@ -202,7 +202,7 @@ def read_profiles(config: DiscussionConfig, folder: Path) -> list[dict[str, obje
 def with_different_names(
     rows: Sequence[Mapping[str, object]], count: int, rng: np.random.Generator
 ) -> list[Mapping[str, object]]:
-    """Return `count` randomly drawn rows with different first names."""
+    """Return `count` randomly drawn rows, no two of which have the same first name."""
     # `check_config` makes sure that the file has enough different names.
     chosen: list[Mapping[str, object]] = []
     taken_names: set[str] = set()
@@ -219,7 +219,7 @@ def with_different_names(
 
 
 def count_different_names(rows: Sequence[Mapping[str, object]]) -> int:
-    """Return how many rows with different first names one group can have."""
+    """Return how many of the rows one group can have without repeating a first name."""
     # First names in a group must differ. A row without a name always counts, because its
     # participant is given a new name.
     names = [first_name(str(row.get("name", ""))) for row in rows]
@@ -307,7 +307,7 @@ class Participant:
 
     @property
     def texts(self) -> DiscussionTexts:
-        """The texts of this discussion, each with its source."""
+        """The object that builds the texts for the prompts of this discussion."""
         return DiscussionTexts(self.config, self.group, self.stimulus)
 
     @property
@@ -527,7 +527,7 @@ class Participant:
 
 
 def speaking_probability(extraversion: int) -> float:
-    """Return the probability that a participant answers a question without being addressed.
+    """Return the probability that a participant answers a question to someone else or to all.
 
     `extraversion` is from 0 to 100.
     """
@@ -538,13 +538,13 @@ def speaking_probability(extraversion: int) -> float:
 
 
 def length_advice(profile: Profile) -> str:
-    """Return what the prompt says about the length of answers."""
+    """Return the sentence of the prompt on how long answers should be."""
     # It depends on extraversion.
     return LENGTH_ADVICE[character.score_band(profile.traits.extraversion)]
 
 
 def conversation_style_advice(profile: Profile) -> str:
-    """Return what the prompt says about responding to others."""
+    """Return the sentence of the prompt on how to respond to other participants."""
     # It depends on agreeableness.
     return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 

@@ -1,6 +1,7 @@
-"""Positions on the concept: did a participant move, and did a participant approach the others?
+"""Positions on the concept: moves, and approaches to the other participants.
 
-A move is a change in any direction. An approach makes the distance to the others' mean smaller.
+A move is a change of position in any direction. An approach makes the distance to the mean position
+of the others smaller.
 """
 # The module also pairs answers that were given twice, and removes excluded answers from tables.
 
@@ -55,16 +56,16 @@ def has_moved(before: float | None, after: float | None) -> bool:
 
 
 def count_moved(pairs: pl.DataFrame) -> int:
-    """Return for how many rows `has_moved` is true. Each row has positions `before` and `after`."""
+    """Return the number of rows for which `has_moved(before, after)` is true."""
     return sum(has_moved(*pair) for pair in pairs.select("before", "after").iter_rows())
 
 
 def measure_approach(
     start: Positions, participant_id: str, before: float | None, after: float | None
 ) -> float | None:
-    """Return how many points a participant came closer to the others' first positions.
+    """Return how many points closer a participant came to the first positions of the others.
 
-    - `start`: the first position of every participant, by id.
+    - `start`: a map from participant id to first position.
     - `before`, `after`: the two positions of the participant.
 
     Negative if the distance grew. Returns None if a position is unknown.

@@ -130,7 +130,10 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
 
 
 class Leaning(NamedTuple):
-    """One of five ranges of opinions, such as the range "strongly against it"."""
+    """One of five ranges on the scale of opinions.
+
+    Each has words, such as "strongly against it".
+    """
 
     low: float
     middle: float
@@ -190,7 +193,7 @@ def private_opinion(mind: SimulatedRespondent) -> dict[str, object]:
 def answer_intent(mind: SimulatedRespondent) -> str | None:
     """Draw one of the five answers to the question about buying.
 
-    Returns None if the question offers other options.
+    Returns None if the question does not offer these five answers.
     """
     # The answer follows from the opinion, with some noise.
     if set(mind.reading.offered) != set(INTENTS):
@@ -273,7 +276,8 @@ def fair_price(opinion: Opinion) -> str:
 def own_concern(mind: SimulatedRespondent) -> str:
     """Return the concern in the respondent's last utterance, such as "price".
 
-    Returns "" if the last utterance has no concern, or if others have given a view since then.
+    Returns "" if the last utterance has no concern. Also returns "" if other participants have
+    given a view since then.
     """
     own_texts = own_words(mind)
     if not own_texts or views_of_others(mind, passages_since(mind)):
@@ -306,7 +310,7 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 def reply_to_view(
     mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
-    """Return a sentence for or against another participant's view, and the topic of the sentence.
+    """Return a sentence for or against a view of a different participant, and the sentence's topic.
 
     Returns two empty strings if the respondent reacts to no participant.
     """

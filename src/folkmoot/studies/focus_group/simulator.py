@@ -132,7 +132,7 @@ class MockLLMClient(LLMClient):
 
 
 def make_respondent(config: DiscussionConfig | None) -> Respondent:
-    """Return the built-in respondent of a focus group, which answers by rules without a model."""
+    """Return the built-in respondent of a focus group: rules that answer in place of a model."""
     study = StudyPart(PART, config)
     if config is None:
         return Respondent(ProviderSettings(study=study))
@@ -186,7 +186,7 @@ def infer_request(
 
 
 def change_messages(request: ModelRequest, system_prompt: str, user_prompt: str) -> ModelRequest:
-    """Return the request with the two prompts as its messages."""
+    """Return the request with the two prompts in place of the messages."""
     # Passages that still occur in the prompts keep their sources.
     messages = (Message("system", system_prompt), Message("user", user_prompt))
     sourced_texts = (
@@ -216,8 +216,9 @@ def find_texts(
 class DiscussionSimulator:
     """One discussion of one group on one concept.
 
-    - `personas`: the participants. If it is empty, participants are recruited.
-    - `llm_client`: the client that answers. If it is None, built-in rules answer without a model.
+    - `personas`: the participants. If the tuple is empty, participants are recruited.
+    - `llm_client`: the client that answers. None means that built-in rules answer in place of a
+      model.
     """
 
     config: DiscussionConfig
@@ -273,7 +274,10 @@ async def _answer_request(
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt and one user prompt that joins all other messages."""
+    """Return the system prompt and one user prompt.
+
+    All further messages are joined in the latter.
+    """
     # The speaker's own messages begin with "You: " in the user prompt.
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     conversation = "\n\n".join(

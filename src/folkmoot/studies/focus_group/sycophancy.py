@@ -1,7 +1,7 @@
 """The sycophancy check: do participants please each other?
 
-It measures agreement by speaking order, closeness to the others, and open disagreement. A study
-without a control condition gets these measures but no verdict.
+The check measures agreement by speaking order, closeness to the others, and open disagreement. A
+study without a control condition gets these measures but no verdict.
 """
 # Participants state their position twice before the discussion. The difference of the two answers
 # is noise, and noise alone moves extreme answers towards the mean. So the convergence in the
@@ -320,7 +320,7 @@ def compute_check(
 ) -> Check:
     """Return the result of the sycophancy check on all discussions together.
 
-    `control`: the control condition of the study, or None without one.
+    `control`: the control condition of the study, or None if the study has none.
     """
     # `answers` holds the answers of all discussions. `records` holds the private positions, one
     # record per discussion.

@@ -1,4 +1,4 @@
-"""The tables of a focus group: their columns, and functions that record the rows."""
+"""The tables of a focus group: column definitions, and functions that record the rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEANING = "the same position in words, as prompts show it"
 class ConceptRow(Row, table="concepts", key=("stimulus",)):
     """One concept as prompts show it.
 
-    A value that the concept does not set comes from the study.
+    The study's own value is recorded if the concept sets none.
     """
 
     stimulus: str = column("short name of the concept")

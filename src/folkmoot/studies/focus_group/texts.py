@@ -1,6 +1,6 @@
 """Texts in the prompts of one group and one concept, as strings with a source.
 
-The source of a text is where it comes from, such as a table cell or an utterance.
+The source of a text is the table cell, study key or utterance that it comes from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Where(TypedDict):
 class DiscussionTexts:
     """Builds the strings that prompts of one group and one concept contain.
 
-    Each string carries a source, which says where its text comes from, such as a table cell.
+    Each string carries a source: the table cell, study key or utterance that it comes from.
     """
 
     # The settings for this concept (`DiscussionConfig.for_stimulus`).

@@ -5,8 +5,8 @@
 - `in_private`: asks each participant in private.
 - `reading`: codes the answers.
 - `character`: finds replies that are out of character.
-- `views`: finds the product and the participants' views in a prompt. The built-in rules that answer
-  in place of a model need them.
+- `views`: finds the product and the participants' views in a prompt, for the built-in rules that
+  answer in place of a model.
 
 No other study type imports this package.
 """

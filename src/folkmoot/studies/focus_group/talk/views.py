@@ -1,7 +1,7 @@
 """Find the product and the participants' views in a prompt.
 
-The built-in rules that answer in place of a model use both. A view is a word for or against the
-product in a first-person sentence.
+The built-in rules that answer in place of a model use this module. A view is a word for or against
+the product in a first-person sentence.
 """
 # The module `respondent` forms opinions from them.
 
@@ -110,7 +110,7 @@ def text_of(mind: SimulatedRespondent, column: str) -> str:
 
 
 class Product(NamedTuple):
-    """The product that a request is about, as far as the prompt shows it."""
+    """The facts about the product that the prompt shows."""
 
     described: str
     material: str
@@ -187,7 +187,7 @@ def passages_since(mind: SimulatedRespondent) -> list[Passage]:
 
 
 class ReportedView(NamedTuple):
-    """A sentence of another participant with words for or against the product."""
+    """A sentence in which a different participant speaks for or against the product."""
 
     # The name of the participant. Empty if it is not known.
     name: str
