@@ -1,4 +1,4 @@
-"""Export a run: its tables with a codebook, or its votes in the format of Polis."""
+"""Export the tables of a run with a codebook, or the votes of a run in the format of Polis."""
 
 from __future__ import annotations
 

@@ -119,7 +119,10 @@ def title_of(config: Mapping[str, Any]) -> str:
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
-    """Return the claims of these families, such as "primary", one family after the other."""
+    """Return the claims of the given families, one family after the other.
+
+    `families`: names such as "primary".
+    """
     own = [*claims]
     return [claim for family in families for claim in own if claim.family == family]
 

@@ -60,7 +60,7 @@ class CheckNotices:
 
 
 class CheckFact(NamedTuple):
-    """One line of an estimate, such as the cost."""
+    """One line of an estimate, for example the cost."""
 
     name: str
     text: str

@@ -25,7 +25,7 @@ NO_ARMS = ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measure, such as a change of opinion, in one sample."""
+    """One measure in one sample. An example of a measure is a change of opinion."""
 
     # The claim with the columns that the table has.
     claim: Claim
@@ -42,7 +42,7 @@ class Measured:
     def rows(self, arm: str) -> pl.DataFrame | None:
         """Return the rows of a condition, or None if the sample lacks the condition.
 
-        A sample without conditions gives all its rows.
+        For a sample without conditions, return all rows.
         """
         return self.arms.get(arm, self.arms.get(EVERYBODY))
 

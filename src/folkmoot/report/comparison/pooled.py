@@ -205,8 +205,8 @@ def _of_repeats(cells: Sequence[MeasuredFigure]) -> Estimate:
 def sign_agreement(figure: Figure) -> tuple[float, float]:
     """Return two shares of the combinations of settings.
 
-    - The first: combinations that agree with the sign of the pooled estimate.
-    - The second: those of them with an interval that excludes "no effect".
+    - First: the share that agrees with the sign of the pooled estimate.
+    - Second: the share that agrees and has an interval without the value for "no effect".
     """
     zero, sign = figure.zero or 0.0, np.sign(overall_estimate(figure).value - (figure.zero or 0.0))
     estimates = list(specification_estimates(figure).values())
@@ -259,9 +259,9 @@ def _overview_finding(grid: RunGrid, finished: int, usable: int) -> Finding:
 def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
     """Judge each primary claim over all combinations of settings together.
 
-    - `is_complete`: False if other cells of the grid have not finished. Nothing is tested then.
+    - `is_complete`: False if some cells of the grid have not finished. Nothing is tested then.
 
-    Returns None without claims.
+    Returns None if there are no claims.
     """
     # The level of each test is 5 % divided by the number of claims. So the chance that a false
     # claim is called robust is at most 5 % over all claims.

@@ -119,7 +119,7 @@ def claim_power(
     expected: Sequence[float | None] = (),
     iccs: Sequence[float] = (),
 ) -> Finding:
-    """Return the finding on each primary claim: its power, and the number of units it needs.
+    """Return the finding on the power of each primary claim and on the number of units needed.
 
     - `expected`: the expected difference of each claim, or None.
     - `iccs`: the assumed intraclass correlations.

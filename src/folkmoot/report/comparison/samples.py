@@ -224,10 +224,10 @@ def has_draws(sample: Sample) -> bool:
 
 
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Join the units that have a known value of `column` in both tables.
+    """Join two tables on the units for which `column` is known in both.
 
-    The columns `first` and `second` hold the two values.
-    The result is empty if ids are not unique or not shared.
+    The columns `first` and `second` of the result hold the two values. The result is empty if ids
+    are not unique or not shared.
     """
     keys = [
         column

@@ -181,7 +181,7 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
 def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
     """Return the content of a grid's report.
 
-    `cells`: the findings of each run of the grid, by name.
+    `cells`: a map from the name of a run of the grid to the findings of the run.
     Raises InputError if no run has finished.
     """
     findings = pooled_findings(grid, cells)

@@ -75,7 +75,7 @@ MOST_MISSING = 0.05
 
 
 class Step(NamedTuple):
-    """One kind of decision in a condition, and the kinds of text in the prompts for it."""
+    """One kind of decision in a condition, and the kinds of text that its prompts contain."""
 
     # The design chart shows one box for each step.
 
@@ -106,7 +106,7 @@ class PrimaryContrast(NamedTuple):
 
 
 class TrustLight(NamedTuple):
-    """A coloured light on the first page, with the reason for its colour."""
+    """A coloured light on the first page, and the reason for the colour."""
 
     colour: Colour
     reason: str
@@ -145,7 +145,7 @@ class Front:
 
     @property
     def coloured_card(self) -> tuple[tuple[Colour, CardRow], ...]:
-        """The rows of the validity card, each with its colour."""
+        """The rows of the validity card, each with a colour."""
         return tuple((COLOUR_BY_VERDICT[row.verdict], row) for row in self.card)
 
     @property

@@ -1,4 +1,4 @@
-"""Check how well each model followed the instructions in its first replies."""
+"""Check how well each model followed the instructions in the first replies to questions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def count_first_replies(
 ) -> dict[str, FirstReplies]:
     """Count the first replies of each model. Humans are left out.
 
-    `units`: a map from the address of a reply to its independent unit.
+    `units`: a map from the address of a reply to the independent unit of the reply.
     """
     # A reply without an entry is a separate unit.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)

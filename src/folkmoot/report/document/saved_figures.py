@@ -60,7 +60,10 @@ def figures_of_report(document: Document) -> Iterator[SavedFigure]:
 
 
 def saved_by_panel(document: Document) -> dict[str, SavedFigure]:
-    """Return the saved charts of a report. Each key is the chart's SVG as the page shows it."""
+    """Return the saved charts of a report.
+
+    Each key is the SVG of the chart in the form that the page shows.
+    """
     findings = [*document.headlines, *(f for part in document.sections for f in part.figures)]
     panels = [panel for finding in findings for panel in finding.panels]
     return dict(zip(panels, figures_of_report(document), strict=True))
