@@ -7,5 +7,5 @@
 - `transcript`: builds the messages of a request from a history and a prompt.
 
 This package imports `models`. The folders `measures` and `people`, the engine and all folders above
-the engine import it.
+the engine import this package.
 """

@@ -27,7 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A missing answer with its reason."""
+    """A missing answer, and the reason why it is missing."""
 
     # A code such as `refused`, `unparsed`, `empty`, `too_long` or `filtered`. If the speaker chose
     # to give no answer, the code is `none_of_these`, `declined` or `cannot_say`.
@@ -156,7 +156,7 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def form_kind(self) -> str:
-        """The kind of answer, as question pages and the embedded rule-based respondent need it."""
+        """The kind of answer that question pages and the embedded respondent work with."""
         # The default is `kind`.
         return self.kind
 
@@ -226,7 +226,7 @@ class AnswerType(ABC, Generic[T_co]):
         return None
 
     def with_listed_options(self, _options: Sequence[str]) -> AnswerType[T_co]:
-        """Return a copy of the answer type with its options in the order of `_options`."""
+        """Return the answer type with the options in the order of `_options`."""
         # An answer type without listed options stays as it is.
         return self
 

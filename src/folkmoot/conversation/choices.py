@@ -454,7 +454,7 @@ IGNORED_DIFFERENCES = (
 def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
     """Return the pairs of options that parsing cannot tell apart.
 
-    An option is given by its position, counted from 0.
+    Options are given as positions, counted from 0.
     """
     index = _build_index(tuple(sorted(set(options))))
     options_of_reply = [index.from_forms(forms_in_phrases(option)) for option in options]

@@ -35,7 +35,7 @@ class SupportsConversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The settings of a dialogue: how it begins and when it ends."""
+    """The settings of a dialogue: opening prompt, end signal and maximum number of questions."""
 
     # The prompt for the first question.
     opening: str

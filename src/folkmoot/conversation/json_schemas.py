@@ -1,4 +1,4 @@
-"""Build the JSON schemas of answers as they are sent to an endpoint."""
+"""Build the JSON schemas of answers in the form that is sent to an endpoint."""
 
 from __future__ import annotations
 

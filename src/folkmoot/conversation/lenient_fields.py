@@ -169,7 +169,7 @@ def repair_fields(
     - `errors`: the validation errors.
     - `note`: a function that is called with each change.
     - `ways_out`: words that are read as null in a nullable field.
-    - `salvage`: also set required fields to null if they are unreadable.
+    - `salvage`: True to set unreadable required fields to null too.
 
     Returns None if nothing could be repaired.
     """

@@ -333,7 +333,7 @@ def create_environment(*, untrusted: bool = False) -> TemplateSandbox:
 
 
 def read_source(name: str, files: Mapping[str, Path]) -> str:
-    """Return the source of a prompt, with all included prompts in their places.
+    """Return the source of a prompt, in which each include is replaced by the included prompt.
 
     Raises TemplateError if an included prompt does not exist or includes another prompt.
     """

@@ -1,4 +1,4 @@
-"""Reduce a short reply to its content, without decoration and phrases such as "My answer is"."""
+"""Reduce a short reply to the answer, without decoration and phrases such as "My answer is"."""
 
 # A carrier phrase is a phrase without meaning around an answer, such as "My answer is". Decoration
 # is, for example, Markdown or quotation marks. A reply is reduced step by step, and each result is

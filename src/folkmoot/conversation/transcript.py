@@ -78,7 +78,7 @@ class Utterance(NamedTuple):
 
     @property
     def quoted_text(self) -> Quoted:
-        """The text for use in prompts, with a note of who said it."""
+        """The text for use in prompts, as a string that also records who said it."""
         return Quoted(self.text, self.source)
 
     def to_source_json(self) -> dict[str, str]:
