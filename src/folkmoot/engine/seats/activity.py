@@ -1,4 +1,4 @@
-"""The activity of the human in a seat: waiting, reading, writing or idle. Researchers see it."""
+"""What the human in a seat does now: wait, read, write, or nothing. The researcher sees this."""
 
 # The page of a seat reports only times, never the text. The reports are kept in memory only.
 

@@ -1,4 +1,4 @@
-"""Find the texts of one human, and the requests and replies that contain them.
+"""Find the texts of one human, and the requests and replies that contain these texts.
 
 `withdrawal` removes all texts that are found.
 """
@@ -64,7 +64,7 @@ COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
 class AffectedReply(NamedTuple):
-    """A reply by a speaker other than the human that quotes or summarises the human's texts."""
+    """A reply in which a different speaker quotes or summarises the human's texts."""
 
     use: str
     address: str
@@ -82,7 +82,7 @@ QUOTATION = "Quotations in replies of others, which are removed"
 
 @dataclass
 class PersonalTexts:
-    """The texts of one human in a run, and the requests and replies that contain them."""
+    """The texts of one human in a run, and the requests and replies that contain these texts."""
 
     seat: Seat
     spans: _SpanTable
@@ -396,7 +396,7 @@ def _is_in(seat: Seat, *paths: str) -> bool:
 
 
 def question_address(address: str) -> str:
-    """Return the address of a question, without the suffix of a re-ask, such as `.r1`."""
+    """Return the address of a question. A suffix of a re-ask, such as `.r1`, is removed."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 

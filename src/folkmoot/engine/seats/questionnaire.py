@@ -101,7 +101,7 @@ class SeatCheck(BaseModel):
         return Choice(self.options) if self.options else Text()
 
     def is_right(self, answer: str) -> bool:
-        """Return whether an answer is right, whatever its case and spaces."""
+        """Return whether an answer is right. Case and spaces are ignored."""
         return _comparable(answer) in map(_comparable, self.right)
 
 

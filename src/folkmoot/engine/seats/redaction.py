@@ -1,4 +1,4 @@
-"""Find the texts of one human in tables and files, and replace them by `[withdrawn …]`."""
+"""Find the texts of one human in tables and files, and replace each by `[withdrawn …]`."""
 
 # A text is removed if the run has recorded it as a text of this human. White space and escapes of a
 # file are ignored in the comparison. A quotation may be only a part of a recorded text. In a reply,
@@ -145,7 +145,7 @@ def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> 
 
 
 def find_quotable(text: str) -> set[Gram]:
-    """Return the word sequences of a text that count as quotations in other texts."""
+    """Return the word sequences of a text that count as quotations when a second text has them."""
     # These are all sequences of `QUOTED_WORDS` words, and whole sentences of two or three words.
     sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
     return find_grams(text, [QUOTED_WORDS]) | {
@@ -275,9 +275,9 @@ class Redaction:
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     def mark(self, text: str) -> str:
-        """Return the mark that replaces a text, such as `[withdrawn 3f0c…]`.
+        """Return the mark that replaces a text, for example `[withdrawn 3f0c…]`.
 
-        A mark and an empty text are returned unchanged.
+        A text that is empty or already a mark is returned unchanged.
         """
         if not text or WITHDRAWAL_MARK.fullmatch(text):
             return text
@@ -298,7 +298,7 @@ class Redaction:
         return str(replace_parts(SourcedText(text), parts))
 
     def exempt_texts(self, texts: Iterable[str]) -> None:
-        """Record texts that are not personal, such as options."""
+        """Record texts that are not personal, for example options."""
         # A text that was already recorded as the human's stays personal. Its field `offered`
         # becomes true, because the text was offered as an option later.
         for words in map(Words, texts):
@@ -359,7 +359,7 @@ class Redaction:
     ) -> list[Replacement]:
         """Return replacements for all places in a text that repeat a recorded text of the human.
 
-        - `altered`: True to ignore case in short texts too. It is always ignored in long ones.
+        - `altered`: True to ignore case in short texts too. Case is always ignored in long texts.
         - `own`: True if the text is from a table row of the human.
         """
         # White space and escapes are ignored, and upper and lower case in long texts. If `text` was
@@ -484,9 +484,9 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return a JSON text with its data changed by `change`.
+    """Return a JSON text after `change` has been applied to its data.
 
-    If the text is not JSON, `otherwise` changes it.
+    `otherwise`: applied to the text if it is not JSON.
     """
     try:
         value: JsonValue = json.loads(text)
@@ -507,7 +507,7 @@ def find_texts(value: object) -> Iterator[str]:
 
 
 def change_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """Return JSON data with each of its texts changed."""
+    """Return JSON data in which `change` has been applied to each text."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Deliver questions to human participants and collect their answers.
+"""Deliver questions to human participants and collect the answers.
 
 The gateway and the server of the pages use this module.
 """
@@ -73,7 +73,7 @@ class PendingQuestion:
 
     @property
     def reask_messages(self) -> tuple[Message, ...]:
-        """The messages that ask again because a reply could not be parsed."""
+        """The messages that ask the question again, because a reply could not be parsed."""
         return self.request.messages[self.view.message_count :]
 
 
@@ -260,7 +260,7 @@ class SeatManager:
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Put a request into the question queue of a human, and return it as a pending question."""
+        """Queue a request for the human in the seat, and return the question that now waits."""
         # If the seat gives no more answers, the future of the question is already done. It then
         # holds a missing answer with the reason.
         seat_state, view = self._view_at(address)

@@ -201,7 +201,7 @@ class SeatSettings(BaseModel):
 
 
 class SelfDescription(BaseModel):
-    """The self-description of a human who answers as themselves. Every field is optional."""
+    """The description that a human who answers as themselves gives. Every field is optional."""
 
     # The name and the description are pinned: they are part of the fingerprint of the question.
     model_config = pin_schema(
@@ -325,7 +325,7 @@ SeatSettingsField = Annotated[
 def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
     """Return the seats that humans take, in the order of the study.
 
-    Raises InputError if a name does not identify exactly one seat, or if too few seats are open.
+    Raises InputError if a name fits no seat or several seats, or if too few seats are open.
     """
     # If `available` is empty, the study type does not list its participants. Then every name is
     # accepted.
