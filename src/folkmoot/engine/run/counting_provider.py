@@ -78,8 +78,8 @@ class TokenUse:
 class QuestionLog:
     """Counts, during a dry run, the questions that each human would get.
 
-    `stages`: maps each seat to its questions in order. A question is given by the names of the
-    stages that contain it.
+    `stages`: a map from seat to a list with one entry per question. An entry holds the names of the
+    stages that contain the question.
     """
 
     # Re-asks are not counted.
@@ -309,7 +309,7 @@ def _kind_of(request: ModelRequest, address: str) -> tuple[object, ...]:
 
 
 def extend_reply(text: str, prompt_text: str, request: ModelRequest) -> str:
-    """Return a reply with its free texts lengthened to `ASSUMED_UTTERANCE_WORDS`.
+    """Return a reply in which each free text has about `ASSUMED_UTTERANCE_WORDS` words.
 
     `prompt_text`: the text of all messages of the request.
     """

@@ -147,8 +147,8 @@ class RunEstimate:
     ) -> RunEstimate:
         """Return an estimate that also includes the calls and tokens of further stages.
 
-        - `stages`: the further stages. All their calls can be sent at the same time.
-        - `models`: maps each model to its calls and tokens in the further stages.
+        - `stages`: the further stages. The calls of these stages can all be sent at the same time.
+        - `models`: a map from model to the calls and tokens of the further stages.
         - `calls_range`: the lowest and the highest number of calls in the further stages.
         """
         calls = sum(stage.calls for stage in stages)
@@ -569,7 +569,7 @@ def _find_untestable(study_file: StudyFile, run: RunFolder) -> Iterator[Untestab
 
 
 def small_part(study_file: StudyFile, min_limit: int) -> tuple[StudyFile, float]:
-    """Return a smaller version of the study, and the size of the full study relative to it.
+    """Return a smaller version of the study, and the ratio of the full size to the smaller size.
 
     `min_limit`: the smallest number of units to keep.
     """

@@ -27,7 +27,7 @@ ABANDON_TIMEOUT_SECONDS = 0.7
 
 
 class RunStopper:
-    """An object that stops a run when it is called, from any thread.
+    """A callable that stops a run. It may be called from any thread.
 
     - First call: the run starts no new requests and waits for the replies in flight.
     - Second call: the run is cancelled.
@@ -82,7 +82,7 @@ class RunStopper:
                 signal.signal(number, handler)
 
     async def run_guarded(self, main: Coroutine[object, object, None]) -> None:
-        """Await `main` until it ends or a second request to stop cancels it.
+        """Await `main` until it ends. A second request to stop cancels `main`.
 
         Raises RunInterruptedError if `main` was cancelled.
         """

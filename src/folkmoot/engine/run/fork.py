@@ -1,4 +1,7 @@
-"""Fork a finished run: repeat it with one reply replaced, dropped, or from another model."""
+"""Fork a finished run: repeat the run with one reply changed.
+
+The changed reply is a given text, a reply of a given model, or no reply.
+"""
 
 # The fork takes every reply that does not depend on the changed reply from the journal of the
 # source run. The fork makes all other calls again. The source run stays unchanged.

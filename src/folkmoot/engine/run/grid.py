@@ -103,7 +103,7 @@ class GridCell:
 
     @property
     def settings_text(self) -> str:
-        """The settings in words, empty in a grid without axes."""
+        """The settings in words. Empty if the grid has no axes."""
         return ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
 

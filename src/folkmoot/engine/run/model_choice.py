@@ -30,8 +30,8 @@ def choose_models(study_file: StudyFile, options: RunOptions, folder: Path) -> S
 
     - `folder`: the run folder. On a resume, the models are read from `plan.json` in this folder.
 
-    If no model is named, built-in rules answer in place of a model. The result then says so in
-    `models_note`. Raises InputError for an unknown model, and for a `--key` without a model.
+    If no model is named, built-in rules answer in place of a model, and `models_note` of the result
+    says so. Raises InputError for an unknown model, and for a `--key` without a model.
     """
     if options.model is not None or options.custom_provider is not None:
         return study_file

@@ -88,7 +88,7 @@ async def ask_each_once(
 ) -> list[PreflightResult]:
     """Make each test call once and return the results.
 
-    - `embedding`: the hosted model with which one text is embedded first, or "" for none.
+    - `embedding`: a hosted embedding model, or "". If given, it first embeds one text.
     - `embedding_address`: the journal address of the embedding.
 
     Raises every error that stops a run.

@@ -210,7 +210,7 @@ def run_study(
 
 
 def resumed_fork(options: RunOptions, folder: Path) -> RunOptions:
-    """Return a copy of the options. For a fork, it holds the changed reply from the run's plan."""
+    """Return the options of a run. For a fork, add the changed reply that the run's plan stores."""
     change = ReplyChange.from_plan(RunFolder(folder).plan) if (folder / PLAN).exists() else None
     return replace(options, change=change)
 
