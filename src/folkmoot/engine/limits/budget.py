@@ -1,4 +1,4 @@
-"""The researcher's budget, in USD and in calls. It decides which calls may start."""
+"""The researcher's budget, in USD and in calls, which decides which calls may start."""
 
 # The budget covers the whole run over all resumes. The spending of earlier processes counts, and
 # replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight
@@ -35,7 +35,7 @@ class CallPrice(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number of calls and their maximum cost in USD."""
+    """A number of calls, and the maximum cost of these calls in USD."""
 
     calls: int = 0
     usd: float = 0.0
@@ -144,7 +144,7 @@ class Budget:
         self.release_reservation(reserved)
 
     def count(self, cost: float) -> None:
-        """Count one answered call and its cost in USD as spent."""
+        """Count one answered call as spent, with its cost in USD."""
         self.spent_calls += 1
         self.record_spending(cost)
 

@@ -366,7 +366,7 @@ class LoanManager:
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Record that a process sends no calls beyond those in `begun`.
+        """Record that a process sends no calls in addition to those in `begun`.
 
         - `borrower`: the number of the process.
         - `begun`: the number and maximum cost of the calls that the process has already sent.

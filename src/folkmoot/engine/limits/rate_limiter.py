@@ -88,7 +88,7 @@ class Grant:
 
 
 class SlotWaiter(NamedTuple):
-    """A call that waits until fewer calls to its model are in flight."""
+    """A call that waits until fewer calls to the same model are in flight."""
 
     admitted: asyncio.Future[bool]
     tokens: float
@@ -142,7 +142,7 @@ class RateLimiter:
         return self.tokens is not None
 
     def try_acquire(self, tokens: float = 0.0) -> bool:
-        """Admit a call if it may start now, and return whether it was admitted."""
+        """Admit a call if it may start now. Return whether the call was admitted."""
         if self._waiting or self._stopped is not None:
             return False
         return self._try_to_admit(tokens, self._clock()) == 0.0
