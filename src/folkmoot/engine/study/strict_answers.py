@@ -1,4 +1,8 @@
-"""Compute findings a second time, without answers that participants did not give clearly."""
+"""Compute findings a second time, without unclear answers.
+
+An answer is unclear if it was only read after a re-ask, or if the first reply names a different
+option.
+"""
 
 # An answer is unclear if it was recorded only after a re-ask, or if the first reply names another
 # option than the recorded one. Findings are computed with all parsed answers, and again without the
@@ -39,9 +43,9 @@ StrictTables = Callable[[RunFolder, pl.DataFrame], Mapping[str, pl.LazyFrame]]
 
 
 class StrictRun(RunFolder):
-    """A view of a run in which some tables are replaced.
+    """A view of a run in which some tables lack the unclear answers.
 
-    `tables`: the replacements, without answers that participants did not give clearly.
+    `tables`: a map from table name to the table without unclear answers.
     """
 
     def __init__(self, run: RunFolder, tables: Mapping[str, pl.LazyFrame]) -> None:
@@ -56,9 +60,9 @@ class StrictRun(RunFolder):
         return self._run.has_table(name)
 
     def read_table(self, name: str) -> pl.DataFrame:
-        """Return the table of this name without unclear answers.
+        """Return the table `name` without unclear answers.
 
-        If `tables` does not contain the name, returns the table as the run has it.
+        A table that `tables` does not contain is returned unchanged.
         """
         strict_table = self._tables.get(name)
         return self._run.read_table(name) if strict_table is None else strict_table.collect()
@@ -75,7 +79,7 @@ def add_strict_findings(
     strict_tables: StrictTables | None,
     compute: Callable[[RunFolder], list[Finding]],
 ) -> list[Finding]:
-    """Return the findings of a run, with notes on what unclear answers change.
+    """Return the findings of a run, with notes on which results unclear answers change.
 
     `compute`: computes the findings of a run folder.
     """

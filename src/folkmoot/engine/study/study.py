@@ -1,4 +1,4 @@
-"""Define study types, find them by name, and compute their findings."""
+"""Define study types, find a study type by name, and compute the findings of runs."""
 
 # A study package defines `STUDY = Study(...)` and registers it under the entry-point group
 # `folkmoot.studies`. A single Python file that defines STUDY works as well (`study:
@@ -84,7 +84,10 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One prompt as it would be sent: a title that names the speaker, and the messages."""
+    """One prompt in the form in which it would be sent.
+
+    The title names the speaker. The messages are those of the request.
+    """
 
     title: str
     messages: tuple[Message, ...]
@@ -227,7 +230,7 @@ class Study(Generic[ConfigT]):
 
 
 def registered_studies() -> dict[str, EntryPoint]:
-    """Return the entry points of the installed study types, by name."""
+    """Return a map from name to entry point for the installed study types."""
     # They are not imported.
     return installed_entry_points(STUDIES)
 
@@ -359,7 +362,10 @@ def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:
 
 
 def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of a run without the parts, such as sessions, that the analysis leaves out."""
+    """Return a view of a run that contains only the parts that are analysed.
+
+    A part is, for example, a session.
+    """
     # The view leaves out incomplete parts of an unfinished run. It also leaves out parts in which a
     # human failed a check, if the check excludes the part.
     if isinstance(run, PartsView):
@@ -372,7 +378,10 @@ def analysed_parts(study: Study, run: RunFolder) -> RunFolder:
 
 
 def take_complete_parts(study: Study, run: RunFolder) -> RunFolder:
-    """Return a view of the complete parts, such as sessions, of an unfinished run."""
+    """Return a view of an unfinished run that contains only the complete parts.
+
+    A part is, for example, a session.
+    """
     # The manifest is not read, because an earlier process may have written it.
     parts = _parts_of(study, run)
     if parts is None:
@@ -456,7 +465,7 @@ def codebook_of_run(run: RunFolder, study: Study | None = None) -> Mapping[str, 
 
 
 def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
-    """Return the names of all parts that a complete run has, such as its sessions.
+    """Return the names of all parts that a complete run has. A part is, for example, a session.
 
     The result is empty if the study type declares no parts.
     """

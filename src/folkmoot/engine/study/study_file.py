@@ -1,4 +1,4 @@
-"""Load study files, and report all their problems with file, line and key."""
+"""Load study files, and report all problems in them with file, line and key."""
 
 # A study type may read its own file types, such as workbooks. All other study files are YAML. If a
 # file names no study type, the type is inferred from the keys.
