@@ -1,7 +1,7 @@
 """Every error that Folkmoot raises on purpose, in one tree.
 
     FolkmootError
-    ├── InputError            a file or flag of the user is wrong; lists all problems   exit 2
+    ├── InputError            a file or flag is wrong; the error lists all problems   exit 2
     ├── StorageError          the run folder cannot be read or written                exit 2
     │   ├── RunExistsError        an existing folder is never overwritten
     │   ├── RunLockedError        another process is writing this run
@@ -22,7 +22,7 @@
     │   └── RefusedError          context too long, content filter: the answer is Missing
     │       └── RejectedError         a 400 without a known reason, for one prompt or for all
     ├── LimitReached          a child process exceeded its memory or time limit
-    └── ProtocolError         a study broke a rule of the engine: a bug in the study  exit 1
+    └── ProtocolError         a study has a bug: it broke a rule of the engine        exit 1
 
 An exception in the code of an external study gives exit code 2. An exception in Folkmoot's own code
 gives exit code 1.
@@ -50,7 +50,7 @@ class FolkmootError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a user's input, with its location and a hint."""
+    """One mistake in a user's input: a message, the location, and a hint."""
 
     message: str
     file: str = ""

@@ -1,4 +1,4 @@
-"""Texts that carry their source, so that a prompt shows where each part comes from.
+"""Texts that carry a source, which says where the text comes from.
 
 docs/provenance.md explains sources to researchers. A text with a source is a `Quoted`, which is a
 string. A source has a kind and an id:
@@ -83,7 +83,7 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """The characters of a text from `start` to just before `end`, and where they come from."""
+    """A part of a text and its source. It begins at `start` and ends just before `end`."""
 
     # In a request, `message` is the index of the message in which the positions lie. Spans may be
     # nested. For example, a summary can contain a name.

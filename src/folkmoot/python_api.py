@@ -60,7 +60,7 @@ IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… name
 
 
 class Run:
-    """A run in the Python interface: its tables, its findings, and methods named like the commands.
+    """A run in the Python interface: tables, findings, and one method for each command on a run.
 
         run = folkmoot.load("outputs/pilot_001")
         run.findings, run.tables["participants"], run.report()
@@ -194,7 +194,7 @@ class Run:
 
 
 class Tables(Mapping[str, pl.DataFrame]):
-    """The tables of a run by name, each read when it is accessed."""
+    """The tables of a run by name. A table is read from disk when it is accessed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder

@@ -158,7 +158,7 @@ async def download_file(
     silence: float,
     progress: Callable[[int, int | None], object] | None = None,
 ) -> None:
-    """Download the file at `url` and pass it to `write` in pieces.
+    """Download the file at `url` and pass the data to `write` in pieces.
 
     - `silence`: the seconds without data after which the download fails.
     - `progress`: called after each piece with the received and the total bytes.
