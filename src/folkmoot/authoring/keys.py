@@ -1,6 +1,6 @@
 """The keys of a study file as data: default, values, description, and nested keys.
 
-The tables of keys in `docs/` and the templates come from here.
+The templates, and the tables of keys in `docs/`, are made from this data.
 """
 
 from __future__ import annotations

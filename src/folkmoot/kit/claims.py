@@ -147,7 +147,7 @@ def claims_finding(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Finding | None:
-    """Return the finding on all comparisons in one measure, or None if none of them has data.
+    """Return the finding on all comparisons in one measure, or None if no comparison has data.
 
     `more`: further fields of the `Finding`, such as its section.
     """

@@ -91,9 +91,9 @@ Label = Callable[[Source], str]
 
 @dataclass(frozen=True, slots=True)
 class ExposureTable:
-    """Makes the table `exposure`: which texts each participant's prompts contained.
+    """The maker of the table `exposure`, which says which texts each prompt contained.
 
-    Study types list an instance in `Study.derived_tables`.
+    Study types list an instance of this class in `Study.derived_tables`.
     """
 
     decisions: Decisions

@@ -136,8 +136,9 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return Holm's adjusted p of each comparison, by label. `estimates`: one whole table.
+    """Return the p-value of each comparison, adjusted by Holm's method, by label.
 
+    `estimates`: all comparisons of one table, by label.
     The value is NaN for a comparison without a test.
     """
     # Too few units are no test. `holm` ignores NaN, so such a comparison does not make the others
@@ -165,7 +166,7 @@ def estimate_cells(estimate: Estimate | None, name: str, suffix: str = "") -> Ro
 
 
 def p_value_cell(estimate: Estimate) -> float | None:
-    """Return the p-value of an estimate as a table cell, or None if the estimate has few units."""
+    """Return an estimate's p-value for a table cell, or None if there are too few units."""
     return finite_or_none(estimate.p) if estimate.unit_count >= FEWEST_UNITS else None
 
 

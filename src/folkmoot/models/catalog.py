@@ -45,7 +45,7 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What Folkmoot knows about one model, made by `resolve_model`."""
+    """What Folkmoot knows about one model, as returned by `resolve_model`."""
 
     # The canonical name, `provider/model`.
     name: str

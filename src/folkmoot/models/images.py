@@ -145,7 +145,7 @@ def split_messages(
 
 
 def find_images(text: str) -> Iterator[tuple[Image, re.Match[str]]]:
-    """Yield each image of a text with the regular expression's match for the reference."""
+    """Yield each image of a text, together with its regular-expression match."""
     # This quick test spares the pattern search for nearly all texts.
     if "://" in text or "data:image" in text:
         for match in _IMAGE.finditer(text):

@@ -85,7 +85,7 @@ class CheckOutput:
 
 
 class Processes:
-    """Starts `folkmoot` processes in a folder and reports their state."""
+    """The `folkmoot` processes that the studio starts in a folder, and their state."""
 
     def __init__(self, folder: Path, outputs: Path, keys: Keys) -> None:
         self.folder = folder

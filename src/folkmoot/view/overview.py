@@ -63,7 +63,7 @@ class Overviews:
         return task.result()
 
     async def get(self, run: Path) -> Path:
-        """Return the cache folder of a run with an up-to-date overview.
+        """Bring the overview of a run up to date, and return the folder that holds the overview.
 
         Raises InputError if the overview cannot be made.
         """

@@ -119,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 
 class GuardMiddleware:
-    """Rejects requests that a `Guard` forbids, and sets security headers."""
+    """The middleware that rejects requests which a `Guard` forbids, and sets security headers."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app = app
@@ -228,7 +228,7 @@ def render_page(template: str, context: Mapping[str, object], status: int = 200)
 
 
 class LivePart(NamedTuple):
-    """A self-updating part of a page: the HTML of the part, and a tag of the state it shows."""
+    """A self-updating part of a page: the HTML of the part, and a tag of the part's state."""
 
     # The page polls for the part and sends the tag of the state that it shows.
 

@@ -205,7 +205,7 @@ def said_by_others(
     scope_columns: Mapping[str, str],
     names: Mapping[str, str],
 ) -> list[ReplyView]:
-    """Return what another speaker's reply, such as a mediator's, lets the participant say.
+    """Return the utterances that another speaker, such as a mediator, wrote for the participant.
 
     - `participant_key`: the values that identify the participant, with the speaker id last.
     - `scope_columns`: the values that identify the conversation, by column.

@@ -70,7 +70,7 @@ _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filt
 
 
 class Gateway:
-    """Answers all requests of a run in one event loop.
+    """The object that answers all requests of a run, in one event loop.
 
     - `provider_for`: returns the provider and the catalogue entry of a model.
     - `config`: sets retries and budget.

@@ -1,4 +1,4 @@
-"""Decide which model answers which role, and keep the open connections to models."""
+"""Decide which model answers in which role, and keep the open connections to models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from folkmoot.models.urls import find_secrets, require_encryption
 
 
 class ModelRouter:
-    """The models of a run: which model answers which role, and the open connections.
+    """The models of a run: which model answers in which role, and the open connections.
 
     - `override`: replaces the model of every role (`--model`).
     - `extra_models`: the models that the study's code names for speakers.
@@ -173,7 +173,7 @@ class ModelRouter:
             raise InputError(problems)
 
     def restore_sealed_embedding(self, sealed: str | None) -> None:
-        """Set the embedding model of an older run, so that resuming the run does not change it.
+        """Set the embedding model that an older run used, so that a resume uses the same model.
 
         `sealed`: the embedding model in the run's `plan.json`, or None.
         """

@@ -1,4 +1,4 @@
-"""The journal: the result of every paid call and computation of a run, under its address.
+"""The journal of a run: the result of every paid call and computation, each under its address.
 
 - `journal`: writes and looks up entries. Start here.
 - `journal_file`: the SQLite file.

@@ -66,7 +66,7 @@ class Chain(NamedTuple):
 
 
 def hash_content(cells: Cells) -> bytes:
-    """Return the SHA-256 of an entry's request, reply and served model."""
+    """Return the SHA-256 of an entry's request, reply and the name of the answering model."""
     address, kind, fingerprint, request, reply, blob, finish = cells[:7]
     return _hash_values((address, kind, request, reply, finish, cells[14]), fingerprint, blob)
 

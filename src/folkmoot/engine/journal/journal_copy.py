@@ -29,7 +29,7 @@ def copy_journal(
     *,
     skip_damaged: bool = False,
 ) -> Path:
-    """Copy a journal into a new file beside it and return its path.
+    """Copy a journal into a new file beside it, and return the path of the new file.
 
     - `change`: receives each entry and returns the entry to write.
 

@@ -430,7 +430,7 @@ class JournalReader:
         return int((row.fetchone() or (0,))[0])
 
     def entries_in_scope(self, scope: str) -> Iterable[JournalEntry]:
-        """Yield the entries of a scope and its child scopes, without requests."""
+        """Yield the entries of a scope and its child scopes, without the requests."""
         # The entries come in address order.
         where = "WHERE address >= ? AND address < ? ORDER BY address"
         # "0" is the character after "/", see `addresses_in_scope`.

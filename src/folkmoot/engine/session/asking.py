@@ -85,7 +85,7 @@ async def ask_until_parsed(
     """Ask a question until the answer can be parsed, with at most `reasks` repetitions.
 
     Raises ProtocolError for a wrong answer type.
-    Raises InputError if the researcher wrote the reply and its answer cannot be parsed.
+    Raises InputError if a reply that the researcher wrote cannot be parsed.
     """
     # A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
     # is `<address>.r1`, `<address>.r2`, … After an empty reply, the re-ask repeats the question. A

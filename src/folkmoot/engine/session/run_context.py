@@ -299,7 +299,7 @@ class RunContext:
         answer_type: AnswerType[T],
         built: BuiltMessages,
     ) -> tuple[BuiltMessages, AnswerType[T]]:
-        """Return the messages and the answer type of a question, as the model gets the question."""
+        """Return the messages and the answer type with which a question is sent."""
         # Here they are those of the protocol. A protocol that a control runs again replaces parts
         # of the messages.
         return built, answer_type
@@ -378,7 +378,7 @@ class RunContext:
         return self.halt_cause or failures[min(failures)]
 
     def report_stage_started(self, path: tuple[str, ...], total: int) -> str:
-        """Report that a `Scope.map` call starts, and return the name of its stage.
+        """Report that a `Scope.map` call starts, and return the name of the call's stage.
 
         Returns an empty string if the call is not reported.
         """

@@ -502,7 +502,7 @@ class Scope:
 
             scope.record("votes", {"voter": "p_0001", "vote": "yes"})
 
-        Raises ProtocolError for a table of the engine or an invalid name.
+        Raises ProtocolError for an invalid name, or for a table that belongs to the engine.
         """
         # The file is `tables/<table>`. Tables keep the order of the protocol.
         name, cells = (table.table, table.cells()) if isinstance(table, Row) else (table, row)
@@ -531,7 +531,7 @@ class Scope:
         self._run.write_text(name, text)
 
     def store(self, value: T) -> StoredValue[T]:
-        """Write a value to disk and return a handle, which reads the value with `load()`."""
+        """Write a value to disk and return a handle. `handle.load()` reads the value."""
         # For values that a later stage needs, such as personas and transcripts, if there are many
         # thousand participants.
         return StoredValue(value, self._run.disk_store)
@@ -631,7 +631,7 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def run_folder(self) -> Path:
-        """The folder that the run writes."""
+        """The folder into which the run writes."""
         return self._run.folder
 
     async def seal(self, name: str, data: object) -> None:

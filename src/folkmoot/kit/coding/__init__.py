@@ -1,7 +1,7 @@
 """Coding: turn free text into data with a codebook, a coder, and a check of the coder.
 
 A study passes its texts to `code_texts` with a codebook. The coder is a model that sees only the
-text and the codebook. It assigns codes, each with the quote that justifies it. If a speaker can be
+text and the codebook. The coder assigns codes, each with a quote as evidence. If a speaker can be
 asked with a closed question, ask instead of coding.
 
 **A codebook** is a YAML file, `studies/<name>/codebooks/price.yaml`:

@@ -252,7 +252,7 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for codes of all texts, and return the valid ones by text id.
+    """Ask the coder for codes of all texts, and return the valid codes by text id.
 
     `sample`: the texts for the second coder, if there is one.
     """

@@ -206,7 +206,7 @@ class CodebookResults:
         return self.coder_summary
 
     def describe_withheld(self, content: str) -> str:
-        """Return the sentence that a report shows in place of a result without a coding model.
+        """Return the sentence that replaces a result if no language model coded the texts.
 
         `content`: the name of the result, with which the sentence begins.
         """

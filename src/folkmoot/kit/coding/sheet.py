@@ -168,7 +168,7 @@ def _write_sheet(
 
 
 def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
-    """Store the codes on a sheet as amendments of the run, and return the new ones.
+    """Store the codes on a sheet as amendments of the run, and return the new amendments.
 
     `by`: the human coder.
     Raises InputError with the cell of every mistake.

@@ -18,7 +18,7 @@ class CodebookRow(Row, table="codebooks", key=("codebook",)):
 
 
 class TextRow(Row, table="texts", key=("codebook", "text_id")):
-    """One text to code. The tables of the study hold where the text comes from."""
+    """One text to code. The study's own tables say where the text comes from."""
 
     codebook: str = column("the codebook by which the text is coded")
     text_id: str = column("id of the text, which tells where the text was said")

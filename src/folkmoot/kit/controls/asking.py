@@ -127,7 +127,7 @@ def run_controls(
     """Run the controls of a finished run, or resume interrupted controls.
 
     - `settings`: keys of `controls:` in a study file.
-    - `with_humans`: True in the dry run of a study in which humans take seats.
+    - `with_humans`: True in a dry run if humans will take seats in the real run.
     - `calling`: other keys of a study file, such as a budget.
 
     Raises InputError if the run is unfinished, has no decisions, or already has controls.
@@ -273,8 +273,8 @@ def _spent_in(folder: Path) -> tuple[int, float]:
 def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConfig]:
     """Return the study type that asks the controls of this run.
 
-    `with_humans`: True for a dry run of a study in which humans will take seats. The controls then
-    leave out the humans, although a dry run has none.
+    `with_humans`: True in a dry run if humans will take seats in the real run. No session is then
+    run again, because humans cannot answer again.
     """
     study = find_study_of_run(run)
     roles = {str(role) for (role,) in run.rows("answers", "role")}

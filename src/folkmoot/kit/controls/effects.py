@@ -145,9 +145,10 @@ class Version(NamedTuple):
 
 
 class ReplacedFor(NamedTuple):
-    """Counts of answers with replaced texts, by whose texts were replaced.
+    """How many answers were given after texts had been replaced, in two counts.
 
-    A control replaces the texts of one participant, or of all participants of a session.
+    `alone` counts answers for which the texts of one participant were replaced. `session` counts
+    answers for which the texts of all participants of a session were replaced.
     """
 
     # Only those of the participant.

@@ -39,7 +39,8 @@ FormAnswer = str | float | Mapping[str, str | float]
 class ClosedForm(AnswerType["FormAnswer"]):
     """The answer type for a JSON object with closed fields, such as numbers or choices.
 
-    With one closed field, the answer is its value. With several, the answer maps names to values.
+    With one closed field, the answer is the field's value. With several, the answer maps the names
+    of the fields to their values.
     """
 
     # A mapping leaves out fields without a valid value.

@@ -269,7 +269,7 @@ def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> 
 
 
 def closed_value(value: object) -> Any:
-    """Return an answer as a number if it can be read as one, otherwise as text."""
+    """Return an answer as a number if possible, otherwise as text."""
     try:
         return float(str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a model at an endpoint accepts, and how requests adapt to it.
+"""What a model at an endpoint accepts, and how requests are adapted.
 
 A provider remembers for each model which parameters the endpoint rejected.
 """

@@ -1,6 +1,6 @@
 """The OpenAI wire format (chat completions and embeddings).
 
-It serves OpenAI and every server with a compatible API, such as vLLM and Ollama.
+OpenAI uses this format, and so does every server with a compatible API, such as vLLM or Ollama.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Start reading with `config` and `protocol`. No other study type imports this package.
 
-- `config`: the model of a workbook.
+- `config`: the data classes of a workbook.
 - `protocol`: the order of a run.
-- `spreadsheet`: reads files into the model.
+- `spreadsheet`: reads files into these data classes.
 - `checks`: finds problems of the design.
 - `participants`: draws sessions and roles.
 - `sessions` and `asking`: the state of a session and its questions.

@@ -71,7 +71,7 @@ class NotALiteral(ValueError):
 
 
 def looks_like_dict(text: str) -> bool:
-    """Return whether a cell holds a dict."""
+    """Return whether a text looks like a dict."""
     # A text that starts with a placeholder `{{` is no dict.
     stripped = text.strip()
     # `{response_options}` in single braces is a placeholder.
@@ -663,7 +663,7 @@ def _as_whole_number(number: float) -> int | float:
 
 
 def option_position(order: tuple[str, ...], value: Value) -> int | None:
-    """Return the position of the chosen option in the order shown, counted from 1.
+    """Return the position of the chosen option in `order`, counted from 1.
 
     Returns None if the value is not a listed option.
     """

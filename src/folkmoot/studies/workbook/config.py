@@ -163,7 +163,7 @@ class Settings(_Part):
 
 
 class LabelledPart(_Part):
-    """Base class of treatments and roles: a text of the workbook with a label.
+    """The base class of treatments and roles. Each is a text of the workbook with a label.
 
     `placeholder_attributes` holds the attributes that placeholders can use.
     """
@@ -422,7 +422,7 @@ class WorkbookConfig(StudyConfig):
 
 
 def settings_of(workbook: Workbook) -> tuple[dict[str, object], list[str]]:
-    """Return the settings that a workbook states, and notes on its language model."""
+    """Return the settings that a workbook states, and notes on the choice of the language model."""
     settings = workbook.settings
     values: dict[str, object] = {
         "temperature": settings.temperature,

@@ -357,7 +357,7 @@ class _Column:
 
 
 class Evaluator:
-    """Evaluates expressions with the values of one context."""
+    """An evaluator of expressions, which takes the values from one context."""
 
     def __init__(self, context: EvaluationContext) -> None:
         self.context = context

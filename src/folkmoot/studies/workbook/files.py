@@ -1,6 +1,6 @@
 """The two files of an experiment: `<experiment_id>.json` and `<experiment_id>.csv`.
 
-Both follow from the tables of the run.
+Both files are computed from the tables of the run.
 """
 
 from __future__ import annotations

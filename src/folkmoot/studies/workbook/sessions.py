@@ -345,7 +345,7 @@ class SessionState:
 
 
 def parse_cell(text: str) -> Scalar:
-    """Return a profile cell, as a number if it looks like a number."""
+    """Return the text of a profile cell, converted to a number if it looks like a number."""
     # `007` and `10%` stay texts.
     if not _NUMBER.fullmatch(text):
         return text

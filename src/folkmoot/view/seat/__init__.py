@@ -1,5 +1,7 @@
 """The pages of the seats, on which human participants read and answer.
 
+A seat is the place of one participant in a study, which a human can take in place of a model.
+
 - `pages`: where to start.
 - `question_page`: shows a question and reads its form.
 - `researcher`: the researcher's page on all seats.

@@ -472,7 +472,7 @@ _DESCRIBED: Mapping[str, tuple[type[BaseModel], str]] = {
 
 
 def note_of(sheet: str, column: str) -> str:
-    """Return the description of a setting or column, for the note on its cell.
+    """Return the description of a setting or column, which becomes the note on a cell.
 
     Returns "" if there is no description.
     """

@@ -51,7 +51,7 @@ class Sheet:
         return f"{self.name}!{get_column_letter(column)}{row}"
 
     def iterate_cells(self) -> Iterator[tuple[int, int, Cell]]:
-        """Yield each cell after its row number and column number, row by row."""
+        """Yield (row number, column number, cell) for each cell, row by row."""
         for row, cells in sorted(self.rows.items()):
             for column, cell in sorted(cells.items()):
                 yield row, column, cell

@@ -145,7 +145,7 @@ def negate(condition: Condition) -> Condition:
 
 
 def without_known(condition: Condition, known: Condition) -> Condition:
-    """Return a condition without the parts that another condition already implies."""
+    """Return `condition` without the parts that `known` already implies."""
     parts = condition.parts if isinstance(condition, All) else (condition,)
     held = known.parts if isinstance(known, All) else (known,)
     return all_of(*(part for part in parts if part not in held))

@@ -125,7 +125,7 @@ class _PendingText:
 
 
 class SurveyFlow:
-    """Visits the flow of a survey and plans the tasks of its workbook."""
+    """The planner that visits the flow of a survey and plans the tasks of the workbook."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey, self.notes = survey, survey.notes

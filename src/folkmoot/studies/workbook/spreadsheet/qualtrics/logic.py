@@ -116,7 +116,7 @@ def compare_texts(value: str, operator_name: str, operand: str) -> bool | None:
 
 
 class LogicReader:
-    """Reads the logic of a survey."""
+    """A reader of the display, skip and branch logic of a survey."""
 
     def __init__(
         self,

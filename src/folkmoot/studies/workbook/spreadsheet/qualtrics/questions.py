@@ -117,7 +117,7 @@ class QuestionForm:
 
 
 class FormMaker:
-    """Turns survey questions into tasks of a workbook, and writes notes on what is left out."""
+    """A converter of survey questions into tasks. It writes notes on what is left out."""
 
     # If the workbook cannot ask a question, the methods add a note and return None.
 
@@ -326,7 +326,7 @@ class FormMaker:
         return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
 
     def matrix(self, question: Question) -> QuestionForm | None:
-        """Return the tasks of a matrix.
+        """Return the tasks of a matrix question.
 
         Returns None if the matrix has no statements, no scale points or an unknown format.
         """

@@ -288,7 +288,9 @@ def read_choices(keys: Mapping[str, Any], of: str, order: str) -> list[Choice]:
     """Return the choices of a question in the order shown.
 
     - `of`: the key under which the exported question lists the choices.
-    - `order`: the key under which it lists the order. Choices without an order come last.
+    - `order`: the key under which the exported question lists the order of the choices.
+
+    Choices that the order does not list come last.
     """
     entries = dict(in_order(keys.get(of)))
     listed = [as_text(id) for _, id in in_order(keys.get(order))]
