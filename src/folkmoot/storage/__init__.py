@@ -3,5 +3,6 @@
 Start with `run_folder`, which reads a run. `table_buffer` holds the rows during a run, `tables`
 writes the tables, and `rows` declares the tables.
 
-The engine and every folder above it may import this one. It imports `measures` and `models`.
+The engine and every folder above the engine may import this folder. This folder imports `measures`
+and `models`.
 """

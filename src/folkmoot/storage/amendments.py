@@ -1,6 +1,6 @@
-"""Changes that people make to a finished run, stored beside the run's data.
+"""Amendments: changes that people make to a finished run, such as a corrected code.
 
-Each change is one line of `amendments.jsonl`.
+Each amendment is one line of `amendments.jsonl`. The data of the run stay as they were.
 """
 
 # Changes are corrections of a code, later codings and withdrawals of humans. Lines are only
@@ -44,7 +44,7 @@ class Amendment:
 def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
     """Append amendments to a run. The caller must hold the lock of the run folder.
 
-    Raises StorageError if the recorded lines were changed.
+    Raises StorageError if earlier amendments were edited by hand.
     """
     # Lines that the manifest does not record are dropped. The process that wrote such lines was
     # killed before it could update the manifest.
@@ -58,7 +58,7 @@ def append_amendments(run: Path, new_amendments: Iterable[Amendment]) -> None:
 
 
 def rewrite_amendments(run: Path, change: Callable[[str], str]) -> None:
-    """Apply `change` to each line of the amendments."""
+    """Replace each line of `amendments.jsonl` by the result of `change`."""
     # Used to remove the texts of a human.
     lines = tuple(change(line) for line in read_recorded_amendments(run))
     if lines and lines != read_recorded_amendments(run):
@@ -92,7 +92,7 @@ def read_amendments(run: Path) -> list[Amendment]:
 def read_recorded_amendments(run: Path) -> tuple[str, ...]:
     """Return the lines of `amendments.jsonl` that the manifest records.
 
-    Raises StorageError if the lines were changed.
+    Raises StorageError if these lines were edited by hand.
     """
     # The digest of the lines then differs from the digest in the manifest.
     lines, recorded_state = _read_lines(run), _recorded_state(run)
@@ -122,7 +122,7 @@ def list_changes(run: Path) -> list[str]:
 
 
 def describe_amendments(run: Path) -> list[str]:
-    """Return one line for each kind and author, such as "2 × correction, by Ann"."""
+    """Return one line for each kind and author of amendments, such as "2 × correction, by Ann"."""
     counts = Counter((amendment.kind, amendment.author) for amendment in read_amendments(run))
     return [f"{count:,} × {kind}, by {author}" for (kind, author), count in counts.items()]
 

@@ -1,7 +1,4 @@
-"""A store on disk for values that a run needs later, but not all at once.
-
-Examples are personas and conversations.
-"""
+"""A store on disk for values that a run needs later, such as personas and conversations."""
 
 # The values are kept in an unnamed file, which the system deletes when the process ends. Only their
 # offsets stay in memory.
@@ -31,7 +28,7 @@ class DiskStore:
         self._end = 0
 
     def write(self, data: bytes) -> int:
-        """Append bytes to the file and return the place where they start.
+        """Append `data` to the file, and return the offset at which `data` starts.
 
         Raises StorageError for a disk error.
         """
@@ -46,7 +43,10 @@ class DiskStore:
         return offset
 
     def read(self, offset: int) -> bytes:
-        """Return the bytes that were written at an offset. Raises StorageError for a disk error."""
+        """Return the bytes that `write` stored at an offset.
+
+        Raises StorageError for a disk error.
+        """
         assert self._file is not None
         with storage_errors(self._folder):
             self._file.seek(offset)
@@ -54,7 +54,7 @@ class DiskStore:
 
 
 class StoredValue(Generic[T]):
-    """A value that is stored on disk and read by `load`."""
+    """A handle for a value on disk. `load` reads the value."""
 
     __slots__ = ("_disk_store", "_offset", "_value")
 
@@ -71,7 +71,7 @@ class StoredValue(Generic[T]):
         return cast("T", pickle.loads(self._disk_store.read(self._offset)))
 
     def to_bytes(self) -> bytes:
-        """Return the value as bytes, for the store of another process."""
+        """Return the value as bytes, so that a different process can store it."""
         return (
             pickle.dumps(self._value, 5)
             if self._disk_store is None
@@ -80,9 +80,10 @@ class StoredValue(Generic[T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, disk_store: DiskStore | None) -> StoredValue[T]:
-        """Store a value that `to_bytes` encoded, and return a handle for it.
+        """Store a value, and return a handle for the value.
 
-        If `disk_store` is None, the value stays in memory.
+        - `data`: the value as `to_bytes` encoded it.
+        - `disk_store`: the store, or None to keep the value in memory.
         """
         # The constructor would pickle the value again.
         stored_value = cls.__new__(cls)

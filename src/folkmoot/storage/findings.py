@@ -28,10 +28,12 @@ class ResultTable:
 
         ResultTable(("option", "vote_share"), (("Park", 0.6), ("Library", 0.4)))
 
-    - Columns named `…_rate` or `…_share` are shown in percent.
-    - Columns named `…_points` hold differences of shares and are shown in percentage points, and
-      with a sign unless they are named `…_distance_points`.
-    - Other numbers are shown with three significant digits.
+    The name of a column decides how its numbers are shown:
+
+    - `…_rate` and `…_share`: in percent.
+    - `…_points`: in percentage points with a sign. The cells are differences between shares.
+    - `…_distance_points`: in percentage points without a sign.
+    - All other names: with three significant digits.
     """
 
     columns: tuple[str, ...]
@@ -51,7 +53,7 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class AlluvialChart:
-    """A chart of changes between two values, with one panel for each condition.
+    """A chart of the flows from old to new values, with one panel for each condition.
 
     - `links`: (panel, old value, new value, count), such as ("control", "Park", "Library", 4).
     """
@@ -135,7 +137,7 @@ class ScatterChart:
 
 @dataclass(frozen=True, slots=True)
 class CardBoard:
-    """Decisions in a grid, one card for each decision.
+    """A grid of cards, one for each decision.
 
     - `items`: (row, column, headline, small print) of each card.
     """
@@ -154,8 +156,8 @@ class Finding:
 
         Finding("votes", "Votes", "The park won.", ResultTable(("option", "votes"), (("Park", 6),)))
 
-    Raises ValueError if a finding with an interval has no `unit`. With fewer than five units,
-    intervals and p-values are removed.
+    Raises ValueError if the finding has an interval but no `unit`. If there are fewer than five
+    units, the finding's intervals and p-values are removed.
     """
 
     # Such a finding is an illustration, and its sentence then says so.
@@ -201,14 +203,14 @@ class Finding:
 
     @property
     def counted(self) -> str:
-        """The number of units with the noun for a unit, such as "3 groups"."""
+        """The number of units as text, such as "3 groups"."""
         # Also "1 draw of the summaries".
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"
 
     @property
     def independent(self) -> str:
-        """The sentence that names the independent unit, or an empty string."""
+        """The sentence that names the unit of analysis, or "" if the finding has no unit."""
         # Of rows with different units, "group or participant", the table has the numbers.
         number = " (numbers in the table)" if " or " in self.unit else f" ({self.units:,})"
         return f"Independent unit: {self.unit}{number}." if self.unit else ""
@@ -280,24 +282,27 @@ BOUND_SUFFIXES = ("_low", "_high")
 
 
 class Points(float):
-    """A difference of shares in a column that other rows have in other units."""
+    """A difference between shares, in a table column that also holds numbers in other units."""
 
     # The cell is shown in percentage points, as in the text. In data files it stays a number.
 
 
 def cell_in_points(value: float | None, in_points: bool) -> float | None:
-    """Return a cell that is shown in percentage points if `in_points` is true."""
+    """Return `value` as a table cell.
+
+    - `in_points`: True to show the cell in percentage points.
+    """
     return Points(value) if in_points and value is not None else value
 
 
 def column_heading(column: str) -> str:
-    """Return the heading of a column for display."""
+    """Return the heading under which a column is displayed."""
     # Reports call p values that Holm's method adjusts "adjusted p". The key is that of data files.
     return "adjusted p" if column == "holm_p" else column.replace("_", " ")
 
 
 def format_cell(value: TableCell, column: str = "") -> str:
-    """Return one cell as text. A missing value is a dash, a negative number has a minus sign."""
+    """Return one cell as text. A missing value becomes a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -344,7 +349,7 @@ def format_number(value: float) -> str:
 
 
 def numeric_columns(grid: ResultTable) -> list[bool]:
-    """Return for each column whether most of its cells are numbers."""
+    """Return, for each column, True if most cells of the column are numbers."""
     return [_is_mostly_numeric([row[i] for row in grid.rows]) for i in range(len(grid.columns))]
 
 

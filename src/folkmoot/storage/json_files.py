@@ -37,7 +37,7 @@ def write_json(path: Path, data: object) -> None:
 
 
 def write_content(path: Path, content: object) -> None:
-    """Write a text unchanged, or other data as JSON, to a file."""
+    """Write `content` to a file: a text unchanged, any other content as JSON."""
     if isinstance(content, str):
         write_text(path, content)
     else:
@@ -68,9 +68,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def iterate_list(path: Path, member: str) -> Iterator[Any]:
-    """Yield the objects in a list of a JSON file one by one.
+    """Yield the items of a list in a JSON file, without reading the whole list into memory.
 
-    - `member`: the key of the list.
+    - `member`: the key under which the file holds the list.
 
     Raises StorageError if the file cannot be read.
     """
@@ -99,9 +99,9 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors in a JSON file by name.
+    """Return the vectors in a JSON file, by name.
 
-    - `member`: the key of the object with the vectors.
+    - `member`: the key under which the file holds the object with the vectors.
 
     Raises StorageError if the file cannot be read.
     """
@@ -143,7 +143,7 @@ def format_json(data: object) -> str:
 
 
 def to_json_types(value: object) -> object:
-    """Convert data to JSON types. Raises TypeError or ValueError if that is impossible."""
+    """Convert data to JSON types. Raises TypeError or ValueError for data without a JSON form."""
     # The error names the location in the data.
     return json.loads(format_json(value))
 

@@ -68,7 +68,7 @@ class ModelUsage:
     def add_reply(
         self, input_tokens: int | None, output_tokens: int | None, cost_usd: float | None
     ) -> None:
-        """Add the tokens and the cost of a reply. None means that a number is unknown."""
+        """Add the tokens and the cost of a reply. Unknown numbers are None."""
         self.input_tokens += input_tokens or 0
         self.output_tokens += output_tokens or 0
         self.calls_without_token_count += input_tokens is None or output_tokens is None
@@ -82,7 +82,7 @@ class ModelUsage:
 
     @property
     def cost(self) -> str:
-        """The cost in words, including the number of calls of unknown cost."""
+        """The cost as text. The text also gives the number of calls with an unknown cost."""
         unpriced_calls = self.calls_without_price + self.broken
         if unpriced_calls and not self.cost_usd:
             return "cost unknown"
@@ -99,7 +99,7 @@ class ModelUsage:
         return f"{self.calls:,} calls · {tokens} · {self.cost}"
 
     def to_json(self) -> dict[str, int | float | None]:
-        """Return the values for `log.jsonl`. A sum with unknown parts is null."""
+        """Return the values for `log.jsonl`. A sum is None if one of its numbers is unknown."""
         return {
             "calls": self.calls,
             "input_tokens": None if self.calls_without_token_count else self.input_tokens,
@@ -110,7 +110,7 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts about a run that the runner knows when the run ends."""
+    """The facts about a run from which the manifest is made when the run ends."""
 
     # Times are ISO 8601, durations are in seconds.
 
@@ -261,7 +261,12 @@ def _killed_since(facts: RunFacts) -> int:
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
-    """Return a phrase on calls that may have been paid for, or an empty string for no calls."""
+    """Return a phrase on calls of a killed process that the vendor may have billed.
+
+    - `max_usd`: the maximum cost of the calls in USD, or None if unknown.
+
+    Returns "" if there are no such calls.
+    """
     # These are the calls of killed processes. `max_usd`: their highest cost.
     if not calls:
         return ""
@@ -280,12 +285,14 @@ _FORM_ONLY_FINISHES = {
 
 
 def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """Return who answered in a run: SYNTHETIC (rules without a model), HUMAN or MIXED.
+    """Return the label that says who answered in a run.
+
+    The labels are SYNTHETIC (rules answered without a model), HUMAN and MIXED.
 
     - `answerers`: pairs of role and answerer. An answerer is human, synthetic or model.
     - `has_people`: True if a human gave an answer.
 
-    Returns an empty string if only models answered.
+    Returns "" if only models answered.
     """
     # SYNTHETIC stands for the embedded respondent.
     if has_people:
@@ -369,7 +376,7 @@ def _describe_hosted_models(facts: RunFacts) -> str:
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
-    """Count the answers, the repeated questions and the missing answers for the manifest."""
+    """Return the counts of answers, re-asked questions and missing answers, for the manifest."""
     # Also the shares of parse steps.
     count = answers.height
     if not count or "parse_step" not in answers.columns:
@@ -401,7 +408,7 @@ def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:
-    """Return the number of answers that the token limit cut off."""
+    """Return the number of answers that were cut off at the token limit."""
     if answers is None or "finish" not in answers.columns:
         return 0
     return int(answers["finish"].str.starts_with("length").sum())
@@ -409,7 +416,7 @@ def count_cut_replies(answers: pl.DataFrame | None) -> int:
 
 @lru_cache(maxsize=4)
 def software_versions(package: str = "folkmoot") -> dict[str, Any]:
-    """Return the versions of a package, of the direct dependencies, of Python and the system."""
+    """Return the versions of a package, of its direct dependencies, of Python and of the system."""
     return {
         package: _package_version(package),
         "source": _source_hash(package),
@@ -445,7 +452,7 @@ def direct_dependencies(package: str) -> list[str]:
 
 
 def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the manifest with a hash, by which `verify` detects later changes."""
+    """Return the manifest with a hash added. By this hash, `verify` detects later changes."""
     sealed = {name: value for name, value in data.items() if name not in (SEAL, AMENDMENTS_KEY)}
     # Hash the data as a reader parses it from the file: tuples become lists, keys become texts.
     text = json.dumps(json.loads(json.dumps(sealed)), sort_keys=True)

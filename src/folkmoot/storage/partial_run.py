@@ -1,6 +1,7 @@
-"""A run with only the rows of its complete parts, for reports.
+"""A view of a run for reports: only the rows of complete parts that are not excluded.
 
-A part is a block, group, session or participant. Excluded parts are left out too.
+A part is a block, group, session or participant. A part is excluded if a human in this part fails a
+check.
 """
 
 # A protocol records the rows of a part when the part ends. So complete parts can be reported while
@@ -27,7 +28,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The planned parts and the complete parts of a run. A part is, for example, a session."""
+    """The planned and the complete parts of a run. A part is, for example, a session."""
 
     # The column that holds the name of the part.
     column: str
@@ -45,12 +46,12 @@ class Parts:
 
     @property
     def unit(self) -> str:
-        """The noun for a part, such as group, session or participant."""
+        """The noun for one part, such as "group", "session" or "participant"."""
         return self.column.removesuffix("_id")
 
     @property
     def count_text(self) -> str:
-        """The number of complete parts in words, such as "2 of 6 groups"."""
+        """The number of complete parts as text, such as "2 of 6 groups"."""
         return f"{len(self.complete):,} of {format_count(len(self.planned), self.unit)}"
 
     @property
@@ -61,7 +62,7 @@ class Parts:
 
 
 class PartsView(RunFolder):
-    """A run without the rows of its incomplete and excluded parts."""
+    """A view of a run without the rows of incomplete and excluded parts."""
 
     # Tables without a column that names the part are shown with all rows.
 
@@ -71,12 +72,12 @@ class PartsView(RunFolder):
         self._run = run
 
     def with_excluded(self) -> PartsView:
-        """Return the run with the rows of the excluded parts as well."""
+        """Return a view of the run that also has the rows of excluded parts."""
         return PartsView(self._run, replace(self.parts, excluded=()))
 
     @property
     def whole(self) -> RunFolder:
-        """The run with the rows of all parts."""
+        """The run itself, with the rows of all parts."""
         return self._run
 
     def scan_table(self, name: str) -> pl.LazyFrame:
@@ -94,7 +95,7 @@ class PartsView(RunFolder):
 
 
 class PartialRun(PartsView):
-    """An unfinished run with only the rows of its complete parts."""
+    """A view of an unfinished run with only the rows of complete parts."""
 
     # `columns` declares the columns of the study's tables, so that tables without rows exist as
     # well.
@@ -145,9 +146,10 @@ class PartialRun(PartsView):
 
 
 def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> Finding:
-    """Return the finding that lists the complete parts of each condition.
+    """Return the finding that counts the complete parts of each condition.
 
-    `names`: the names of conditions for readers. A condition without one has its key.
+    `names`: maps conditions to the names that readers see. A condition that is not in `names` is
+    shown by its id.
     """
     names = names or {}
     # The finding also names the comparisons that are still missing.
@@ -202,8 +204,9 @@ def parts_of(
     planned: Iterable[tuple[str, str, str]],
     recorded: Iterable[str],
 ) -> Parts:
-    """Return the parts of a run, and which of them are complete.
+    """Return the planned parts and the complete parts of a run.
 
+    - `column`: the column of the tables that names the part.
     - `planned`: (part, key of the row, condition or "") for each planned row.
     - `recorded`: the keys of the rows that exist.
     """

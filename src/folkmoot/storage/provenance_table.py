@@ -1,6 +1,6 @@
-"""The table `provenance`: one row for each text of known source in each request.
+"""The table `provenance`, with one row for each span of each request.
 
-Such a text, for example a quoted utterance, is called a span.
+A span is a text in a request with a known source, such as a quoted utterance.
 """
 
 # The engine records all spans of a request in one cell, because recording a row for each would take
@@ -21,7 +21,7 @@ PROVENANCE = "provenance"
 
 
 class ProvenanceRow(Row, table=PROVENANCE):
-    """One text with its source in one request."""
+    """One span: a text in a request, with the source of the text."""
 
     address: str
     message: int = column("the message of the request, from 0")
@@ -56,7 +56,7 @@ _PACKED = pl.List(
 
 
 def pack_spans(spans: Sequence[Span]) -> str:
-    """Return the texts of known source in a request as one JSON cell."""
+    """Return the spans of one request as one JSON cell."""
     return orjson.dumps(
         [
             {
@@ -74,7 +74,10 @@ def pack_spans(spans: Sequence[Span]) -> str:
 
 
 def unpack_spans(packed: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
-    """Return the table `provenance` from the rows that the engine recorded."""
+    """Return the table `provenance`, unpacked from the rows that the engine recorded.
+
+    A recorded row holds all spans of one request, as made by `pack_spans`.
+    """
     # A recorded row holds the address of a request and the cell that `pack_spans` made.
     decoded = packed.lazy().with_columns(pl.col("spans").str.json_decode(_PACKED))
     return decoded.explode("spans").unnest("spans")

@@ -1,4 +1,4 @@
-"""Tables declared as classes, with the columns, their types and their meanings in one place.
+"""`Row`, the base class for tables. A subclass declares the columns, their types and meanings.
 
     class Vote(Row, table="votes"):
         round: int
@@ -25,7 +25,7 @@ NON_TEXT_TYPES = (bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class ComputedWords:
-    """How the words of a column are computed from a value in a JSON reply."""
+    """The rule by which a study computes the text of a column from a value in a JSON reply."""
 
     # `words(reply[key])`, such as "strongly in favour", made from the value of `position`.
 
@@ -41,9 +41,9 @@ def column(
 
         choice: str | None = column("the option chosen")
 
-    - `default`: the value of the column in a row that does not give one.
-    - `computed`: how the study computes the words of the column from a reply. Needed if prompts
-      show the words.
+    - `default`: the value of the column in a row that gives no value.
+    - `computed`: the rule by which the study computes the text of the column from a reply. Needed
+      if prompts show this text.
     """
     # The engine itself describes common columns, such as `round`. A control computes the words
     # again.
@@ -85,11 +85,11 @@ class Row:
 
     @classmethod
     def from_source(cls, source: object, /, **cells: object) -> Self:
-        """Return a row with the given `cells` and with all other columns read from `source`.
+        """Return a row with the given `cells`. All other columns are read from `source`.
 
         - `source`: an object with attributes, or a mapping.
 
-        A column that `source` does not have gets its default.
+        A column that is neither in `cells` nor in `source` gets its default.
         """
         known_cells: dict[str, Any] = dict(cells)
         has = source.__contains__ if isinstance(source, Mapping) else partial(hasattr, source)
@@ -100,7 +100,7 @@ class Row:
         return cls(**known_cells)
 
     def cells(self) -> Mapping[str, object]:
-        """Return the cells by column, in the order of the columns."""
+        """Return the values of the row by column, in the order of the columns."""
         return vars(self)
 
     @classmethod
@@ -114,7 +114,7 @@ class Row:
 
     @classmethod
     def column_meanings(cls) -> dict[str, str]:
-        """Return the description of each column that has one."""
+        """Return the descriptions of the columns, without columns that have no description."""
         meanings = {
             data_field.name: data_field.metadata.get("meaning", "")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return for each computed column how the words follow from a reply."""
+        """Return, for each computed column, the rule that computes its text from a reply."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]
@@ -132,15 +132,12 @@ class Row:
 
 
 def columns_of_class(tables: Iterable[type[Row]]) -> dict[str, Mapping[str, str]]:
-    """Return the kind of each column of the row classes `tables`, by table and column."""
+    """Return the kind of each column, such as "int", by table and column."""
     return {row.table: row.columns() for row in tables}
 
 
 def column_meanings(tables: Iterable[type[Row]]) -> dict[str, dict[str, str]]:
-    """Return the description of each column of the row classes `tables`.
-
-    The outer keys are tables and the inner keys columns.
-    """
+    """Return the description of each column, by table and column."""
     return {row.table: row.column_meanings() for row in tables}
 
 

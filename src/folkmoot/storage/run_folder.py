@@ -57,14 +57,14 @@ COMMON_FILES = (
 
 
 def cache_folder(run: Path) -> Path:
-    """Return the folder for cached charts and search indices of a run."""
+    """Return the folder in which charts and search indices of a run are cached."""
     # It is outside the run folder. Only the user can read it, and it can be deleted at any time.
     name = hashlib.sha256(str(run.resolve()).encode()).hexdigest()[:24]
     return user_cache_dir() / "view" / name
 
 
 class RowStream(Collection[dict[str, object]]):
-    """The rows of a table as records, read again in each loop."""
+    """A collection of the rows of a table. Each loop reads the rows from the file again."""
 
     # They are read in batches.
 
@@ -84,7 +84,7 @@ class RowStream(Collection[dict[str, object]]):
 
 
 class TextStream(Collection[str]):
-    """The texts of a table with one column, read again in each loop.
+    """A collection of the texts in a column. Each loop reads the texts from the file again.
 
     A missing text is an empty string.
     """
@@ -110,12 +110,12 @@ def utc_timestamp() -> str:
 
 
 class RunFolder:
-    """The folder of a run, `outputs/<id>/`, finished or not.
+    """The folder of a finished or unfinished run, such as `outputs/pilot_001`.
 
         run = RunFolder("outputs/pilot_001")
         run.read_table("participants")
 
-    Raises StorageError for any other folder.
+    Raises StorageError if the folder is not the folder of a run.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -147,7 +147,7 @@ class RunFolder:
 
     @property
     def partial(self) -> str:
-        """The caveat for every figure of an unfinished run, or an empty string."""
+        """The caveat for all results of an unfinished run. "" for a finished run."""
         if self.is_finished:
             return ""
         return f"PARTIAL: the run is {self.state}, figures cover {self.covered}"
@@ -160,12 +160,12 @@ class RunFolder:
 
     @property
     def covered(self) -> str:
-        """A phrase that says which part of an unfinished run the tables cover."""
+        """A phrase for the part of an unfinished run that the tables cover."""
         return "only what was done until then"
 
     @property
     def unusable_reason(self) -> str:
-        """The reason why a finished run has no usable results, or an empty string."""
+        """The reason why a finished run has no usable results. "" if the results are usable."""
         return str(self.manifest.get("unusable", ""))
 
     @property
@@ -175,17 +175,17 @@ class RunFolder:
 
     @property
     def mark(self) -> str:
-        """Who answered in the run: SYNTHETIC (rules without a model), HUMAN or MIXED.
+        """The label that says who answered in the run, or "" if only models answered.
 
-        It is an empty string if only models answered.
+        The labels are SYNTHETIC (rules answered without a model), HUMAN and MIXED.
         """
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
     def mark_of_files(self) -> str:
-        """Who has answered so far, as a label for the files of the study.
+        """The label that says who has answered so far. The study writes this label into its files.
 
-        It is an empty string if only models answered.
+        "" if only models answered.
         """
         # It follows from the answers recorded so far.
         answers = list(self.rows("answers", "role", "answered_by", "missing"))
@@ -198,10 +198,7 @@ class RunFolder:
 
     @property
     def caution(self) -> str:
-        """The note on how far a run is evidence about people.
-
-        It is empty if only models answered.
-        """
+        """The note on how far the run is evidence about people. "" if only models answered."""
         if not self.mark:
             return ""
         note = self.provenance_note
@@ -211,15 +208,12 @@ class RunFolder:
 
     @property
     def provenance_note(self) -> str:
-        """The note for readers on who answered in which role.
-
-        It is empty if only models answered.
-        """
+        """The note for readers that says who answered in which role. "" if only models answered."""
         return str(self.manifest.get("note") or SYNTHETIC_NOTE)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The settings of the run from its study file, with all defaults filled in."""
+        """The settings of the run: the keys of the study file, with all defaults filled in."""
         path = self.path / STUDY_FILE_NAME
         if not path.exists():
             return {}
@@ -246,7 +240,7 @@ class RunFolder:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The content of `plan.json`: the design, fixed before the first call."""
+        """The content of `plan.json`: the design that was fixed before the first call."""
         path = self.path / PLAN
         if not path.exists():
             return {}
@@ -268,7 +262,7 @@ class RunFolder:
         return sorted(path.stem for path in (self.path / TABLES).glob("*.parquet"))
 
     def require_tables(self) -> None:
-        """Raise StorageError if there are no tables yet, or a written table is missing."""
+        """Raise StorageError if no table has been written yet, or if a written table is missing."""
         if not self.table_names():
             raise StorageError(f"{self.path}: no tables yet; finish the run with --resume")
         written_paths = (Path(name) for name in self.manifest.get("hashes", {}))
@@ -331,7 +325,7 @@ class RunFolder:
         return set()
 
     def rows(self, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, each with the cells of these columns."""
+        """Yield the rows of a table as tuples of the cells in `columns`."""
         # They are read in batches.
         for batch in (
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
@@ -351,11 +345,11 @@ class RunFolder:
         return (self.path / name).exists()
 
     def read_json(self, name: str) -> Any:
-        """Return the content of one of the study's JSON files."""
+        """Return the content of a JSON file in the run folder."""
         return read_json(self.path / name)
 
     def text(self, name: str) -> str:
-        """Return the content of one of the study's text files."""
+        """Return the content of a text file in the run folder."""
         path = self.path / name
         try:
             return path.read_text("utf-8")
@@ -364,10 +358,10 @@ class RunFolder:
 
 
 class RunSoFar(RunFolder):
-    """The rows recorded so far by a run without complete tables.
+    """A run whose tables are not written yet. It reads the rows recorded so far.
 
     - `is_going_on`: True while a process writes the run.
-    - `derive`: returns the tables that are made from the recorded rows.
+    - `derive`: makes further tables from the recorded rows.
     """
 
     # The run is active, or ended without tables. Written tables are ignored, because they may be
@@ -385,7 +379,7 @@ class RunSoFar(RunFolder):
         self._derive = derive
 
     def with_derived(self, derive: Callable[[RunSoFar], Mapping[str, TableBuffer]]) -> RunSoFar:
-        """Return the run with the tables made by `derive`, when one of them is needed."""
+        """Return the run with further tables. `derive` makes them when one of them is read."""
         if self._derive is not None:
             return self
         return RunSoFar(self.path, is_going_on=self._is_going_on, derive=derive)
@@ -412,7 +406,7 @@ class RunSoFar(RunFolder):
         return self.mark_of_files if self._answered_by else super().mark
 
     def require_tables(self) -> None:
-        """Do nothing, because recorded rows are read and no tables are needed."""
+        """Do nothing. This run is read from its recorded rows, so written tables are not needed."""
 
     def table_names(self) -> list[str]:
         return sorted({*self._partial_recordings, *self._derived})

@@ -1,6 +1,6 @@
-"""The rows of a table during a run: added in any order, and returned in the order of keys.
+"""The rows of a table during a run. Rows are added in any order and returned sorted by key.
 
-A few thousand rows stay in memory. The other rows are in a file.
+A few thousand rows stay in memory. All other rows are in a file.
 """
 
 # So the memory of a run does not grow with its tables. About once a second, the engine also writes
@@ -53,7 +53,7 @@ DTYPES: Mapping[str, pl.DataType] = {
 
 
 class RowOrder:
-    """Creates the keys that sort rows into the order of the study's protocol."""
+    """The source of sort keys, which put rows into the order of the study's protocol."""
 
     # Child scopes are numbered too. A row's key holds the numbers of all scopes around it and its
     # own number. Rows sorted by their keys are in the order of the protocol, even if they were
@@ -66,12 +66,12 @@ class RowOrder:
         self._count = 0
 
     def next_key(self) -> bytes:
-        """Count one more row or child scope (part of a stage), and return the sort key."""
+        """Return the sort key for the next row or the next child scope (part of a stage)."""
         self._count += 1
         return self.key_of(self._count - 1)
 
     def key_of(self, number: int) -> bytes:
-        """Return the sort key of the row or child scope with this number, counted from 0."""
+        """Return the sort key of the row or child scope with the number `number`, from 0."""
         # The length comes first, so that comparing bytes compares numbers: 255 is one byte, 256 is
         # two.
         length = (number.bit_length() + 7) // 8
@@ -79,7 +79,7 @@ class RowOrder:
 
 
 class RowFile:
-    """The file for rows of a run that are not in memory."""
+    """The file for those rows of a run that are no longer kept in memory."""
 
     # One SQLite database for all tables. There is one writer. Each scan opens a separate
     # connection, in any thread or process.
@@ -121,7 +121,7 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the number of rows and the columns of each table, by table name."""
+        """Return the shape of each table, by name: the number of rows, and the columns."""
         # In the form of `TableBuffer.describe_shape`, with the types of the columns.
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.
@@ -138,7 +138,7 @@ class RowFile:
                 yield key, number, orjson.loads(cells)
 
     def close(self) -> None:
-        """Close the writer without deleting the file."""
+        """Close the connection of the writer. The file stays."""
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -149,7 +149,7 @@ class RowFile:
             self.remove_file()
 
     def remove_file(self) -> None:
-        """Delete the file, even if another process wrote it and was killed."""
+        """Delete the file, including a file that a killed process left behind."""
         self.close()
         # SQLite keeps its write-ahead log in two further files.
         for suffix in ("", "-wal", "-shm"):
@@ -220,7 +220,9 @@ class TableBuffer:
         self._first: list[bytes] = []
 
     def add_row(self, row: Mapping[str, object], key: bytes | None = None) -> None:
-        """Add a copy of a row. Without `key`, the row comes after all other rows.
+        """Add a copy of a row.
+
+        - `key`: the sort key. Without keys, rows keep the order in which they are added.
 
         Raises ProtocolError for an invalid cell.
         """
@@ -268,7 +270,7 @@ class TableBuffer:
         return register_io_source(frames, schema=schema)
 
     def describe_shape(self) -> dict[str, object]:
-        """Return the number of rows and the columns with their types, as JSON data."""
+        """Return the shape of the table as JSON data: the number of rows, and the columns."""
         # Another process can read the rows in the file with these facts.
         return {
             "count": self._count,
@@ -280,9 +282,10 @@ class TableBuffer:
 
     @classmethod
     def from_shape(cls, name: str, file: RowFile, shape: Mapping[str, Any]) -> TableBuffer:
-        """Return a buffer for reading the rows that another process recorded.
+        """Return a buffer that reads the rows which a different process recorded.
 
-        - `shape`: the result of `describe_shape` in that process.
+        - `file`: the file that the other process writes.
+        - `shape`: the result of `describe_shape` in the other process.
         """
         self = cls(name, file, shape["declared"])
         self._count = shape["count"]
@@ -333,9 +336,9 @@ class TableBuffer:
 
 
 def read_recordings(folder: Path) -> dict[str, TableBuffer]:
-    """Return the tables that an unfinished run has recorded so far, by name.
+    """Return the tables with the rows that an unfinished run has recorded so far, by name.
 
-    Raises StorageError if the file cannot be read.
+    Raises StorageError if the file of rows cannot be read.
     """
     # The run may be active or killed.
     file = RowFile(folder)
@@ -363,7 +366,10 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
-    """Return the cells of a row as they are stored. Raises ProtocolError for an invalid value."""
+    """Return the values of a row in the form in which they are stored.
+
+    Raises ProtocolError for an invalid value.
+    """
     # Most cells are short texts or empty. They are decided here, because a call per cell is a
     # noticeable part of the cost of a call of the model.
     return {

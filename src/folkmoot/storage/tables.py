@@ -80,20 +80,20 @@ def write_csv(path: Path, data: pl.LazyFrame) -> None:
 
 
 def format_csv(data: pl.DataFrame) -> bytes:
-    """Return the CSV file of a table as bytes."""
+    """Return the content of a table's CSV file as bytes."""
     # With formulas escaped as in `write_table`.
     return _escape_formulas(data).write_csv().encode()
 
 
 def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
-    """Return a filter for the rows that have one of these values in a column."""
+    """Return a filter that keeps the rows with one of `values` in a column."""
     # The values are passed as one list. If they are passed one by one, polars compares each value
     # with the statistics of the file, and planning alone takes 20 ms.
     return pl.col(column).is_in(pl.Series([*values], dtype=pl.String).implode())
 
 
 def escape_formula(text: str) -> str:
-    """Return a text that spreadsheet programs do not run, with an apostrophe if it needs one."""
+    """Return a text for a cell, with an apostrophe before a text that would run as a formula."""
     # One cell for files that are written line by line. Tables escape whole columns by the same
     # patterns, because a call per cell would take most of the time of writing them.
     is_formula = re.match(FORMULA, text) and not re.fullmatch(SIGNED_NUMBER, text)
@@ -171,9 +171,9 @@ ENGINE_COLUMNS: dict[str, str] = {
 def build_codebook(
     tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return the codebook of tables: type, meaning and range of each column.
+    """Return the codebook, which gives the type, the meaning and the range of each column.
 
-    - `descriptions`: meanings by column, or by table and column.
+    - `descriptions`: the meanings, by column, or by table and column.
     """
     # Also the missing cells, and the levels of a column. The meanings under a table have priority.
     own_descriptions = descriptions or {}
@@ -275,7 +275,7 @@ def _dtype_name(kind: pl.DataType) -> str:
 
 
 def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
-    """Return the name of the column with the conditions, or None if there is none."""
+    """Return the name of the column that holds the condition, or None if there is no column."""
     return next(
         (name for name in CONDITION_COLUMNS if name in table.collect_schema()),
         None,
@@ -283,7 +283,7 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """Return the name of the column with the conversations, or None if there is none."""
+    """Return the name of the column that holds the conversation, or None if there is no column."""
     return next(
         (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,
@@ -308,7 +308,11 @@ class Units(NamedTuple):
 
 
 def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
-    """Return the independent units of a table, such as the groups that talked."""
+    """Return the independent unit of each row, such as the group whose members talked.
+
+    - `fewest_draws`: the number of draws. If the table has at least so many versions (draws) of a
+      summary, the version that a participant read is the unit.
+    """
     # A study may draw several versions of the same summary and show each participant one of them.
     # With at least five such draws, all participants with the same draw are one unit. Otherwise all
     # participants who share a conversation are one unit. Without shared conversations each
