@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +101,102 @@ def test_a_study_whose_controls_are_switched_off_has_no_mistake(vendor: ServerTh
     file.write_text("\n".join([*kept, "controls: {negative: false, retest: false}"]), "utf-8")
     shown = command("check", str(file))
     assert shown.exit_code == 0 and "No problems" in shown.output, shown.output
+
+
+TOPIC = "topic: {description: Money, options: [Parks, Jobs]}\n"
+CONCEPT = """
+product_concept: An oven that reads
+category: kitchen appliances
+stimulus_material: Meet the oven that reads. 299 dollars.
+num_personas: 6
+questions_per_phase: 2
+"""
+# The draws of the first 23 groups find a young doctor, as the draws of a small part do.
+RARE = """
+quotas:
+  age: {"18-24": 1, "35-44": 5}
+  education: {Doctorate: 1, Some college: 1}
+"""
+HALL = "topic: {title: New blocks, background: The city plans to build.}\n"
+# Its tickets are enough for a part of the rooms, and are counted before the first call.
+ROOMS = """
+from folkmoot import Speaker, Study, StudyConfig
+from folkmoot.errors import InputError, Problem
+
+class Rooms(StudyConfig):
+    rooms: int = 1
+
+def with_limit(config, limit):
+    return config.model_copy(update={"rooms": min(config.rooms, limit)})
+
+async def protocol(session):
+    rooms = session.config.rooms
+    if rooms > 90:
+        raise InputError(Problem(f"{rooms} tickets are needed, 90 exist", key="rooms"))
+    async def greet(scope, number):
+        await scope.ask(Speaker(f"p{number}"), "Good day. " + "So it is. " * 2000)
+    await session.map(range(rooms), greet)
+
+STUDY = Study("rooms", "Rooms", Rooms, protocol, with_limit=with_limit)
+"""
+# What a study needs that only the whole of it lacks: study file, other files, the refusal.
+LACKING = {
+    "people of a table": (
+        f"study: cross_pollination\npilot_id: t\n{TOPIC}participants_per_condition: 300\n"
+        "personas: {source: table, file: people.csv}\n",
+        {"people.csv": "name,age\n" + "".join(f"P {n},{20 + n % 50}\n" for n in range(1100))},
+        "1200 personas are needed, 1100 exist",
+    ),
+    "lines of a file": (
+        f"study: cross_pollination\npilot_id: h\n{TOPIC}participants_per_condition: 40\n"
+        "personas: {source: persona_hub, file: lines.jsonl, pool: pool.json}\n",
+        {
+            "lines.jsonl": "".join(
+                json.dumps({"persona": f"a teacher of class {n} who likes long walks"}) + "\n"
+                for n in range(200)
+            )
+        },
+        "240 personas are needed, 200 are usable",
+    ),
+    "quotas": (
+        f"study: focus_group\nrandom_seed: 3\nreplications: 25\n{CONCEPT}{RARE}",
+        {},
+        "no person fits the remaining quotas",
+    ),
+    "profiles": (
+        f"study: focus_group\nreplications: 40\npersonas: few.csv\n{CONCEPT}",
+        {"few.csv": "name,age\nAda,30\nBen,40\nCleo,50\n"},
+        "6 people are needed; the file has 3",
+    ),
+    "members": (
+        "study: negotiation\ngroup_types: [spouses]\ngroups_per_type: 40\npersonas: few.csv\n",
+        {"few.csv": "name,age\n" + "".join(f"P {n},{20 + n % 50}\n" for n in range(70))},
+        "few.csv has 70 personas and the groups have 80 members",
+    ),
+    "a profile": (f"study: town_hall\nsets: 40\n{HALL}vulnerable: [gone.md]\n", {}, "no file"),
+    "seats": (
+        f"study: town_hall\nsets: 3\n{HALL}seats: {{count: 5000}}\n",
+        {},
+        "5,?000",
+    ),
+    "tickets": ("study: ./rooms.py\nrooms: 100\n", {"rooms.py": ROOMS}, "100 tickets are needed"),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_check_refuses_with_the_sentence_with_which_the_run_refuses(
+    what: str, vendor: ServerThread
+) -> None:
+    """A dry run of a part would need less than the study and find nothing."""
+    study, files, refusal = LACKING[what]
+    for name, text in {"lacking.yaml": f"{study}model: gpt-4o\n", **files}.items():
+        Path(name).write_text(text, "utf-8")
+    told = []
+    for words in (["check", "--trust"], ["run", "--trust", "--no-preflight"]):
+        shown = command(words[0], "lacking.yaml", *words[1:])
+        assert shown.exit_code == 2, shown.output
+        told.append(shown.output.partition("problem")[2])
+    assert re.search(refusal, told[0])
+    assert told[0] == told[1]
+    assert vendor.model.counts["received"] == 0
+    assert not list(Path("outputs").glob("*/*"))

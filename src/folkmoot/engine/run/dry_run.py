@@ -12,9 +12,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.calls.batch_queue import MAX_WAVE_CALLS
@@ -32,7 +33,6 @@ from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.settings.claims import ClaimReader, find_declared
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
     ModelRequest,
@@ -386,6 +386,9 @@ def estimate_run(
     dry_run = None
     # A part of two shows the calls per participant, and so how large a part is needed.
     if limit_size > 2:
+        # A part of the study needs fewer people than the whole study, so it may start where the
+        # whole study does not.
+        _require_start(whole, model, embedding_model)
         sample_file, smallest_limit = _reduce(whole, 2), _smallest_limit(whole, limit_size)
         sample_size = max(smallest_limit, _limit_size(sample_file))
         dry_run = _dry_run(sample_file, model, embedding_model, kinds)
@@ -401,18 +404,14 @@ def estimate_run(
                 else 1.0
             )
             dry_run = None
-    try:
-        dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
-    except InputError:
-        # The message may give the size of the part, which is not that of the study.
-        if sample_file is not whole:
-            _dry_run(whole, model, embedding_model, kinds)
-        raise
+    dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
     if dry_run.cut:
-        dry_run = _dry_run(sample_file, model, embedding_model, kinds, sample=True, within=True)
+        # A sampled dry run is the last try, so it may do three times the work.
+        run_sample = partial(_dry_run, sample_file, model, embedding_model, kinds, max_work=3)
+        dry_run = run_sample(sampled_forks="all")
         # A protocol may reject copied results inside its items. Then sample outermost forks only.
         if dry_run.cut and not dry_run.outermost_item_count:
-            dry_run = _dry_run(sample_file, model, embedding_model, kinds, sample=True)
+            dry_run = run_sample(sampled_forks="outermost")
     return _estimate_of(dry_run, share)
 
 
@@ -508,17 +507,23 @@ class DryRun(NamedTuple):
         return self.sampler.items[1] if self.sampler is not None else 0
 
 
+def _require_start(study_file: StudyFile, model: str | None, embedding: str) -> None:
+    # Raises the errors that the run would raise before its first call. No call is answered, so the
+    # dry run ends at the first one.
+    _dry_run(study_file, model, embedding, max_work=0)
+
+
 def _dry_run(
     study_file: StudyFile,
     model: str | None,
     embedding: str,
     seat_kinds: Collection[tuple[str, str]] = (),
     *,
-    sample: bool = False,
-    within: bool = False,
+    sampled_forks: Literal["none", "outermost", "all"] = "none",
+    max_work: int = 1,
 ) -> DryRun:
-    # `sample`: run only some items of each `map`. `within`: also run only some items of a `map`
-    # inside such an item.
+    # `sampled_forks`: run only some items of these `map` calls. `max_work`: the limit of work in
+    # multiples of `MAX_DRY_RUN_BYTES`.
     config = study_file.config
     part = study_file.study.respondent_part
     settings = ProviderSettings(
@@ -526,10 +531,9 @@ def _dry_run(
         options=config.respondent,
         study=StudyPart(part, config) if part else None,
     )
-    # A sampled dry run is the last try, so it may do three times the work.
-    counting = CountingProvider(settings, embedding, (1 + 2 * sample) * MAX_DRY_RUN_BYTES)
-    counting.repeats_replies = sample
-    sampler = Sampler(counting, within=within) if sample else None
+    counting = CountingProvider(settings, embedding, max_work * MAX_DRY_RUN_BYTES)
+    counting.repeats_replies = sampled_forks != "none"
+    sampler = Sampler(counting, within=sampled_forks == "all") if sampled_forks != "none" else None
     was_cut = False
     with open_dry_run(replace(study_file, config=config)) as (dry_file, out):
         counting.question_log = QuestionLog(_open_seats(dry_file, seat_kinds))
