@@ -1,6 +1,6 @@
-"""Participants: personas, sources and the pool of personas, and assignment to conditions.
+"""Participants: their personas, where personas come from, and the assignment to conditions.
 
-No module here imports the engine. Only `sources.persona_hub.fetch_file` uses the network.
+No module of this folder imports the engine. Only `sources.persona_hub.fetch_file` uses the network.
 
 The engine, `kit`, study types, comparisons and the command line import this folder.
 """

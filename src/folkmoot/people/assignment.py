@@ -12,7 +12,7 @@ from folkmoot.errors import InputError
 def assign_conditions(
     ids: Sequence[str], conditions: Sequence[str], rng: np.random.Generator
 ) -> dict[str, str]:
-    """Return a random condition for each id. Group sizes differ by at most one.
+    """Return a random condition for each id. The sizes of the conditions differ by at most one.
 
     Raises InputError if an id or condition is repeated, or if there are no conditions.
     """

@@ -1,4 +1,4 @@
-"""Turn a raw persona line into a full persona with two calls to a model."""
+"""Turn a raw persona line into a full persona. This takes two calls to a model."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def normalise_sex(sex: object) -> object:
 
 
 def match_listed_value(value: object, listed: Iterable[str]) -> object:
-    """Return the listed value that equals `value` except for case or apostrophes.
+    """Return the listed value that equals `value`. Case and the kind of apostrophe are ignored.
 
-    Returns `value` if nothing listed equals it.
+    Returns `value` unchanged if no listed value equals it.
     """
     if not isinstance(value, str):
         return value
@@ -104,7 +104,7 @@ RECRUITER = Speaker("recruiter", "Recruiter", "recruiter")
 
 
 class Recruiting(Protocol):
-    """The interface that `enrich_persona` needs: ask a model a question, and record a row."""
+    """The methods that `enrich_persona` needs: ask a model a question, and record a row."""
 
     async def ask(
         self,
@@ -160,7 +160,7 @@ def key_of(base: str) -> str:
 
 
 def demographics_prompt(base: str, prompts: Path | None = None) -> str:
-    """Return the prompt that asks for the demographics of a raw persona line."""
+    """Return the prompt that asks for the demographics of the person in a raw persona line."""
     return _render_prompt(
         "demographics",
         prompts,
@@ -170,7 +170,7 @@ def demographics_prompt(base: str, prompts: Path | None = None) -> str:
 
 
 def enrichment_prompt(base: str, demographics: Demographics, prompts: Path | None = None) -> str:
-    """Return the prompt that asks for a description of the persona."""
+    """Return the prompt that asks for a full description of the person in a raw persona line."""
     facts = {
         name: quote_value(value, "value", cell_id(f"{BASE_PERSONAS}.{name}", key_of(base)))
         for name, value in demographics.model_dump().items()
@@ -185,7 +185,7 @@ def _quote_base(base: str) -> str:
 
 
 def clean_description(text: str) -> str:
-    """Return the reply as one paragraph without a leading "You are"."""
+    """Return a model's description of a persona as one paragraph without a leading "You are"."""
     flat = " ".join(text.split()).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 

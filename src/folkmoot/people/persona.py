@@ -24,9 +24,9 @@ class Persona:
 
     - `text`: the full description, which completes the sentence "You are …".
     - `base`: the raw line from which the persona was made.
-    - `demographics`: the known values of `DEMOGRAPHIC_KEYS`.
+    - `demographics`: the known demographics. The keys are among `DEMOGRAPHIC_KEYS`.
     - `source`: `persona_hub`, `quota`, `grounded`, `table` or `migrated`.
-    - `extra`: further values of a source, as JSON values.
+    - `extra`: further values that the source gives, as JSON values.
     """
 
     id: str
@@ -39,15 +39,15 @@ class Persona:
 
     @property
     def key(self) -> str:
-        """The key of the raw line. Personas with equal keys count as one."""
+        """The key of the persona, made from the raw line. Personas with equal keys count as one."""
         return persona_key(self.base or self.text)
 
     def with_id(self, new_id: str) -> Persona:
-        """Return the persona under another id."""
+        """Return a copy of the persona with the id `new_id`."""
         return replace(self, id=new_id)
 
     def to_json(self) -> dict[str, object]:
-        """Return the persona as a JSON object for `from_json`."""
+        """Return the persona as a JSON object, which `from_json` reads."""
         out: dict[str, object] = {
             "id": self.id,
             "name": self.name,
@@ -62,9 +62,10 @@ class Persona:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object], *, source: str = "") -> Persona:
-        """Return the persona that a JSON object of `to_json` describes.
+        """Return the persona from a JSON object that `to_json` made.
 
-        Raises ValueError if the description is missing or a field has the wrong type.
+        Raises ValueError if the description of the persona is missing or a field has the wrong
+        type.
         """
         # Pools and runs of earlier versions use different keys for the description.
         text = data.get("enriched_persona") or data.get("text")
@@ -89,10 +90,10 @@ class Persona:
 
 
 def indefinite_article(following: str) -> str:
-    """Return "a" or "an" for the following word."""
+    """Return the article ("a" or "an") that goes before the word `following`."""
     return "an" if re.match(r"[aeio]|8|(?:11|18)\b", following.lower()) else "a"
 
 
 def persona_key(base: str) -> str:
-    """Return `base` in lower case, with single spaces and no final full stop."""
+    """Return the raw line `base` in lower case, with single spaces and no final full stop."""
     return " ".join(base.casefold().split()).rstrip(".")

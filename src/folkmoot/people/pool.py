@@ -25,7 +25,7 @@ LOCK_SECONDS = 60.0
 
 
 def target_pool_size(count: int) -> int:
-    """Return the pool size for a draw of `count` personas, which is 1.5 times `count`."""
+    """Return how many personas the pool should hold before `count` are drawn: 1.5 times `count`."""
     return math.ceil(1.5 * count)
 
 
@@ -33,6 +33,8 @@ def draw_personas(
     personas: Sequence[Persona], count: int, rng: np.random.Generator, *, source: Path | None = None
 ) -> list[Persona]:
     """Return `count` different personas, drawn at random.
+
+    - `source`: the file of the personas, for the error message.
 
     Raises InputError if there are fewer than `count` personas.
     """
@@ -46,16 +48,17 @@ def draw_personas(
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The pool of personas in the file `path`."""
+    """The pool of personas that is stored in the file `path`."""
 
     # Readers see only complete files. Writers use a lock file next to the pool.
 
     path: Path = DEFAULT_POOL
 
     def load_personas(self) -> list[Persona]:
-        """Return all personas of the pool, oldest first. Returns an empty list without a file.
+        """Return all personas of the pool, oldest first.
 
-        Raises InputError if the file is not a pool.
+        Returns an empty list if the file does not exist. Raises InputError if the file holds no
+        pool.
         """
         try:
             raw = self.path.read_text(encoding="utf-8")
@@ -68,7 +71,7 @@ class Pool:
         return self._parse_personas(raw)
 
     def add_personas(self, personas: Iterable[Persona]) -> int:
-        """Add the personas that are new to the pool, and return the number of new personas."""
+        """Add those personas that the pool does not hold yet, and return how many were added."""
         # The file is read again under the lock, so two processes that add personas at the same time
         # both succeed.
         with self._locked_pool():
@@ -87,7 +90,7 @@ class Pool:
         return len(fresh)
 
     def missing_count(self, count: int) -> int:
-        """Return how many personas must be made before a draw of `count` personas."""
+        """Return how many personas must be made before `count` personas can be drawn."""
         return max(0, target_pool_size(count) - len(self.load_personas()))
 
     def _parse_personas(self, raw: str) -> list[Persona]:
@@ -150,7 +153,7 @@ def _with_new_ids(present: Sequence[Persona], fresh: Sequence[Persona]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class MigrationResult:
-    """How many personas of earlier runs were added, already in the pool, or unusable."""
+    """The numbers of personas of earlier runs that were added, known already, or unusable."""
 
     # New personas.
     added: int

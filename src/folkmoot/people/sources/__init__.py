@@ -1,7 +1,7 @@
-"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources of other packages.
+"""Sources of personas: `persona_hub`, `quota`, `table`, `grounded`, and sources that packages add.
 
-A package registers a function `(n, rng) -> list[Persona]` in the entry-point group
-`folkmoot.personas`.
+To add a source, a package registers a function `(n, rng) -> list[Persona]` in the entry-point
+group `folkmoot.personas`.
 
 The engine, study types, comparisons and the command line import this folder.
 """

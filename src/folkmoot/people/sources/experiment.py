@@ -29,7 +29,7 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True, slots=True)
 class HumanAnswer:
-    """What one person answered about one item, before and after reading a text."""
+    """The two answers of one person about one item: before and after reading a text."""
 
     person: str
     item: str
@@ -57,12 +57,12 @@ class HumanAnswer:
 def read_experiment(path: Path) -> list[HumanAnswer]:
     """Read a table of numeric answers and return all its rows, in order.
 
-    Raises InputError with the row of each of these problems:
+    Raises InputError for these problems, and names the row of each problem:
 
-    - a missing column
-    - a cell that is empty or not a number
-    - a person who answers twice about one item
-    - a row without a condition, if other rows have a condition
+    - a column is missing
+    - a cell is empty or not a number
+    - a person answers twice about one item
+    - a row has no condition, although other rows have conditions
     """
     table = read_people(path)
     if lacking := [name for name in (PERSON, ITEM, BEFORE, AFTER) if name not in table.columns]:

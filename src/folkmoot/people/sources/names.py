@@ -1,4 +1,4 @@
-"""Draw names by sex and year of birth, without repeats in a group."""
+"""Draw names by sex and year of birth. No two people of a group get the same name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFERENCE_YEAR = 2022
 
 @dataclass(frozen=True, slots=True)
 class NameBook:
-    """Given names by sex and year of birth, and family names, from the United States."""
+    """Names from the United States: family names, and given names by sex and year of birth."""
 
     # By sex: pairs (first birth year, names), oldest first.
     given: dict[str, tuple[tuple[int, tuple[str, ...]], ...]]
@@ -26,7 +26,7 @@ class NameBook:
     family: tuple[str, ...]
 
     def given_for(self, sex: str, age: int) -> tuple[str, ...]:
-        """Return the given names of people of this sex and age."""
+        """Return the given names that occur among people of this sex and age."""
         # For "X", the names of both other sexes.
         if sex == "X":
             return (*self.given_for("F", age), *self.given_for("M", age))
@@ -52,9 +52,10 @@ def draw_names(
     rng: np.random.Generator,
     taken: Collection[str] = (),
 ) -> list[str]:
-    """Return a different full name for each pair of sex and age, in order.
+    """Return a different full name for each person, in order.
 
-    - `taken`: given names that are not used.
+    - `people`: (sex, age) of each person.
+    - `taken`: given names that must not be drawn.
     """
     # A given name repeats only after all names of people of the same sex and age were used. In
     # very large groups, names get middle initials.

@@ -1,4 +1,4 @@
-"""The table of human answers: one row for each answer of a person about an item.
+"""The table of human answers. A row holds what one person answered about one item.
 
 - `person`: the id of the person.
 - `item`: what was asked.
@@ -55,7 +55,7 @@ def read_people(path: Path) -> pl.DataFrame:
 
 
 def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return the table with the usual column names and cleaned cells."""
+    """Return the table with the standard names of columns and with cleaned cells."""
     names: dict[str, str] = {}
     for column in table.columns:
         cleaned = clean_name(column)
@@ -76,7 +76,7 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without a clear person, item or condition."""
+    """Yield a problem for each row in which person, item or condition are missing or ambiguous."""
     # `table` is the result of `read_people`.
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}
@@ -92,7 +92,7 @@ def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
 
 
 def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row without a condition and each condition with two spellings."""
+    """Yield a problem for each row without a condition, and each condition with two spellings."""
     # Two spellings of an arm differ only in case or spaces. A table without arms has no problem.
     if ARM not in table.columns or table[ARM].null_count() == table.height:
         return
@@ -138,7 +138,7 @@ def _parse_column(column: pl.Series) -> pl.Series:
 
 
 def holds_answers(columns: Sequence[str]) -> bool:
-    """Return True if each row of a table is one answer of a person."""
+    """Return True if the rows of a table are answers of people, and False if they are people."""
     cleaned = [clean_name(column) for column in columns]
     meanings = {ALSO_CALLED.get(name, name) for name in cleaned}
     return {PERSON, BEFORE} <= meanings

@@ -1,4 +1,4 @@
-"""Draw personas from a file of JSON lines `{"persona": "…"}`, local or by URL."""
+"""Draw raw persona lines from a file of JSON lines `{"persona": "…"}`, local or by URL."""
 # The file is never loaded into memory. One pass draws a random number (ticket) for each line and
 # keeps the lines with the lowest tickets as candidates. Only candidates go through language
 # identification. `enrich_persona` then makes full personas of the lines.
@@ -43,7 +43,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Counts of the lines of a file: all, broken, examined, not English and repeated."""
+    """The numbers of lines in a file: all, broken, examined, not English and repeated lines."""
 
     lines: int
     broken: int
@@ -74,7 +74,7 @@ def sample_lines(
     exclude: Collection[str] = (),
     english_only: bool = True,
 ) -> tuple[list[str], Reading]:
-    """Return `count` random lines without repeats, and the counts of the whole file.
+    """Return `count` different random lines, and the numbers of lines in the whole file.
 
     - `exclude`: the `Persona.key` of each persona to skip.
     - `english_only`: if True, lines in other languages are skipped.
@@ -108,7 +108,7 @@ def sample_lines(
 
 
 def is_english(text: str) -> bool:
-    """Return True if a line is English, or if the language is doubtful."""
+    """Return True if a line is in English, or if its language is doubtful."""
     ranked = dict(_language_identifier().rank(text))
     return 1.0 - float(ranked["en"]) <= NOT_ENGLISH
 
@@ -192,7 +192,7 @@ def _language_identifier() -> LanguageIdentifier:
 
 
 def cache_path(url: str = URL, cache_dir: Path | None = None) -> Path:
-    """Return the path for the downloaded file of a URL."""
+    """Return the path under which the file from a URL is stored after the download."""
     name = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
     return (cache_dir or user_cache_dir()) / f"personas-{name}.jsonl"
 

@@ -1,4 +1,4 @@
-"""Make personas from stated ratios, without network or model."""
+"""Make personas whose attributes have given ratios, without network or model."""
 # Each ratio is met as exactly as the number of personas allows. Attributes are drawn independently
 # of each other, with two exceptions. The occupation depends on sex, age and education, and degrees
 # have a minimum age. `grounded` makes personas with realistic correlations between attributes.
@@ -31,15 +31,16 @@ _AGE = re.compile(r"(\d{1,3})(?:\s*[-–]\s*(\d{1,3}))?")
 
 
 def default_ratios() -> dict[str, dict[str, float]]:
-    """Return the packaged shares, which describe adults aged 18 to 65 in the United States."""
+    """Return the packaged ratios. They describe adults aged 18 to 65 in the United States."""
     # The sources are in `quota_us.yaml`.
     return {key: dict(shares) for key, shares in _load_wordings()["ratios"].items()}
 
 
 def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
-    """Return `count` different personas that meet the ratios.
+    """Return `count` different personas whose attributes have the given ratios.
 
-    - `ratios`: replaces shares of `default_ratios`, as in `{"sex": {"F": 1}}`.
+    - `ratios`: for some attributes, ratios that replace those of `default_ratios`, as in
+      `{"sex": {"F": 1}}`.
 
     Raises InputError with every invalid ratio.
     """

@@ -51,7 +51,7 @@ def read_personas(
 ) -> list[Persona]:
     """Return every person of a table as a persona, in the order of the file.
 
-    - `columns`: maps known names to columns of the file, as in `{"age": "AGE_YRS"}`.
+    - `columns`: maps known names to the file's names of columns, as in `{"age": "AGE_YRS"}`.
     - `with_first_answers`: if True, the description contains the first answers of the person.
 
     Raises InputError for an unreadable file, a repeated id or an empty row.

@@ -30,12 +30,12 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def first_line(path: Path) -> int:
-    """Return the line number of the first person in a file."""
+    """Return the number of the line in which a file's first person is."""
     return 2 if path.suffix.lower() in (*_SEPARATORS, ".xlsx") else 1
 
 
 def clean_name(column: str) -> str:
-    """Return the name of a column in lower case with underscores."""
+    """Return the name of a column in lower case, with underscores in place of spaces."""
     return column.strip().lower().replace(" ", "_").replace("-", "_")
 
 

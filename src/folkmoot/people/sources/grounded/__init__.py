@@ -1,6 +1,6 @@
-"""Grounded personas, drawn from a population that agrees with published figures.
+"""Grounded personas, drawn from a simulated population that agrees with published statistics.
 
-Start with `PersonaGenerator`. All figures are in `us.yaml`.
+Start with `PersonaGenerator`. All statistics are in `us.yaml`.
 
 `people.sources`, two study types and the command line import this folder.
 """
@@ -33,6 +33,6 @@ __all__ = [
 
 
 def make(count: int, rng: np.random.Generator) -> list[Persona]:
-    """Return `count` personas of the packaged population."""
+    """Return `count` personas, drawn from the packaged population."""
     # This function is registered as the source `grounded`.
     return PersonaGenerator().personas(count, rng)

@@ -1,4 +1,7 @@
-"""Draw traits, buying behaviour, voice and opinion of a participant from the demographics."""
+"""Draw the traits, buying behaviour, voice and opinion of a participant.
+
+The draws depend on the demographics of the participant.
+"""
 # Weights and published figures are in `us.yaml`. How traits affect the way of talking is assumed.
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ _TALK_NOISE = 0.5
 def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> Traits:
     """Return five trait scores for a participant of this age and sex.
 
-    - `fixed`: known scores, which are not drawn.
+    - `fixed`: known scores by trait. They replace drawn scores.
     """
     # The other scores are drawn as if none were fixed.
     terms = figures()["ocean"]
@@ -59,9 +62,9 @@ def draw_traits(rng: np.random.Generator, age: int, sex: str, fixed: Fixed) -> T
 
 
 def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
-    """Return the expected score of a trait for this age and sex, in standard deviations.
+    """Return the mean score of a trait among people of this age and sex, in standard deviations.
 
-    - `terms`: the published figures on all traits.
+    - `terms`: the published statistics on all traits.
     """
     # There are no figures for nonbinary people ("X"), so they get the mean of women and men.
     if sex == "X":
@@ -75,7 +78,10 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 
 @lru_cache(maxsize=1)
 def residual_factor() -> NDArray[np.float64]:
-    """Return the matrix, shape (5, 5), that makes drawn trait scores correlate as published."""
+    """Return the matrix that gives independent random draws the correlations of trait scores.
+
+    The matrix has the shape (5, 5). With it, drawn scores correlate as published.
+    """
     # Age and sex already explain a part of the published correlations. This part is subtracted.
     remaining = published_correlations() - _by_age_and_sex()
     return np.asarray(np.linalg.cholesky(remaining), dtype=np.float64)
@@ -111,7 +117,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(circumstances: Circumstances, traits: Traits) -> dict[str, float]:
-    """Return the standardised scores of circumstances and traits by name."""
+    """Return the standardised scores of a participant's demographics and traits, by name."""
     return {
         **circumstances.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -152,7 +158,7 @@ def draw_consumer(
     """Return the buying behaviour of a participant.
 
     - `scores`: the standardised scores of the participant by name.
-    - `fixed`: known values, which are not drawn.
+    - `fixed`: known values. They replace drawn values.
     """
     drawn = {
         name: _draw_score(weighted_sum(weights, scores), weights, rng)
@@ -259,7 +265,10 @@ def _draw_speech_habits(rng: np.random.Generator, traits: Traits) -> tuple[str, 
 
 
 def valence_label(valence: float) -> str:
-    """Return the label of a first opinion between −1 (against) and 1 (for)."""
+    """Return the label of a first opinion.
+
+    - `valence`: the opinion as a number from −1 (against) to 1 (in favour).
+    """
     return LABELS[sum(valence >= limit for limit in LIMITS)]
 
 
@@ -273,8 +282,8 @@ def draw_opinion(
 ) -> Opinion:
     """Return the first opinion of a participant about a concept.
 
-    - `fixed`: a known valence or sentence, which is not drawn.
-    - `appeal`: is added to the drawn valence.
+    - `fixed`: a known valence or sentence, in place of a drawn one.
+    - `appeal`: how attractive the concept is. This number is added to a drawn valence.
     """
     terms = data["opinion"]
     inputs = {
@@ -293,8 +302,9 @@ def draw_opinion(
 
 
 def valence_sentence(valence: float, parts: Mapping[str, float], pick: float) -> str:
-    """Return a sentence that expresses a first opinion between −1 and 1.
+    """Return a sentence that expresses a first opinion.
 
+    - `valence`: the opinion as a number from −1 (against) to 1 (in favour).
     - `parts`: how much each attribute contributes to the opinion.
     - `pick`: a number from 0 to 1 that selects one of the possible sentences.
     """

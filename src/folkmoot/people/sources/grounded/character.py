@@ -12,7 +12,7 @@ from folkmoot.people.sources.grounded.profile import TRAITS, Profile, Traits, Vo
 
 
 def score_band(score: int) -> int:
-    """Return which fifth of the scale from 0 to 100 contains a score, counted from 0."""
+    """Return the number of the fifth to which a score from 0 to 100 belongs: 0 to 4."""
     return min(4, score // 20)
 
 
@@ -65,7 +65,7 @@ def category_engagement(profile: Profile, category: str) -> str:
 
 
 def describe_introduction(profile: Profile) -> str:
-    """Return name, age, occupation, household and location, which complete "You are …"."""
+    """Return name, age, occupation, household and location as a text that completes "You are …"."""
     age = f"{profile.age}-year-old"
     return (
         f"{profile.name}, {indefinite_article(age)} {age} {profile.occupation} who lives "

@@ -1,4 +1,4 @@
-"""Generate groups of grounded participants, by quota or from real profiles."""
+"""Generate grounded participants at random, by quotas, or from partly known people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_CANDIDATES = 4000
 
 @dataclass(frozen=True, slots=True)
 class PersonaGenerator:
-    """Generates the grounded participants of a study on one concept."""
+    """A generator of grounded participants for a study on one concept."""
 
     # A shift of all first opinions (−1 … 1), 0 if unknown.
     appeal: float = 0.0
@@ -55,7 +55,8 @@ class PersonaGenerator:
     ) -> list[Profile]:
         """Return `count` profiles with different names.
 
-        - `quotas`: the share or number of each value, as in `{"sex": {"F": 10, "M": 10}}`.
+        - `quotas`: for each attribute, the share or number of each value, as in
+          `{"sex": {"F": 10, "M": 10}}`.
 
         Raises InputError if no person in the population fits the quotas.
         """
@@ -74,7 +75,9 @@ class PersonaGenerator:
     def from_profiles(
         self, rows: Sequence[Mapping[str, object]], rng: np.random.Generator
     ) -> list[Profile]:
-        """Return profiles for partly known people. All unknown values are drawn.
+        """Return profiles of partly known people. Unknown values are drawn at random.
+
+        - `rows`: the known values of each person. The keys are those of `Given`.
 
         Raises InputError with every invalid value.
         """
@@ -98,7 +101,7 @@ class PersonaGenerator:
         return [person.model_copy(update={"source": "table"}) for person in profiles]
 
     def with_new_opinion(self, profile: Profile, rng: np.random.Generator) -> Profile:
-        """Return the profile with a newly drawn first opinion."""
+        """Return the profile with a new first opinion, which is drawn at random."""
         scores = {trait: profile.traits.standard_score(trait) for trait in TRAITS}
         opinion = draw_opinion(rng, scores, profile.consumer, figures(), {}, self.appeal)
         return profile.model_copy(update={"opinion": opinion})
@@ -106,7 +109,7 @@ class PersonaGenerator:
     def personas(
         self, count: int, rng: np.random.Generator, quotas: Quotas | None = None
     ) -> list[Persona]:
-        """Return `count` generated personas with a description."""
+        """Return `count` generated personas, each with a description."""
         return [
             profile.to_persona(character.describe_profile(profile))
             for profile in self.generate_profiles(count, rng, quotas)
@@ -247,7 +250,7 @@ def age_band(text: str) -> tuple[int, int] | None:
 
 
 def check_quotas(quotas: Quotas) -> list[Problem]:
-    """Return a problem for each unknown attribute or value and for each wrong share."""
+    """Return a problem for each unknown attribute, each unknown value, and each wrong share."""
     problems: list[Problem] = []
     valid_values = {"sex": ("F", "M"), **LISTED}
     for name, shares in quotas.items():

@@ -66,7 +66,7 @@ _MAX_NOISE_SD = 2.2
 
 @lru_cache(maxsize=1)
 def us_figures() -> dict[str, Any]:
-    """Return all published figures of the United States."""
+    """Return all published statistics of the United States."""
     figures: dict[str, Any] = packaged_yaml(__file__, "us.yaml")
     return figures
 
@@ -88,7 +88,7 @@ def _table_shares(rows: Iterable[Mapping[str, float]], columns: Sequence[str]) -
 
 @lru_cache(maxsize=1)
 def core_margins() -> tuple[RakingMargin, ...]:
-    """Return the published shares to which the population is fitted."""
+    """Return the published shares with which the simulated population must agree."""
     # The order matters: if published tables contradict each other, the last ones are met exactly.
     figures_us = us_figures()
     ages = np.array([*figures_us["age"]["bands"].values()], dtype=float)
@@ -178,7 +178,10 @@ def _race_shares(counts: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=1)
 def core_shares() -> Array:
-    """Return the shares of people, with axes sex, age, education, activity, race and home."""
+    """Return the share of people with each combination of six attributes.
+
+    The axes of the array are sex, age, education, activity, race and home.
+    """
     seed = np.zeros(
         (len(SEXES), len(age_bands()), len(_GSS_DEGREES), len(ACTIVITIES), len(_MARITAL))
     )
@@ -214,7 +217,7 @@ def _home_shares() -> Array:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The occupations of the population, with the share of workers in each."""
+    """The occupations of the population, and the share of workers in each occupation."""
 
     # One name and one title for each occupation.
     names: tuple[str, ...]
@@ -229,7 +232,7 @@ class Jobs:
 
 @lru_cache(maxsize=1)
 def raked_occupations() -> Jobs:
-    """Return the occupations of the population, with shares that agree with published tables."""
+    """Return the occupations of the population. Their shares agree with published tables."""
     frame = _read_figures_table("us_occupations.csv")
     names = frame["job"].to_list()
     size = _normalise_counts(frame["thousands"].to_list())
@@ -257,7 +260,7 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """Return a random occupation of people with this sex, age and education.
+    """Return an occupation, drawn among those of workers with this sex, age and education.
 
     - `at`: a random number from 0 to 1 that selects the occupation.
     """
@@ -301,11 +304,13 @@ def _degree_shares(
 
 @lru_cache(maxsize=1)
 def sample_people() -> pl.DataFrame:
-    """Return 20,000 people, the same at each call.
+    """Return a table of 20,000 simulated people. Each call returns the same people.
+
+    Columns that need an explanation:
 
     - `income_usd`: the income of the household in dollars of 2022.
     - `adults`: the number of adults in the household.
-    - `weight`: the same for everyone.
+    - `weight`: a constant, because all people count equally.
     """
     rng = generator(0, ("people", "us"))
     shares = core_shares().ravel()
@@ -553,10 +558,10 @@ def _describe_household(home: str, band: int, children: int) -> str:
 
 
 def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how far the population is from each published table.
+    """Return how far the simulated population is from each published table.
 
-    Each tuple holds the name of a table, the number of cells, and the largest and the mean distance
-    in percentage points.
+    Each tuple holds the name of a published table, the number of its cells, and the largest and the
+    mean distance of a cell in percentage points.
     """
     rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
         (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins

@@ -1,4 +1,4 @@
-"""The researcher's own people with weights, used instead of the packaged population."""
+"""A panel: the researcher's table of people, used in place of the packaged population."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AMERICAN = ("", "us", "usa", "united states")
 
 @dataclass(frozen=True)
 class Panel:
-    """The researcher's own table of people with weights."""
+    """The researcher's table of people. Each person has a weight."""
 
     # The known values of each person (keys of `Given`).
     rows: tuple[Mapping[str, object], ...]
@@ -40,7 +40,7 @@ class Panel:
     weights: tuple[float, ...]
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Return the row numbers of `count` people, drawn by weight."""
+        """Return the row numbers of `count` people, drawn at random by weight."""
         # No person is drawn twice before all people with a positive weight were drawn once.
         weights = np.array(self.weights)
         drawable_count = int((weights > 0).sum())
@@ -55,9 +55,9 @@ class Panel:
 
 
 def read_panel(path: Path) -> Panel:
-    """Read people with weights from a table file, one person per row.
+    """Read a table of people with weights, one person per row.
 
-    Raises InputError with every problem by line.
+    Raises InputError with every problem and its line.
     """
     # The columns are the fields of `Given`, `weight` (default 1) and `country` (default `us`).
     rows: list[Mapping[str, object]] = []
@@ -86,7 +86,7 @@ def read_panel(path: Path) -> Panel:
 
 
 def check_foreign_gaps(row: Mapping[str, object], line: str) -> list[Problem]:
-    """Return a problem for each empty value of a person outside the United States."""
+    """Return a problem for each empty cell in the row of a person outside the United States."""
     # An empty value would be filled with a random American value, which does not fit another
     # country.
     if str(row.get("country", "")).strip().casefold() in _AMERICAN:

@@ -43,7 +43,7 @@ class Circumstances:
     race: str
 
     def standardised_scores(self) -> dict[str, float]:
-        """Return the standardised scores that decide traits and buying behaviour."""
+        """Return the standardised scores on which traits and buying behaviour depend."""
         return {
             # The median household income and the standard deviation of its logarithm.
             "income": math.log(max(self.income_usd, 1000) / 74580) / 0.93,
@@ -55,7 +55,7 @@ class Circumstances:
 
 
 def band_of(age: int, bands: Mapping[str, object]) -> str:
-    """Return the band that contains an age, such as "25-34"."""
+    """Return the age band (such as "25-34") that contains an age."""
     # An age above all bands gets the last band.
     for band in bands:
         if age <= int(band.split("-")[1]):
@@ -82,7 +82,7 @@ class Population:
     frame: pl.DataFrame
 
     def draw_matching_person(self, fixed: Fixed, at: float) -> dict[str, Any]:
-        """Return one random person with the fixed attributes.
+        """Return one randomly drawn person who has the attributes in `fixed`.
 
         - `at`: a random number from 0 to 1 that selects the person.
         """
@@ -192,7 +192,7 @@ def united_states() -> Population:
 
 
 def draw_circumstances(rng: np.random.Generator, data: Figures, fixed: Fixed) -> Circumstances:
-    """Return the demographics of a random person with the fixed attributes."""
+    """Return the demographics of a randomly drawn person who has the attributes in `fixed`."""
     # Location is drawn independently. Political leaning is drawn by age.
     row = united_states().draw_matching_person(fixed, rng.random())
     # Matching people may be outside the band if no one inside it is similar enough.
@@ -233,7 +233,7 @@ def _pick_key(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
 
 
 def income_fifth(usd: float) -> str:
-    """Return which fifth of US households has this yearly income in USD."""
+    """Return the fifth of US households to which this yearly income in USD belongs."""
     above = sum(usd > limit for limit in joint.us_figures()["household_income"]["fifths"])
     return SCALES["income"][int(above)]
 

@@ -109,7 +109,8 @@ class VoiceProfile(_Frozen):
 class Opinion(_Frozen):
     """The opinion of a participant on the concept before the discussion.
 
-    `valence`: −1 to 1. `sentence`: the opinion in words.
+    - `valence`: the opinion as a number from −1 (against) to 1 (in favour).
+    - `sentence`: the opinion in words.
     """
 
     valence: Valence
@@ -126,9 +127,9 @@ LISTED: dict[str, tuple[str, ...]] = {
 
 
 class Given(BaseModel):
-    """The known values of a real person. Attributes that are None are drawn.
+    """The known values of a real person. An attribute that is None is drawn at random.
 
-    Other columns of the table are ignored. Values may be written as in surveys
+    Columns of the table with other names are ignored. Values may be written as in surveys
     (see `survey_answers`). An `income` in dollars becomes `income_usd`, and an age band becomes
     `age_band`. A refusal such as "prefer not to say" becomes a missing value.
     """
@@ -215,7 +216,7 @@ def without_refused_answers(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_blank_locations(rows: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the rows with an empty text for each missing location."""
+    """Return the rows. If some rows have a location, each missing location becomes ""."""
     # If no row has a location, nothing changes.
     # The people in a table with locations may come from any country. Without the empty location, an
     # American location would be drawn for them.
@@ -232,7 +233,7 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Merge problems of the same kind if there are many of them."""
+    """Return the problems. Many problems of one kind are merged into one."""
     # Problems of one kind have the same file, column and hint.
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
@@ -298,11 +299,12 @@ def _parse_dollars(value: object) -> object:
 class Profile(_Frozen):
     """A grounded participant, made by `PersonaGenerator`.
 
-    `household`, `location`: phrases. The location is empty if it is unknown. `income_usd`: the
-    income of the household in dollars per year. `race`: one of `RACES` or a value of the
-    researcher's table. `background`: free text of a real profile. `described`: True if
-    `background` describes the whole person, and
-    randomly drawn circumstances might contradict it.
+    - `household`, `location`: phrases. `location` is empty if unknown.
+    - `income_usd`: the income of the household in dollars per year.
+    - `race`: one of `RACES`, or a value of the researcher's table.
+    - `background`: free text about a real person.
+    - `described`: True if `background` describes the whole person, so that randomly drawn
+      circumstances might contradict it.
     """
 
     id: str
@@ -333,13 +335,13 @@ class Profile(_Frozen):
         return first_name(self.name)
 
     def shared_demographics(self) -> dict[str, Any]:
-        """Return the demographics that all sources have, plus location, household and race."""
+        """Return the demographics that all sources have, and location, household and race."""
         # The race is left out if it is unknown.
         keys = (*DEMOGRAPHIC_KEYS, "location", "household", *(["race"] if self.race else []))
         return {key: getattr(self, key) for key in keys}
 
     def to_persona(self, text: str) -> Persona:
-        """Return the profile as a persona with this description."""
+        """Return the profile as a persona with the description `text`."""
         return Persona(
             id=self.id,
             text=text,
@@ -354,6 +356,6 @@ class Profile(_Frozen):
 
     @classmethod
     def from_persona(cls, persona: Persona) -> Profile | None:
-        """Return the profile of a grounded persona. Returns None for another persona."""
+        """Return the profile of a grounded persona, or None for a persona of a different source."""
         data = persona.extra.get("profile")
         return None if data is None else cls.model_validate(data)

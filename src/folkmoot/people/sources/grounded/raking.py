@@ -1,4 +1,4 @@
-"""Raking: scale a table of counts until the shares agree with all published shares."""
+"""Raking: scale a table of counts until its shares agree with all published shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RakingMargin:
         return part
 
     def observed_margin(self, table: Array) -> Array:
-        """Return the shares that a table has, for comparison with the published shares."""
+        """Return the shares in a table that correspond to the published shares."""
         part = self.table_part(table)
         sums = part.sum(
             axis=tuple(
@@ -73,7 +73,7 @@ class RakingMargin:
 
 
 def rake_table(seed: Array, margins: Sequence[RakingMargin]) -> Array:
-    """Scale a copy of `seed` until it has all published shares. The result sums to 1."""
+    """Return a copy of `seed`, scaled until it has all published shares. The copy sums to 1."""
     # Iterative proportional fitting (Deming and Stephan 1940). If margins contradict each other,
     # the last margins hold exactly. `RakingMargin.observed_margin` shows how close the table is to
     # the other margins.

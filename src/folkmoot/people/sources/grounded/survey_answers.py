@@ -34,7 +34,7 @@ def _value_meanings() -> dict[str, dict[str, str]]:
 
 
 def fold_answer(value: str) -> str:
-    """Return the text in lower case, without punctuation, for comparison."""
+    """Return the text in a form for comparisons: in lower case, without punctuation."""
     # The question mark is kept.
     text = value.casefold().replace(".", "").replace("’", "'")
     return re.sub(r"[^\w?]+", " ", text).strip()
