@@ -1,9 +1,9 @@
 """The embedded respondent (`--model synthetic`), a documented model of opinion dynamics.
 
-The respondent answers if the study file names no model, and in demos, dry runs, estimates of cost
-and power, and tests of planted effects. All its answers are labelled SYNTHETIC and are no evidence
-about real people. docs/respondent.md describes the model. This text tells study authors how to use
-the respondent.
+The respondent answers by rules in place of a language model: in demos, dry runs, estimates of cost
+and power, tests of planted effects, and whenever the study file names no model. All its answers are
+labelled SYNTHETIC and are no evidence about real people. docs/respondent.md describes the model of
+opinion dynamics. This text tells study authors how to use the respondent.
 
 **What it reads.** The respondent reads two parts of a request and nothing else:
 
@@ -12,9 +12,9 @@ the respondent.
 - the hints (`RespondentHints`): the speaker, the role, the kind of answer, the question
   (`ask(about=…)`), and the options, bounds and signal.
 
-So all prompts with the same passages have the same effects, whatever their wording. A text has no
-effect if the prompt does not contain it. Inside a passage the respondent looks for argument words
-and for names of options.
+So all prompts with the same passages have the same effects, however the instructions are worded. A
+text has no effect if the prompt does not contain this text. Inside a passage, the respondent looks
+for argument words and for names of options.
 
 **Without code of the study,** the respondent answers by the form of the answer: one of the options,
 a number within the bounds, JSON according to its schema, or a text with reasons for the current
@@ -53,17 +53,18 @@ function returns None, the shared rules give the answer.
 
 **`mind.reading`** is the reading of one request:
 
-    role, kind        of the speaker (`Speaker.role`) and of the answer (`AnswerType.kind`)
+    role              the role of the speaker who is asked (`Speaker.role`)
+    kind              the kind of the answer (`AnswerType.kind`)
     speaker           the id of the speaker who is asked
     names             the names of the speakers of the history, by id
     about             the question, from `ask(about=…)`. If `about` is not set: the text outside all
-                      spans. If there is no text outside spans: the prompt itself
+                      passages. If there is no such text: the prompt itself
     passages          the texts of known source, in order: `Passage(text, source, message, own,
                       inner)`. `own` passages were said or chosen by the speaker who is asked. A
                       nested passage comes after the passage around it. `of_kind(passages,
                       "utterance", own=False)` returns the utterances of other speakers
     persona           the `persona` passages of the speaker, one per line
-    heard_passages    passages of others that can hold arguments
+    heard_passages    passages of other speakers that can contain arguments
     own_utterances    earlier utterances of the speaker
     offered           the options of a choice, the bounds of a number, or the option that a text
                       argues for
@@ -75,15 +76,15 @@ function returns None, the shared rules give the answer.
 
     who               the persona: camp, susceptibility, warmth, voice, calling, tastes. The camp
                       is a number from 0 to 2 and stands for a way to justify choices
-    person            True for a participant, False for a moderator, coder and so on
+    person            True for a participant, False for other roles, such as moderator or coder
     options           the options that opinions are about: the offered options. If none are offered:
                       the texts of `option` passages. If there are no such passages: the
                       `option_names` that occur in passages
     current_option    the option that the speaker chose last. Before the first choice: the option
                       that the persona likes best
     talked_about_matters
-                      the topics to talk about if there are no options, from `about` and from
-                      passages
+                      the topics to talk about if there are no options. They come from `about` and
+                      from passages
     stable_leaning(words)
                       the person's tendency on any matter, from −1 (against) to 1 (in favour).
                       The value is the same in every reply. Values for two matters correlate if the
@@ -95,12 +96,12 @@ function returns None, the shared rules give the answer.
     choose_option(options), choose_on_scale(options, about)
                       one of the options, with random noise
     agreement_with(statement)
-                      agreement (−1 … 1) with a statement. It is the same in every reply
+                      agreement (−1 … 1) with a statement, the same in every reply
     arguments_by_option(text)
                       the number of argument words for each option, by camp. Words that
                       support no named option are under the key ""
-    exposure_dose     the arguments for other options, the turns in which the speaker answered them,
-                      and whether the speaker was interviewed before
+    exposure_dose     the arguments for options other than the speaker's choice, the turns in which
+                      the speaker answered these arguments, and whether the speaker was interviewed
     compose_reasons(about, n)
                       n sentences of reasons in the persona's voice
     speech, draws     single sentences, and the random draws of this reply (never use `random`)
@@ -111,10 +112,11 @@ function returns None, the shared rules give the answer.
     schema, knobs     the JSON schema ({} if there is none) and the settings
 
 The `persona` passage determines the person. Create the passage with `quote_value(text, "persona",
-id, speaker.id)` in the system message or the prompt. Without a `persona` passage, the text
-of unknown source in the system message determines the person. A treatment in that text then changes
-the person. A study type can bring arguments about its topic as a `Lexicon` with three camps
-(`RespondentPart.lexicon`, see lexicon.yaml). The respondent then uses no phrase of another topic.
+id, speaker.id)` in the system message or the prompt. Without a `persona` passage, the text of
+unknown source in the system message determines the person. If this text contains a treatment, the
+treatment changes the person. A study type can bring arguments about its topic as a `Lexicon` with
+three camps (`RespondentPart.lexicon`, see lexicon.yaml). The respondent then uses no phrase of
+another topic.
 
 **Studies without sources.** A prompt from an f-string is one passage without a known source. The
 respondent reads this passage as one text of another speaker, and the notes of the run say so.
@@ -151,7 +153,7 @@ __all__ = [
 
 
 def provider(settings: ProviderSettings) -> Provider:
-    """Return the provider that answers by rules, without a model.
+    """Return the provider of the embedded respondent, which answers by rules in place of a model.
 
     Raises InputError for an unknown setting.
     """

@@ -1,6 +1,6 @@
-"""The provider of the rule-based embedded respondent.
+"""The provider of the embedded respondent, which answers by rules in place of a model.
 
-A reply depends only on seed, address and request.
+A reply depends only on the seed, the address of the call and the request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PERSONS = frozenset({"", "participant"})
 
 
 class Respondent:
-    """The provider that answers from a documented model of opinion dynamics."""
+    """The provider whose replies follow a documented model of opinion dynamics."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         self._seed = settings.seed
@@ -62,7 +62,7 @@ class Respondent:
         return self.reply(request, address)
 
     def reply(self, request: ModelRequest, address: str) -> Completion:
-        """Return the reply to a request, like `complete_request` but without `await`."""
+        """Return the reply to a request. `complete_request` is the asynchronous form."""
         # A re-ask with a higher token limit has this suffix. It must get the same reply.
         address = address.removesuffix(".long")
         mind = self.build_mind(read_prompt(request), address)
@@ -77,7 +77,7 @@ class Respondent:
         return Completion(text, usage, MODEL_SERVED, finish=finish)
 
     def build_mind(self, reading: PromptReading, address: str) -> SimulatedRespondent:
-        """Return the respondent that answers a request."""
+        """Return the simulated speaker who answers a request."""
         # The first of these that exists determines the person: the persona in the messages, the
         # description in the system message, the speaker's id.
         is_participant = bool(reading.persona) or reading.role in PERSONS

@@ -1,7 +1,9 @@
-"""How the rule-based embedded respondent reads a request and decides on one reply.
+"""Reading and deciding: how the embedded respondent reads a request and decides on one reply.
+
+The embedded respondent answers by rules in place of a model.
 
 - `mind`: the person who answers. Start here.
-- `passages`: the texts in a request with a known source, such as a statement or a persona.
+- `passages`: the texts of known source in a request, such as an utterance or a persona.
 - `reading`: the arguments in these texts.
 - `persona`: the traits of the person.
 - `draws`: random draws.

@@ -1,4 +1,4 @@
-"""Random draws by hashing. A draw does not depend on other questions and calls."""
+"""Random draws by hashing. A draw does not depend on what was asked or drawn before."""
 # Each draw is a hash of version, seed, address and purpose. Each combination of these gives an
 # independent stream of draws.
 

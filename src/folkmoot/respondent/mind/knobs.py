@@ -1,6 +1,7 @@
-"""The settings of the rule-based embedded respondent: built-in effects and simulated faults.
+"""The settings of the embedded respondent: built-in effects and simulated faults.
 
-`planted_effects` lists all settings in force, for the output of a run with the respondent.
+The embedded respondent answers by rules in place of a model. `planted_effects` lists the settings
+in force, for the output of a run.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return all settings of built-in effects, as a run prints them.
+    """Return the settings of all built-in effects in force, in the form in which a run prints them.
 
     Raises InputError for an unknown or invalid key.
     """

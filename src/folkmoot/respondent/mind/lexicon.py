@@ -44,7 +44,7 @@ class Lexicon:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]]) -> Lexicon:
-        """Return a lexicon from a mapping of three camps.
+        """Return a lexicon that is given as a mapping from three camps to their vocabulary.
 
         Example of the mapping:
 
@@ -64,12 +64,12 @@ class Lexicon:
 
     @cached_property
     def camp_of(self) -> dict[str, int]:
-        """The index of the camp (way to justify a choice) that uses each word."""
+        """For each word, the index of the camp (way to justify a choice) that uses the word."""
         return {word: index for index, camp in enumerate(self.camps) for word in camp.words}
 
     @cached_property
     def phrase_camps(self) -> dict[str, int]:
-        """The index of the camp (way to justify a choice) that uses each phrase."""
+        """For each phrase, the index of the camp (way to justify a choice) that uses the phrase."""
         return {
             phrase.lower(): index
             for index, camp in enumerate(self.camps)
@@ -101,7 +101,7 @@ def general_lexicon() -> Lexicon:
 
 
 def camp_match(counts: Sequence[float], camp: int) -> float:
-    """Return how well arguments fit a person of one camp, from 0 to 1.
+    """Return how well arguments suit a person of one camp, from 0 to 1.
 
     - `counts`: the number of argument words of each camp.
 

@@ -53,7 +53,7 @@ MUCH = 12
 
 @dataclass(frozen=True, slots=True)
 class ReplyContext:
-    """The inputs of one reply."""
+    """Everything on which one reply depends."""
 
     # Several persons may be played in a reply.
 
@@ -69,7 +69,7 @@ class ReplyContext:
 
 
 class SimulatedRespondent:
-    """The speaker who gives one reply.
+    """The simulated speaker of one reply.
 
     - `person`: False for a role without opinions, such as moderator, summarizer or coder.
 
@@ -108,11 +108,11 @@ class SimulatedRespondent:
 
     @cached_property
     def mentioned_names(self) -> tuple[str, ...]:
-        """The names in `RespondentPart.option_names` that occur in quoted texts of the request."""
+        """The names from `RespondentPart.option_names` that occur in passages of the request."""
         return names_in("\n".join(passage.text for passage in self.reading.passages), self.at.names)
 
     def mind_of(self, persona: str) -> SimulatedRespondent:
-        """Return the respondent that answers as the person whom this persona text describes.
+        """Return a respondent that answers as the person whom the text `persona` describes.
 
         Use this method if one reply contains utterances of several people.
         """
@@ -120,7 +120,7 @@ class SimulatedRespondent:
 
     @property
     def is_unpersuaded_by_text(self) -> bool:
-        """True if the request shows a long text without any argument that the lexicon contains."""
+        """True if the request shows a long text in which the lexicon recognises no argument."""
         # Always False if the study type names the options that opinions are about.
         reading = self.reading
         if self.at.names or any(
@@ -136,7 +136,7 @@ class SimulatedRespondent:
         return len(new_words) >= MUCH
 
     def mark_unread(self) -> None:
-        """Record that this answer is unrelated to the question."""
+        """Record that this answer has no relation to the question."""
         # The run counts such answers.
         self.finish = FINISH_UNREAD
 
@@ -154,9 +154,9 @@ class SimulatedRespondent:
 
     @cached_property
     def current_option(self) -> str:
-        """The option that the person chose last, or likes best before the first choice.
+        """The option that the person chose last. Before the first choice: the best-liked option.
 
-        Returns "" if there are no options.
+        "" if there are no options.
         """
         # The person likes the option with the highest initial utility best.
         return next(reversed(self._own_choices), "") or self._liked_best
@@ -178,7 +178,7 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """How much this request argues for options that the person does not prefer."""
+        """The amount of arguments in this request for options that the person does not prefer."""
         # The person prefers the first option that was chosen, or before any choice the one that the
         # person likes best.
         # Use the first own choice, not the current option: a person who has changed the choice was
@@ -222,8 +222,8 @@ class SimulatedRespondent:
     def choose_option(self, options: Sequence[str] = (), purpose: str = "choice") -> str:
         """Return one of the options, chosen by utility, position bias and random noise.
 
-        - `options`: the options to choose from. The default is all options.
-        - `purpose`: the name of the random draw, if one reply makes several choices.
+        - `options`: the options to choose from. The default is all options of the question.
+        - `purpose`: the name of the random draw. Needed if one reply makes several choices.
         """
         asked_options = tuple(options) or self.options
         at, knobs = self.at, self.knobs
@@ -264,8 +264,8 @@ class SimulatedRespondent:
         """Return the person's tendency on a question, from −1 (against) to 1 (in favour).
 
         - `about`: the question.
-        - `answer`: one possible answer to the question.
-        - `part`: one part of the question.
+        - `answer`: the possible answer that is rated, if the question has several answers.
+        - `part`: the part of the question that is rated, if the question has several parts.
 
         The result is the same in every reply to this question.
         """
@@ -285,10 +285,12 @@ class SimulatedRespondent:
         return _clip_to_scale(self.stable_leaning(about, answer, part) + sd * noise)
 
     def draw_judgement(self, about: str, part: str = "") -> float:
-        """Return the person's judgement of a question, from −1 to 1.
+        """Return the person's judgement on a question, from −1 to 1.
+
+        The person has read the arguments in the request.
 
         - `about`: the question.
-        - `part`: one part of the question.
+        - `part`: the part of the question that is judged, if the question has several parts.
         """
         # It is the person's tendency (`draw_rating`), moved up by arguments that other speakers
         # gave. Arguments for options that the question does not name do not count.
@@ -301,11 +303,11 @@ class SimulatedRespondent:
         return rating + (1 - rating) * persuasion_strength(counts, self.who, self.knobs)
 
     def choose_on_scale(self, options: tuple[str, ...], about: str, part: str = "") -> str:
-        """Return the answer on a rating scale that is nearest to the person's judgement.
+        """Return the answer of a rating scale that is nearest to the person's judgement.
 
-        - `options`: the possible answers.
+        - `options`: the answers of the scale.
         - `about`: the question.
-        - `part`: one part of the question.
+        - `part`: the part of the question that is judged, if the question has several parts.
 
         Returns "" if the answers form no rating scale.
         """
@@ -333,7 +335,8 @@ class SimulatedRespondent:
         """Return how far the person agrees with a statement, from −1 to 1.
 
         - `text`: the statement.
-        - `options`: the options that the statement may support. The default is all options.
+        - `options`: the options that the statement may support. The default is all options of the
+          question.
 
         The result has no random noise.
         """
@@ -354,7 +357,7 @@ class SimulatedRespondent:
     def arguments_by_option(self, text: str) -> dict[str, Counts]:
         """Return how many distinct words of a text argue for each option.
 
-        Each option has one number for each camp, which is a way to justify choices.
+        An option has three numbers, one for each camp. A camp is a way to justify choices.
         """
         return argument_counts(text, self.options, self.at.lexicon)
 
@@ -364,7 +367,7 @@ class SimulatedRespondent:
         """Return sentences with the person's reasons for an option.
 
         - `about`: the option. The default is the current option.
-        - `count`: the number of sentences. With 0, the person's way of speaking decides.
+        - `count`: the number of sentences. With 0, the number depends on how the person speaks.
         """
         # Without options, the sentences only talk about topics of the question.
         matter = about or self.current_option
@@ -376,7 +379,7 @@ class SimulatedRespondent:
 
     @cached_property
     def talked_about_matters(self) -> tuple[str, ...]:
-        """What the person talks about if the question has no options, such as "the crossing"."""
+        """The topics that the person talks about if the question has no options."""
         # If the request contains names of options, it is those names. Otherwise it is short groups
         # of words from the question. If these are few, those of other speakers follow.
         if self.mentioned_names:
@@ -430,7 +433,7 @@ def apply_persuasion(
 
 
 def persuasion_strength(counts: Counts, persona: PersonaTraits, knobs: RespondentSettings) -> float:
-    """Return how much argument words raise the utility of an option.
+    """Return by how much argument words for an option raise the utility of the option.
 
     - `counts`: the number of distinct argument words of each camp.
     """

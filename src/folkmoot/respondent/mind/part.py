@@ -1,4 +1,7 @@
-"""`RespondentPart`: how a study type computes the answers of the embedded respondent."""
+"""`RespondentPart`, by which a study type computes answers of the embedded respondent.
+
+The embedded respondent answers by rules in place of a model.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ def _no_options(_config: object) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RespondentPart(Generic[C]):
-    """How the rule-based embedded respondent answers the questions of one study type.
+    """The rules by which the embedded respondent answers the questions of one study type.
 
-    - `option_names`: takes the configuration and returns the names that opinions are about.
-    - `answers`: functions that answer, by JSON schema title or by role and kind.
-    - `lexicon`: the argument phrases of the study's topics, in place of the general phrases.
+    - `option_names`: takes the configuration, and returns the names of the options on which people
+      have opinions.
+    - `answers`: a function for each kind of question. A key is the title of a JSON schema, or role
+      and kind of answer.
+    - `lexicon`: the argument phrases for the study's topics. They replace the general phrases.
 
-    A function takes a `SimulatedRespondent` and returns a text, a number or fields of an object.
-    General rules fill in missing fields, and they answer if the function returns None.
+    A function in `answers` takes a `SimulatedRespondent` and returns a text, a number or some
+    fields of an object. General rules fill in the other fields. General rules give the whole answer
+    if the function returns None.
 
     Example:
 

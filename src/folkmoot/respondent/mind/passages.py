@@ -1,4 +1,4 @@
-"""The passages of a request: texts with a known source, such as an utterance or a persona."""
+"""The passages of a request. A passage is a text of known source, such as a quoted utterance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Passage(NamedTuple):
-    """A text in a request with a known source, such as an utterance or a persona."""
+    """A text of known source in a request, such as an utterance or a persona."""
 
     text: str
     source: Source
@@ -30,7 +30,7 @@ class Passage(NamedTuple):
 
 
 def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
-    """Return all texts of known source in a request, in order."""
+    """Return all passages (texts of known source) in a request, in order."""
     # A nested passage comes after the passage around it.
     found = []
     ends: dict[int, int] = {}
@@ -47,7 +47,8 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
     """Return the passages (texts of known source) that have one of these kinds.
 
-    - `own`: True for the speaker's own passages, False for passages of others, None for all.
+    - `own`: True for passages of the speaker who is asked, False for passages of other speakers,
+      None for all passages.
     """
     return [
         passage
@@ -57,7 +58,7 @@ def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -
 
 
 def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
-    """Return the persona texts of a speaker, sorted by the ids of the texts."""
+    """Return the texts that describe the persona of a speaker, sorted by id of the text."""
     personas = {
         (passage.source.id, passage.text)
         for passage in passages
@@ -67,7 +68,7 @@ def persona_of(passages: Sequence[Passage], speaker: str) -> list[str]:
 
 
 def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
-    """Group texts by conversation. The last group holds texts outside conversations."""
+    """Group passages by conversation. The last group holds all passages outside conversations."""
     # In a conversation, the speaker who is asked now and someone else both spoke. The passages of a
     # conversation are in order of speech.
     scopes: dict[str, list[Passage]] = {}
@@ -96,7 +97,7 @@ def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
 
 
 def text_outside(request: ModelRequest) -> str:
-    """Return the last prompt without the texts of known source."""
+    """Return the text of the last prompt without its passages (texts of known source)."""
     # This is read as the question, but only if the study author set none with `ask(about=…)`. If no
     # content word is left, the result is the texts of unknown source in the prompt.
     # In a re-ask the question is the message before the reply that is quoted back.

@@ -1,6 +1,6 @@
 """The traits of a persona, such as tastes, voice and susceptibility to arguments.
 
-A person is the same in all stages of a study.
+The traits follow from the text of the persona, so they are the same in all stages of a study.
 """
 # Traits depend only on the text of the persona and the seed of the run.
 
@@ -80,7 +80,7 @@ class PersonaTraits:
     def option_taste(self, option: str, spread: float = 1.0) -> float:
         """Return how much the person likes one option before any persuasion.
 
-        - `spread`: scales the standard deviation of tastes.
+        - `spread`: a factor for the standard deviation of tastes.
         """
         # The same persona and option always give the same random draw. It tends to be higher if
         # option and persona share a word.
@@ -90,7 +90,12 @@ class PersonaTraits:
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)
 
     def question_lean(self, about: str, answer: str = "", part: str = "") -> float:
-        """Return the person's tendency on a question, from −1 (against) to 1 (in favour)."""
+        """Return the person's tendency on a question, from −1 (against) to 1 (in favour).
+
+        - `about`: the question.
+        - `answer`: the possible answer that is rated, if the question has several answers.
+        - `part`: the part of the question that is rated, if the question has several parts.
+        """
         # Questions that share words get similar tendencies. `answer` selects one possible answer to
         # the question, and `part` one part of the question.
         return _question_lean(self.seed, self.key, about, answer, part)
@@ -116,7 +121,7 @@ def _question_lean(seed: int, key: str, about: str, answer: str, part: str) -> f
 
 @lru_cache(maxsize=4096)
 def content_words(text: str) -> frozenset[str]:
-    """Return the content words of a text in lower case."""
+    """Return the words of a text in lower case, without function words such as "the"."""
     # Function words are left out.
     tokens = _TOKEN.findall(text.casefold())
     return frozenset(word for word in tokens if len(word) > 2 and word not in _STOP)

@@ -1,6 +1,6 @@
-"""Read a request: the speaker, the passages, and the arguments in a text.
+"""Read a request: find the speaker, the passages, and the arguments in the passages.
 
-A passage is a text with a known source, such as a persona. All other text is ignored.
+A passage is a text of known source, such as a quoted utterance. All other text is ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENOUGH_WORDS = 2
 
 @dataclass(frozen=True)
 class PromptReading:
-    """Everything that the rule-based embedded respondent reads in one request.
+    """Everything that the embedded respondent reads in one request.
 
     The docstring of `folkmoot.respondent` describes most fields.
     """
@@ -60,9 +60,9 @@ class PromptReading:
 
     @property
     def number_bounds(self) -> tuple[float, float, bool] | None:
-        """The bounds of the number as (low, high, whole numbers only).
+        """The bounds of the asked number, as (lowest, highest, whole numbers only).
 
-        None if there are no bounds.
+        None if the question has no such bounds.
         """
         if self.kind != "number" or len(self.offered) != 2:
             return None
@@ -71,18 +71,18 @@ class PromptReading:
 
     @cached_property
     def heard_passages(self) -> tuple[Passage, ...]:
-        """The quoted texts of other speakers that can contain arguments."""
+        """The passages of other speakers that can contain arguments."""
         return tuple(passage for passage in self.told if not passage.own)
 
     @cached_property
     def own_utterances(self) -> tuple[Passage, ...]:
-        """The speaker's earlier utterances."""
+        """The earlier utterances of the speaker who is asked."""
         # Answers such as a choice are not utterances.
         return tuple(of_kind(self.told, "utterance", own=True))
 
 
 def read_prompt(request: ModelRequest) -> PromptReading:
-    """Return the parts of a request that the rule-based embedded respondent reads."""
+    """Return the parts of a request that the embedded respondent reads."""
     hints = request.hints
     passages = passages_of(request)
     has_system_message = bool(request.messages) and request.messages[0].role == "system"
@@ -218,9 +218,9 @@ def _iterate_sentences(
 def argument_sentences(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    """Return the argument words for each option, sentence by sentence.
+    """Return, for each sentence of a text, the argument words that support each option.
 
-    Words that support no named option are under the key "".
+    Words that support no option in `names` are under the key "".
     """
     # Sentences without an argument are left out.
     sentences = []
@@ -237,9 +237,9 @@ def argument_sentences(
 def argument_phrases(
     text: str, names: tuple[str, ...], lexicon: Lexicon
 ) -> Mapping[str, Counter[str]]:
-    """Return how often each argument phrase supports each option.
+    """Return, for each option, how often each argument phrase of a text supports the option.
 
-    Phrases that support no named option are under the key "".
+    Phrases that support no option in `names` are under the key "".
     """
     phrases: dict[str, Counter[str]] = {}
     for raw, parts, before in _iterate_sentences(text, names, lexicon):
@@ -251,8 +251,8 @@ def argument_phrases(
 def argument_counts(text: str, names: tuple[str, ...], lexicon: Lexicon) -> dict[str, Counts]:
     """Return how many distinct words of a text argue for each option.
 
-    Each option has one number for each camp, which is a way to justify choices. Words that support
-    no named option are under the key "".
+    An option has three numbers, one for each camp. A camp is a way to justify choices. Words that
+    support no option in `names` are under the key "".
     """
     words: dict[str, set[str]] = {}
     for sentence in argument_sentences(text, names, lexicon):
@@ -270,7 +270,7 @@ def by_camp(words: Sequence[str] | set[str], lexicon: Lexicon) -> Counts:
 
 @dataclass(frozen=True)
 class ExposureDose:
-    """A person's exposure to arguments for options other than the person's own choice."""
+    """The arguments to which a person was exposed, for options other than the person's choice."""
 
     # Option → number of distinct argument words in each camp (way to justify choices).
     arguments: Mapping[str, Counts]
@@ -283,7 +283,11 @@ class ExposureDose:
 def dose_of(
     told: Sequence[Passage], names: tuple[str, ...], held_option: str, lexicon: Lexicon
 ) -> ExposureDose:
-    """Return the exposure to arguments for options other than `held_option`."""
+    """Return the arguments to which a person was exposed, for options other than `held_option`.
+
+    - `told`: the passages that can contain arguments.
+    - `names`: the names of all options.
+    """
     # `told` holds the passages. `held_option` is the option that the person prefers.
     words: dict[str, set[str]] = {}
     turns: dict[str, int] = {}
@@ -318,9 +322,11 @@ def dose_of(
 def arguments_heard_for(
     options: Sequence[str], passages: Sequence[Passage], names: tuple[str, ...], lexicon: Lexicon
 ) -> Counts:
-    """Return how many distinct words argue for any of `options`.
+    """Return how many distinct words in passages argue for any of `options`.
 
-    There is one number for each camp, which is a way to justify choices.
+    The result has three numbers, one for each camp. A camp is a way to justify choices.
+
+    - `names`: the names of all options.
     """
     sentences = (
         sentence

@@ -31,7 +31,7 @@ _DEGREES = re.compile(
 
 
 def is_unsure(option: str) -> bool:
-    """Return True if an answer says that the participant has no opinion."""
+    """Return True if an answer on a scale means "no opinion"."""
     return bool(_UNSURE.search(option))
 
 

@@ -1,4 +1,7 @@
-"""Sentences of the rule-based embedded respondent, made from the templates in `speech.yaml`."""
+"""Sentences of the embedded respondent, made from the templates in `speech.yaml`.
+
+The embedded respondent answers by rules in place of a model.
+"""
 # The slots of a template are filled with names and argument phrases.
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ _GOLDEN = 0.6180339887498949
 
 @cache
 def load_frames() -> Mapping[str, Any]:
-    """Return the sentence templates by kind."""
+    """Return the templates of sentences, by kind of sentence."""
     # Within some kinds also by style ("terse", "formal").
     frames: Mapping[str, Any] = packaged_yaml(__file__, "speech.yaml")
     return frames
 
 
 class SentenceGenerator:
-    """Generates the sentences of one speaker in one reply."""
+    """A generator of sentences for one speaker in one reply."""
 
     # `earlier_text` holds the speaker's earlier utterances. Sentence templates and phrases that
     # occur in it are avoided.
@@ -57,7 +60,7 @@ class SentenceGenerator:
         return self.pick_unused(self.lexicon.camps[self.draw_camp()].verbs)
 
     def pick_unused(self, items: Sequence[str]) -> str:
-        """Return a random item that does not occur in this reply or in earlier utterances."""
+        """Return a random item that occurs neither in this reply nor in earlier utterances."""
         # If all items are used, any of them.
         start = self.draws.draw_integer(0, len(items) - 1)
         for offset in range(len(items)):
@@ -83,7 +86,7 @@ class SentenceGenerator:
         return capitalise_first(frame.format(C=self.who.calling, **names))
 
     def draw_sentence(self, kind: str, **names: str) -> str:
-        """Return a sentence of this kind in the speaker's voice."""
+        """Return a random sentence of this kind in the speaker's voice."""
         # The kinds are the keys of `speech.yaml`.
         frames = load_frames()[kind]
         voice_frames = frames[self.who.voice] if isinstance(frames, dict) else frames

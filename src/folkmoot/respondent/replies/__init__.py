@@ -1,11 +1,11 @@
-"""The replies of the rule-based embedded respondent, by the kind of the answer.
+"""The replies of the embedded respondent, which answers by rules in place of a model.
 
-- `answering`: options, numbers and text. Start here.
-- `filling`: JSON according to a schema.
-- `roles`: texts of speakers other than participants.
-- `coder`: codes of texts.
+- `answering`: replies that are an option, a number or a text. Start here.
+- `filling`: JSON objects that follow a schema.
+- `roles`: texts of speakers who are no participants, such as moderators.
+- `coder`: the codes of texts.
 - `people`: personas.
-- `pathologies`: typical faults of weak models, if a setting asks for them.
+- `pathologies`: simulated faults of weak models. They are off unless a setting switches them on.
 
 Only `respondent` and the workbook study import this folder.
 """

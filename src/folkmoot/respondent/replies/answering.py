@@ -1,4 +1,4 @@
-"""Answers of each kind: a listed option, a number within bounds, or text."""
+"""Replies to the three basic kinds of questions: for an option, a number, or a text."""
 # A study type's rule for an answer (`RespondentPart.answers`) takes precedence.
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from folkmoot.respondent.replies.filling import fill_schema
 
 
 def answer_as_text(mind: SimulatedRespondent, answers: Mapping[str, Answering]) -> str:
-    """Return the reply to a request as text."""
+    """Return the reply to a request as text.
+
+    - `answers`: the functions by which the study type computes answers.
+    """
     # `answers` holds the study type's functions for some schemas and roles. If one of them fits the
     # request, it makes the answer. Otherwise the answer kind decides: choice, number, JSON or text.
     reading = mind.reading

@@ -1,6 +1,6 @@
-"""The coder for tests, demos and dry runs, which calls no model.
+"""A coder that calls no model, for tests, demos and dry runs.
 
-It chooses the codes that have words in common with the text.
+The coder gives a text those codes that have words in common with the text.
 """
 # No finding uses its codes, which are marked `embedded`.
 

@@ -1,7 +1,7 @@
-"""JSON answers that follow a schema.
+"""JSON answers that are valid according to a schema.
 
-Numbers, booleans and choices follow the opinions of the simulated person. Text fields get sentences
-about the study's topic.
+Numbers, booleans and choices agree with the opinions of the simulated person. Text fields get
+sentences about the study's topic.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Schema = Mapping[str, Any]
 def fill_schema(mind: SimulatedRespondent, given: object, *, known: bool = False) -> object:
     """Return an object that is valid according to the schema of the request.
 
-    - `given`: fields that a function of the study type computed. Invalid fields are replaced.
-    - `known`: True if such a function gave the answer.
+    - `given`: the fields that a function of the study type computed. Invalid fields are replaced.
+    - `known`: True if a function of the study type gave this answer.
     """
     # Without such a function, a speaker without opinions (such as a moderator) does not really
     # answer the question, and `mark_unread` records that.
@@ -246,7 +246,7 @@ def fits_schema(value: Any, schema: Schema, kind: str) -> bool:
 
 
 def number_limits(schema: Schema, kind: str) -> tuple[float, float]:
-    """Return the lower and the upper bound of a number.
+    """Return the lower and the upper bound that the schema sets for a number.
 
     A missing bound is infinite.
     """

@@ -1,4 +1,4 @@
-"""Typical faults of weak models, such as refusals and cut replies.
+"""Simulated faults of weak models, such as refusals and replies that are cut off.
 
 All faults are off by default.
 """
@@ -30,7 +30,7 @@ _PADDING = (
 
 
 def apply_pathologies(text: str, mind: SimulatedRespondent) -> tuple[str, str]:
-    """Apply a simulated fault to a reply. Return the new text and the finish reason."""
+    """Apply the simulated faults to a reply. Return the new text and the finish reason."""
     # At most one fault of weak models changes the reply. All faults are off by default.
     knobs = mind.knobs
 

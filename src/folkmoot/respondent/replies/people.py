@@ -33,7 +33,7 @@ def _count_matches(words: str, text: str) -> int:
 
 
 def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
-    """Return plausible demographics for the person described in one line of the prompt."""
+    """Return plausible demographics of the person whom one line of the prompt describes."""
     line, draws = mind.who.key, mind.draws
     wordings = _load_words()
     low, high = next(
@@ -63,7 +63,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
 
 
 def answer_portrait(mind: SimulatedRespondent) -> str:
-    """Return two or three sentences that portray the person described in the prompt."""
+    """Return two or three sentences that portray the person whom the prompt describes."""
     draws, values = mind.draws, of_kind(mind.reading.passages, "value")
     value_of = {
         passage.source.id.partition("/")[0].rpartition(".")[2]: passage.text for passage in values

@@ -1,6 +1,6 @@
 """Replies of speakers who lead a conversation, summarise or judge.
 
-These speakers have no opinions. They repeat argument phrases of the request.
+These speakers have no opinions. They repeat argument phrases that the request contains.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def summarise_arguments(mind: SimulatedRespondent) -> str:
 
 
 def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[str, Counter[str]]:
-    """Return how often each phrase argues for each option in the passages."""
+    """Return, for each option, how often each phrase in the passages argues for the option."""
     phrases_by_option: dict[str, Counter[str]] = {}
     for passage in passages:
         for option, counts in argument_phrases(passage.text, mind.options, mind.at.lexicon).items():
@@ -63,7 +63,7 @@ def phrases_of(mind: SimulatedRespondent, passages: Sequence[Passage]) -> dict[s
 
 
 def restate_reasons(mind: SimulatedRespondent, option: str) -> str:
-    """Return the reasons for an option that the request contains."""
+    """Return a text with the reasons that the request contains for an option."""
     # If the passages give no reasons, they are reasons that fit the person.
     heard_phrases = phrases_of(mind, mind.reading.heard_passages).get(option, Counter())
     shuffled = Counter(dict(mind.draws.shuffled_copy(list(heard_phrases.items()))))
@@ -189,7 +189,7 @@ def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
 
 
 def judge_opposition(mind: SimulatedRespondent) -> str:
-    """Return the option that is most opposed to the option in the question."""
+    """Return the option that is most opposed to the option that the question names."""
     # The arguments for the most opposed option are least like those for the option in question.
     # The option in question is the one that `about` names. If `about` names none or several, it is
     # the first option with arguments in the passages.
