@@ -1,4 +1,4 @@
-"""The command line, `folkmoot`. No other package imports it.
+"""The command line, `folkmoot`. No other package imports this package.
 
 - `app`: the commands and their options. Start here.
 - `results_app` and `personas_app`: the commands for finished runs and for personas.

@@ -1,4 +1,4 @@
-"""The commands and their options."""
+"""The commands of `folkmoot` and their options, apart from those for finished runs and personas."""
 # A command imports other modules when it is called, which keeps `folkmoot --help` fast.
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def error_console() -> Console:
 
 
 def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a command so that it prints errors and ends with an exit code."""
+    """Decorate a command: the command then prints its errors and ends with an exit code."""
     # Expected errors show no traceback. The traceback of an unexpected error is written to a file.
 
     @functools.wraps(command)
@@ -76,7 +76,7 @@ def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_now() -> NoReturn:
-    """End the process at once."""
+    """End the process at once, without waiting for calls in flight."""
     # No reply is lost, because the journal already holds all replies.
     # The terminal may be gone.
     with suppress(OSError):
@@ -118,8 +118,9 @@ def print_warning(message: str) -> None:
 def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes a run.
 
-    - `argv`: the arguments with which the run was started.
-    - `added_options`: options that replace options in `argv`, such as a larger budget.
+    - `argv`: the arguments of the command that started the run.
+    - `added_options`: an option with a new value, such as a larger budget. It replaces the same
+      option in `argv`.
     """
     # The API key is left out. `added_options` is a larger budget, such as `--budget MORE`, in place
     # of a used-up one.
@@ -148,12 +149,12 @@ def _budget_of(error: RunPausedError) -> list[str]:
 
 
 def remove_control_characters(text: str) -> str:
-    """Remove characters that can move the cursor or reverse the reading direction."""
+    """Return a text without characters that move the cursor or change the reading direction."""
     return without_hidden(text)
 
 
 def clean_and_redact(text: str) -> str:
-    """Remove control characters and API keys from a text."""
+    """Return a text without control characters and API keys."""
     # The API keys are those in the environment and that of the option `--key`.
     from folkmoot.models.api_keys import redact_keys
 

@@ -39,7 +39,7 @@ def fork_command(
     trust: bool,
     repeats: int | None = None,
 ) -> None:
-    """Repeat a run with one reply changed, and print the results of the new run."""
+    """Repeat a run with one reply changed, and print the results of the new run (the fork)."""
     # `repeats` is the number of forks. If `address` is None, `name` is the fork to resume.
     if address is None and (grid := find_grid(name)) is not None:
         _repeats_command(grid.path, options, trust=trust)

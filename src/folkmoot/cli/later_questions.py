@@ -44,12 +44,15 @@ def controls_command(
 
 
 def show_codes_command(name: str) -> None:
-    """Print which coders coded the texts, and how well they agree."""
+    """Print which coders coded the texts of a run, and how well the coders agree."""
     _print_coding_finding(find_run(name))
 
 
 def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, trust: bool) -> None:
-    """Let a model code the texts of a finished run."""
+    """Let a model code the texts of a finished run.
+
+    - `sample`: True to code only a sample of the texts.
+    """
     # An interrupted coding is resumed. `sample` codes only the random part that a second coder
     # would get.
     run = find_run(name)
@@ -64,7 +67,10 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
 
 
 def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:
-    """Write a sheet for a human coder."""
+    """Write the texts of a run to a sheet that a human coder fills in.
+
+    - `blind`: True to write only a sample of the texts, and without codes.
+    """
     line_count = write_sheet(find_run(name), path, blind=blind)
     output_console().print(
         f"wrote {escape(str(path))} ({format_count(line_count, 'line')})", soft_wrap=True
@@ -72,7 +78,10 @@ def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:
 
 
 def read_sheet_command(name: str, path: Path, by: str) -> None:
-    """Read the sheet of a human coder into the run."""
+    """Read a sheet that a human coder filled in, and store the codes in the run.
+
+    - `by`: the name of the coder.
+    """
     # `by` is the name of the coder.
     run = find_run(name)
     amendments = read_sheet(run, path, by)

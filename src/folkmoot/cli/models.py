@@ -1,4 +1,4 @@
-"""`folkmoot models`: list models with prices and keys, or call each with `--try`."""
+"""`folkmoot models`: list models with prices and keys, or try each model with one call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUESTION = "Which is larger, the sun or the moon? Answer with one word."
 def models_command(
     names: Sequence[str], is_trying: bool, key: str | None, base_url: str | None
 ) -> None:
-    """List the named models, or call each of them once."""
+    """List the named models, or try each named model with one call."""
     # Without names, all models with a short name are listed.
     endpoints = dict.fromkeys(names, base_url) if base_url else {}
     if base_url and not names:

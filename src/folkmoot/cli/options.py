@@ -1,4 +1,4 @@
-"""Options, arguments and help texts that several commands share."""
+"""Options, arguments and help texts that more than one command uses."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from folkmoot.view.pages import serve_reader
 
 
 def view_command(folder: Path | None, host: str, port: int, token: bool) -> None:
-    """Print an address, and serve a folder of runs there until Ctrl-C."""
+    """Print an address, and serve the pages of a folder of runs there until Ctrl-C."""
     path = folder or OUTPUTS
     if not path.exists() and (OUTPUTS / path).is_dir():
         path = OUTPUTS / path
@@ -32,7 +32,7 @@ def view_command(folder: Path | None, host: str, port: int, token: bool) -> None
 
 
 def studio_command(folder: Path | None, host: str, port: int, open_in_browser: bool) -> None:
-    """Print an address, and serve a folder of studies there until Ctrl-C."""
+    """Print an address, and serve the studio for a folder of studies there until Ctrl-C."""
     # The address contains the token.
     path = folder or Path()
 

@@ -43,19 +43,19 @@ PEOPLE = "personas.json"
 
 
 class BuildConfig(StudyConfig):
-    """The base lines from which personas are created."""
+    """The settings of the run that creates personas: the base lines."""
 
     lines: tuple[str, ...] = Field(description="lines from which personas are made")
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """Return the name of the run that makes personas from these lines."""
+    """Return the name of the run that creates personas from these lines."""
     # Equal lines give equal names, so that a second call of the command resumes the first run.
     return f"personas-{digest(*lines, size=5).hex()}"
 
 
 async def build_personas(session: Session) -> None:
-    """Create a persona from each line with two model calls."""
+    """Create one persona from each base line, with two model calls per line."""
     # If a call fails, the persona is left out with a warning.
     config = session.config
     assert isinstance(config, BuildConfig)
@@ -77,7 +77,7 @@ BUILD = Study(
 
 
 def fetch_command(url: str | None, refresh: bool) -> None:
-    """Download base personas into the cache and show the progress."""
+    """Download base lines for personas into the cache, and show the progress."""
     address = url or persona_hub.URL
     cached = persona_hub.cache_path(address)
     if cached.is_file() and not refresh:

@@ -1,4 +1,4 @@
-"""The commands of `folkmoot personas` and their options."""
+"""The commands of `folkmoot personas`, with the options of these commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`folkmoot verify, withdraw, report, export, compare, plan, power`: read runs and designs."""
+"""The functions behind `folkmoot verify, withdraw, report, export, compare, plan, power`."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def find_run(name: str) -> RunFolder:
 
 
 def find_grid(name: str) -> RunGrid | None:
-    """Return the grid at this path or with this name under `outputs/`.
+    """Return the grid (a group of runs) at this path, or with this name under `outputs/`.
 
-    Returns None if there is none.
+    Returns None if there is no such grid.
     """
     folders = (Path(name), OUTPUTS / name)
     return next((read_grid(folder) for folder in folders if is_grid(folder)), None)
@@ -84,7 +84,9 @@ def show_grid(grid: RunGrid) -> None:
 
 
 def verify_command(name: str, digest: str | None) -> None:
-    """Compare a run with its journal and print all differences.
+    """Compare the files of a run with its journal, and print all differences.
+
+    - `digest`: a published digest with which the run must agree, or None.
 
     Exits with code 4 if there are differences.
     """
@@ -200,7 +202,7 @@ def _describe_cost(usd: float | None, bound: str) -> str:
 
 
 def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
-    """Delete a participant's texts if the user agrees."""
+    """Delete the texts of the human in a seat, if the user agrees."""
     # The texts and the speakers who quoted them are listed first.
     run = find_run(name)
     with lock_folder(run.path):
@@ -241,7 +243,10 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
 
 
 def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
-    """Write the report and print its path."""
+    """Write the report of a run and print the path of the report.
+
+    - `figures`: the folder for charts as separate files, or None.
+    """
     # If `figures` is given, the charts are written there too.
     from folkmoot.report.document.html import write_grid_report, write_report
 
@@ -277,7 +282,7 @@ def report_command(name: str, pdf: bool, figures: Path | None = None) -> None:
 def export_command(
     name: str, export_format: str, target: Path | None, *, with_ids: bool = False
 ) -> None:
-    """Write the data of a run in another format and print the path."""
+    """Write the data of a run in the format `export_format`, and print the folder."""
     from folkmoot.report.export import export_run
 
     run = with_derived_tables(open_run(find_run(name).path))
@@ -287,7 +292,11 @@ def export_command(
 
 
 def compare_command(names: Sequence[str], margin: float) -> None:
-    """Print how runs differ from each other or from human answers."""
+    """Print how runs differ from each other, or from human answers.
+
+    - `names`: runs, and files with human answers.
+    - `margin`: values whose difference is within ± this margin count as equal.
+    """
     # Two values count as equal if the whole interval of their difference lies within ± `margin`.
     from folkmoot.report.comparison.compare import compare_runs
 
@@ -303,7 +312,9 @@ def compare_command(names: Sequence[str], margin: float) -> None:
 def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None:
     """Print results of human studies.
 
-    `table`: human answers from which the results are computed, or None for published results.
+    - `table`: a table of human answers from which the results are computed. None prints published
+      results.
+    - `scale`: the lowest and the highest possible rating in the table.
     """
     # `scale` holds the lowest and the highest possible rating in the table.
     from folkmoot.report.comparison.bands import computed_bands, published_bands
@@ -315,9 +326,9 @@ def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None
 
 
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
-    """Write the preregistration of a study, and print its path and the digest of the plan.
+    """Write the preregistration of a study, and print the path and the digest of the plan.
 
-    Raises InputError if the target file already holds another text.
+    Raises InputError if the file exists already and holds a different text.
     """
     from folkmoot.report.preregistration import as_markdown, build_preregistration
 
@@ -342,7 +353,7 @@ def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: b
 def power_command(
     path: Path, overrides: tuple[str, ...], iccs: Sequence[float], width: float
 ) -> None:
-    """Print the smallest effect that a design can detect, and the sample size that is needed."""
+    """Print the smallest effect that a study's design can detect, and the needed sample size."""
     from folkmoot.report.comparison.power import power_of
 
     study_file = load_study_file(path, overrides, consent=ask_consent(path))
@@ -350,7 +361,7 @@ def power_command(
 
 
 def simulate_command(path: Path, overrides: tuple[str, ...], sizes: str | None, runs: int) -> None:
-    """Print how often simulated runs of a study support the primary hypotheses."""
+    """Print how often simulated runs of a study support the study's primary hypotheses."""
     from folkmoot.report.comparison.simulated_power import Trials, simulated_power
 
     trials = Trials.from_study_file(path, overrides, sizes, runs, ask_consent(path))

@@ -1,4 +1,4 @@
-"""The commands for finished runs and their options."""
+"""The commands for finished runs, with the options of these commands."""
 # `app` adds these commands to its own commands.
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
 class TerminalProgress:
-    """Shows the progress of a run in a terminal, as a live table or as lines."""
+    """The display of a run's progress in a terminal: a live table or single lines."""
 
     # It is a context manager. Without a terminal, it prints a line every `every` seconds.
 
@@ -254,7 +254,7 @@ KEY_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The address at which human participants find their pages."""
+    """The address of the web pages on which human participants answer."""
 
     address: str
     port: int | None
@@ -273,7 +273,7 @@ def run_command(
     serving: Serving,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study file and print its findings."""
+    """Run the study in a study file, and print the findings."""
     # If `preflight` is None, the command makes a preflight only if the estimated cost is high.
     if options.key:
         print_warning(KEY_WARNING)
@@ -340,7 +340,7 @@ def _require_effective_checks(study_file: StudyFile, options: RunOptions) -> Non
 def try_command(
     path: Path, options: RunOptions, trust: bool, serving: Serving, seat: str | None
 ) -> None:
-    """Run a study in which the user takes one seat and simple rules answer for all others."""
+    """Run a study in which the user answers as one participant. Rules answer for all others."""
     from folkmoot.view.seat import build_seat_host
 
     progress = TerminalProgress(error_console())
@@ -427,7 +427,7 @@ def grid_command(
     trust: bool,
     preflight: bool | None = None,
 ) -> None:
-    """Run a study once for each cell of a grid and print the pooled findings."""
+    """Run a study once for each cell of a grid, and print findings over all cells."""
     # If `preflight` is None, the command makes a preflight only if the grid has new cells and the
     # estimated cost is high.
     from folkmoot.report.comparison.pooled import pooled_findings
@@ -473,7 +473,7 @@ def grid_command(
 
 
 def print_results(study: Study, run: RunFolder, console: Console) -> None:
-    """Print the main findings, the cost, and the files of a run."""
+    """Print the main findings of a run, its cost, and its files."""
     # The provenance label is printed too.
     if run.mark:
         effects = run.manifest.get("planted")

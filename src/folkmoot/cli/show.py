@@ -1,4 +1,4 @@
-"""`folkmoot show`: print the participants of a run, or one conversation, participant or call."""
+"""`folkmoot show`: print the participants of a run, or one participant, conversation or call."""
 # An id is the key of a conversation (`set01_lv4`, `family_01/C4`) or of a participant (`p_0001`,
 # `set01_lv4/A17`). It may also be the id of another speaker or the address of a call. A study type
 # can add lines and further ids with its `Study.render_run`.
@@ -74,9 +74,12 @@ def show_command(
 def render_run_lines(
     run: RunFolder, id: str | None = None, *, prompts: bool = False
 ) -> Iterator[Text]:
-    """Yield the lines of `folkmoot show`.
+    """Yield the lines that `folkmoot show` prints.
 
-    Raises InputError if the run does not have the id.
+    - `id`: a conversation, participant or address of a call. None for an overview of the run.
+    - `prompts`: True to show the prompts, with the source of each text.
+
+    Raises InputError if the run has no such id.
     """
     if prompts and id is None:
         raise InputError("--prompts: name a participant, a conversation or an address")
@@ -92,7 +95,7 @@ def render_run_lines(
 
 
 def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
-    """Yield a line for each question: address, speaker and reply."""
+    """Yield one line for each call: its address, the speaker and the reply."""
     # Each utterance of a reply for several speakers has a separate line.
     with _open_journal(run) as journal:
         wanted_addresses = set(_find_addresses(run, journal, id)) if id is not None else None

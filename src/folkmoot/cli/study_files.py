@@ -1,4 +1,4 @@
-"""`folkmoot check`, `new` and `schema`, and the user's consent to the code of a study file."""
+"""`folkmoot check`, `new` and `schema`, and the question for consent to code in a study file."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
-    """Return an object that asks the user before a study file executes code or sends data.
+    """Return an object that asks the user for consent before a study file runs code or sends data.
 
-    `is_granted`: whether the user has consented already.
+    `is_granted`: True if the user has consented already, so that no question is asked.
     """
     # If `is_granted` is True, as with the option `--trust`, the user is not asked.
     return Consent(is_granted, _confirm_trust if sys.stdin.isatty() else None, _trust_command(path))
@@ -176,7 +176,7 @@ def _terminal_text(text: str) -> str:
 
 
 def print_models_note(console: Console, study_file: StudyFile) -> None:
-    """Print the study file's note on the choice of models."""
+    """Print which models were chosen for the study, if the study file leaves the choice open."""
     # Prints nothing if there is no note.
     if study_file.models_note:
         console.print(
@@ -233,7 +233,7 @@ def new_command(kind: str | None, folder: Path | None) -> None:
 
 
 def read_examples() -> dict[str, bytes]:
-    """Return the shipped examples by path: `examples/…` and `config/pilot.yaml`."""
+    """Return the content of the shipped examples, by path: `examples/…` and `config/pilot.yaml`."""
     # They are read from the installed package, or from the repository in a clone.
     package = Path(__file__).parents[1]
     shipped_folder = package / "shipped"
@@ -260,7 +260,10 @@ def schema_command(kind: str | None, folder: Path | None) -> None:
 
 
 def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | None) -> None:
-    """Write a study made from a Polis conversation."""
+    """Write a study that is made from an exported Polis conversation.
+
+    - `statement`: the comment on which participants vote, or None for the most divisive comment.
+    """
     # Existing files are never overwritten.
     study = find_study(kind)
     if study.from_polis is None:
@@ -275,7 +278,10 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
 
 
 def import_command(kind: str, folder: Path | None, path: Path) -> None:
-    """Convert a file of another program into a study, and print what the study lacks."""
+    """Convert a file of a different program, such as a Qualtrics survey, into a study.
+
+    Prints the parts of the file that the study lacks.
+    """
     # Existing files are never overwritten.
     study = find_study(kind)
     importer = study.importers.get(path.suffix.lower())

@@ -30,7 +30,7 @@ NAME_WIDTH, SENTENCE_WIDTH = 9, 24
 
 
 def finding_view(finding: Finding) -> RenderableType:
-    """Return a finding for the terminal: title, statement, table and notes."""
+    """Return a finding in the form for the terminal: title, statement, table and notes."""
     parts: list[RenderableType] = [Text(remove_control_characters(finding.title), style="bold")]
     if finding.says:
         parts.append(Text(remove_control_characters(finding.says)))
@@ -142,7 +142,7 @@ def synthetic_panel(
     note: str = SYNTHETIC_NOTE,
     mark: str = SYNTHETIC_MARK,
 ) -> RenderableType:
-    """Return a panel for the top of the results, which says that no human or model answered.
+    """Return the panel above printed results that says who answered in place of a model.
 
     - `planted`: the effects that are built into the simulated answers, or None.
     - `note`: the text of the panel.
