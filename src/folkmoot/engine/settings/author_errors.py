@@ -38,7 +38,7 @@ _NEVER_AWAITED_PATTERN = re.compile(
 def find_author_error(error: BaseException) -> Problem | None:
     """Return the problem in the study author's code that caused an error.
 
-    Returns None if no such code caused it.
+    Returns None if the study author's code did not cause the error.
     """
     # Folkmoot's other errors explain themselves.
     if isinstance(error, FolkmootError) and not isinstance(error, ProtocolError):
@@ -61,9 +61,9 @@ def find_author_error(error: BaseException) -> Problem | None:
 
 
 def locate_load_error(error: BaseException, path: Path) -> str:
-    """Return the line of a file that caused an error while the file was loaded.
+    """Return the number of the line that caused an error when the file at `path` was loaded.
 
-    Returns an empty string if the line is unknown.
+    Returns "" if the line is unknown.
     """
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return str(error.lineno or "")
@@ -76,7 +76,10 @@ def locate_load_error(error: BaseException, path: Path) -> str:
 
 
 def locate_calling_study_code() -> tuple[str, int] | None:
-    """Return file and line of the innermost study code on the call stack, or None."""
+    """Return file and line of the study code that called this function, or None.
+
+    The innermost frame of study code on the call stack counts.
+    """
     # The innermost frame counts. Study code is all code outside this package.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and PACKAGE_ROOT in Path(frame.f_code.co_filename).parents:
@@ -86,9 +89,9 @@ def locate_calling_study_code() -> tuple[str, int] | None:
 
 @contextmanager
 def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object]) -> Iterator[None]:
-    """Context manager that reports each `await` that is missing in study code.
+    """Report each missing `await` in study code while this context manager is open.
 
-    `on_unawaited` receives a ProtocolError with file and line.
+    - `on_unawaited`: receives a ProtocolError with file and line.
     """
 
     # Study code is all code outside this package.
@@ -121,7 +124,7 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
 
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
-    """Return file and line in the study author's code where an error arose, or None."""
+    """Return file and line of the study author's code in which an error arose, or None."""
     # The innermost frame counts.
     locations = [
         (frame.f_code.co_filename, line)

@@ -1,4 +1,4 @@
-"""Evaluate the claims of a run, which are comparisons of two conditions in one measure."""
+"""Evaluate the claims of a run. A claim is a planned comparison of two conditions."""
 
 # The study type declares claims, and each hypothesis of the study file is a claim as well.
 # `evaluate_claims` evaluates all claims of a run together, so that it can correct for their number.
@@ -51,7 +51,10 @@ ENDINGS = (COMPLETE, "failed", "skipped", "pending")
 def read_declared(
     run: RunFolder, config: type[Config], declare: Callable[[Config], Sequence[Claim]]
 ) -> Sequence[Claim]:
-    """Return the comparisons that a study type plans for the settings of a run."""
+    """Return the claims that a study type declares for a run, given the settings of the run.
+
+    - `declare`: returns the claims for given settings.
+    """
     try:
         return declare(config.model_validate(run.config))
     # The settings are of a version that the present one cannot read. The report then has no claims.
@@ -60,14 +63,23 @@ def read_declared(
 
 
 def join_claims(stated: Sequence[Claim], declared: Sequence[Claim]) -> list[Claim]:
-    """Return the hypotheses of a study file, then the planned comparisons of its study type."""
+    """Return the hypotheses of a study file, followed by the claims of the study type.
+
+    - `stated`: the hypotheses.
+    - `declared`: the claims of the study type.
+    """
     # If there are hypotheses, they are the primary family, and all declared claims become
     # exploratory. A declared claim about the same contrast as a hypothesis is left out.
     return [*stated, *_further_claims(stated, declared)] if stated else list(declared)
 
 
 def add_claims(sealed: Sequence[Claim], others: Sequence[Claim]) -> list[Claim]:
-    """Return the claims that a run sealed, then those of other contrasts as exploratory ones."""
+    """Return the claims that a run fixed in its plan, followed by further claims.
+
+    - `sealed`: the claims in the plan.
+    - `others`: further claims. They become exploratory. Those about a contrast in the plan are left
+      out.
+    """
     return [*sealed, *_further_claims(sealed, others)]
 
 
@@ -80,7 +92,7 @@ def _further_claims(known: Sequence[Claim], others: Sequence[Claim]) -> list[Cla
 
 
 def evaluate_claims(run: RunFolder, claims: Sequence[Claim]) -> list[Result]:
-    """Return the result of each comparison, in the order of `claims`."""
+    """Return the result of each claim, in the order of `claims`."""
     # Each result is corrected for the number of claims in its family. An interim look tests
     # nothing. A run that ended without its failed parts is finished, so it is tested.
     results = judge_families(claims, ClaimReader(run).read_sides)
@@ -91,7 +103,7 @@ FAMILIES: tuple[Family, ...] = ("primary", "secondary", "exploratory")
 
 
 def tested_finding(results: Sequence[Result]) -> Finding | None:
-    """Return the finding that lists all planned comparisons of a report, one in each row.
+    """Return the finding that lists all claims of a report, one in each row.
 
     Returns None if there is nothing to list.
     """
@@ -158,12 +170,12 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
 
 def read_sides(run: RunFolder, claim: Claim) -> Read:
-    """Return a comparison with the data of both conditions, or the reason for missing data."""
+    """Return a claim with the data of both conditions, or the reason why there is no data."""
     return ClaimReader(run).read_sides(claim)
 
 
 class ClaimReader:
-    """Reads the data for the comparisons of one run."""
+    """A reader of the data that the claims of one run compare."""
 
     # Columns that several claims need are read only once.
 
@@ -172,7 +184,7 @@ class ClaimReader:
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
 
     def read_sides(self, claim: Claim) -> Read:
-        """Return a comparison with the data of both conditions, or the reason for missing data."""
+        """Return a claim with the data of both conditions, or the reason why there is no data."""
         # The kind, the unit and the estimand of the claim follow from the table. Subjects count as
         # lost if their measure is unknown or if they did not finish. In a paired claim, subjects
         # that are observed in only one arm count as lost as well.
@@ -194,7 +206,7 @@ class ClaimReader:
         return len(planned) - recorded if is_part_of_row else 0
 
     def read_rows(self, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
-        """Return a claim with its rows, or the reason why the run has no such rows."""
+        """Return a claim with the rows that it compares, or the reason why there are none."""
         table, column = self._table_of(claim)
         if table is None:
             return f"no table has {claim.measure} and arms"
@@ -244,9 +256,11 @@ class ClaimReader:
 def read_rows(
     table: pl.DataFrame, column: str, claim: Claim, fewest_draws: int = FEWEST_DRAWS
 ) -> tuple[Claim, pl.DataFrame] | str:
-    """Return a comparison with the table rows it needs, or the reason why there are none.
+    """Return a claim with the rows that it compares, or the reason why there are no such rows.
 
-    `fewest_draws`: the number of draws of a text from which on they are the independent units.
+    - `table`, `column`: the table and the column of the measure.
+    - `fewest_draws`: if a model wrote at least this many versions (draws) of a text, the versions
+      are the independent units.
     """
     # There is one row for each subject and arm. Its columns are those of the subject, `arm`,
     # `value` (null if unknown) and `unit`. The returned claim has the kind and the unit of the
@@ -337,14 +351,16 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, unrecorded: Seq
 
 
 def side_of(rows: pl.DataFrame) -> Side:
-    """Return the values of one condition, for a comparison of different participants."""
+    """Return the values of one condition, for a comparison between different participants."""
     return Side.from_values(rows["value"].fill_null(math.nan).to_list(), rows["unit"].to_list())
 
 
 def pair_sides(
     first: pl.DataFrame, second: pl.DataFrame, subject: Sequence[str]
 ) -> tuple[Side, Side]:
-    """Return the values of two conditions, for the subjects that have a value in both.
+    """Return the values of two conditions, only for subjects with a value in both conditions.
+
+    - `subject`: the columns that identify a subject.
 
     Subjects are in the order of `first`.
     """
@@ -370,12 +386,12 @@ def as_declared(
     others: Sequence[Claim] = (),
     names: Mapping[str, str] | None = None,
 ) -> Claim:
-    """Complete a hypothesis: set its kind, its unit and the words that it lacks.
+    """Complete a claim that a hypothesis states: set its kind, its unit and missing names.
 
-    - `tables`: the declared tables, each with the kinds of its columns. Without the table of the
-      measure, kind and unit stay as they are.
-    - `others`: the planned comparisons of the study type.
-    - `names`: condition → name for readers.
+    - `tables`: the declared tables, each with the kinds of its columns. If no table declares the
+      measure, kind and unit of the claim stay as they are.
+    - `others`: the claims of the study type.
+    - `names`: condition → name as readers see it.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
     named = _name_as_declared(claim, others, names or {})
@@ -425,7 +441,7 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
 def find_declared(measure: str, tables: Tables) -> tuple[str, str | None]:
     """Return the table that declares a measure, and the kind of the measure's column.
 
-    The kind is "bool", "int", "float" or "text". It is None if no table declares the measure.
+    The kind is "bool", "int", "float" or "text". The kind is None if no table declares the measure.
     """
     # As after a run, the first table that can be compared is meant.
     table_name, _, column = measure.rpartition(".")

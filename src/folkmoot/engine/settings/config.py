@@ -32,7 +32,7 @@ Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class LocalSettings(BaseModel):
-    """Settings of the server of the model `local`. Folkmoot chooses values for missing keys."""
+    """Settings of the server for the model `local`. Folkmoot chooses values for missing keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,7 +64,7 @@ def _as_given(settings: object) -> object:
 
 
 class StudyConfig(BaseModel):
-    """Settings shared by all study types. Unknown keys are rejected, and values never change.
+    """Settings shared by all study types. Unknown keys are rejected. Instances are immutable.
 
     A study type subclasses this class and adds its own keys. The tables of keys in `docs/`, new
     study files, the JSON Schema and the problem messages are made from the fields of the class.

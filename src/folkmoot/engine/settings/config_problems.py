@@ -1,4 +1,4 @@
-"""Turn pydantic's errors into problems in plain words, with file, line and key."""
+"""Turn pydantic's errors into problems in plain words. A problem names file, line and key."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def problems_from_validation(
 
 
 def located_problem(message: str, path: KeyPath, tree: YamlTree, hint: str = "") -> Problem:
-    """Return a problem with the file and the line of the value at a path."""
+    """Return a problem that names the file and the line of the value at `path`."""
     location = tree.nearest_location(path)
     # A key that is missing at the top level has no line. Line 1 would mislead the reader.
     has_line = bool(location.line) and path[:1] in tree.locations and bool(path)
@@ -321,9 +321,9 @@ def _format_value(value: object) -> str:
 
 
 def with_location(problem: Problem, file: str, line: int) -> Problem:
-    """Return a problem with its file and line.
+    """Return a copy of the problem that names a file and a line.
 
-    `line` is 0 if the line is unknown.
+    - `line`: the number of the line, or 0 if unknown. A location in `problem` is kept.
     """
     # An existing location is kept.
     where = problem.where or (str(line) if line else "")

@@ -1,4 +1,4 @@
-"""Declare the key `controls` of a study file, which adds control questions to a study."""
+"""Declare the key `controls` of a study file. The key adds control questions to a study."""
 
 # Negative controls are closed questions on facts that no treatment can change. If the answers
 # differ between conditions, the treatment has changed which person the model plays ("The Illusion
@@ -40,7 +40,7 @@ MARGIN_OF_SHARES, MARGIN_OF_MEANS = 0.15, 0.3
 
 
 class ControlQuestion(BaseModel):
-    """A control question, which is answered by one of `options` or by a number within bounds."""
+    """A control question. The answer is one of `options`, or a number within bounds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,7 +97,7 @@ class ControlQuestion(BaseModel):
 
     @property
     def equivalence_margin(self) -> float:
-        """The largest difference between conditions that counts as no difference."""
+        """The largest difference between conditions that still counts as equality."""
         # The value is `margin`, or the default for the type of the answer.
         if self.margin is not None:
             return self.margin
@@ -234,7 +234,7 @@ class ControlSettings(BaseModel):
 
     @property
     def stated(self) -> tuple[ControlQuestion, ...]:
-        """The questions to which every participant's persona states an answer."""
+        """The questions that every participant's persona answers in its description."""
         # `confounders` names them.
         if isinstance(self.confounders, str):
             return self.defined_questions if self.confounders == "all" else ()
@@ -251,7 +251,7 @@ class ControlSettings(BaseModel):
         return any(self.size_of(control) for control in controls)
 
     def size_of(self, control: str) -> int:
-        """Return how many participants of each condition a control asks."""
+        """Return how many participants of each condition are asked the questions of a control."""
         size = bool(self.negative) if control == "negative" else getattr(self, control)
         # `bool` is a subclass of `int`, so it is tested first: True means all participants.
         return self.participants * size if isinstance(size, bool) else int(size)
@@ -272,6 +272,6 @@ def shipped_questions(language: Language) -> tuple[ControlQuestion, ...]:
 
 
 def age_question(language: Language) -> ControlQuestion:
-    """Return the question for the age."""
+    """Return the control question that asks for the participant's age."""
     # The answer shows whether the model keeps to its persona.
     return ControlQuestion(id=AGE, text=_AGE_QUESTIONS[language], number=(0, 120))

@@ -87,7 +87,7 @@ class Hypothesis(BaseModel):
         return contrast
 
     def as_claim(self, family: Family = "primary") -> Claim:
-        """Return the hypothesis as a comparison of two conditions."""
+        """Return the hypothesis as a claim, which is a comparison of two conditions."""
         # Kind and unit of the claim are placeholders until the table of the measure is known.
         return Claim(
             self.measure,
@@ -101,7 +101,7 @@ class Hypothesis(BaseModel):
 
     @property
     def says(self) -> str:
-        """The hypothesis in words."""
+        """The hypothesis as a sentence."""
         return self.as_claim().says
 
 
@@ -112,11 +112,11 @@ Conditions = Mapping[str, Mapping[str, str]]
 def check_hypotheses(
     hypotheses: Sequence[Hypothesis], tables: Tables, conditions: Conditions
 ) -> list[Problem]:
-    """Return the problems of hypotheses that can be found before a run.
+    """Return those problems of hypotheses that can be found before a run.
 
     - `tables`: the declared tables, each with the kinds of its columns. A study type that declares
       no tables may still record any column.
-    - `conditions`: the conditions of the run. Empty if the study type does not tell them.
+    - `conditions`: the conditions of the run. Empty if the study type does not name the conditions.
     """
     problems: list[Problem] = []
     for number, hypothesis in enumerate(hypotheses, 1):
@@ -224,16 +224,16 @@ ADDED_LATER = "Not confirmed as preregistered: the sealed plan has no hypotheses
 
 
 def is_seal_intact(part: Mapping[str, Any]) -> bool:
-    """Return whether a part of `plan.json` still matches the hash stored with it."""
+    """Return whether a part of `plan.json` still matches the hash that is stored with this part."""
     # The same form as in `Plan.seal_part`, so that an edited plan has another hash.
     content = json.dumps(part.get("data"), sort_keys=True)
     return bool(part.get("hash") == digest(content).hex())
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
-    """Return the hypotheses of a run, and a reason to doubt that they precede the data.
+    """Return the hypotheses of a run, and the reason for doubt that they are older than the data.
 
-    The reason is empty if there is no doubt.
+    The reason is "" if there is no doubt.
     """
     # The hypotheses come from `plan.json`, or from the settings of the run if the plan has none.
     # There is no doubt if the plan still matches its hash.
@@ -249,10 +249,10 @@ def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
 
 
 def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> Finding:
-    """Return the finding that gives each hypothesis its estimate and verdict.
+    """Return the finding with the estimate and the verdict on each hypothesis.
 
     - `results`: the results of the hypotheses.
-    - `doubt`: why the hypotheses may be younger than the data, or empty.
+    - `doubt`: the reason for doubt that the hypotheses are older than the data, or "".
     """
     # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
     # Holm's method. The table then has two intervals for each: one corrected for their number, and

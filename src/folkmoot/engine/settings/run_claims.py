@@ -1,6 +1,7 @@
-"""The claims of a run, as its plan sealed them, and their results.
+"""The claims of a run, as the run fixed them in `plan.json`, and the results of these claims.
 
-All that prints a comparison within a run takes it from here.
+A claim is a comparison of two conditions. Reports, pages and commands get all comparisons within a
+run from this module.
 """
 
 # The family of a claim, and so its adjusted p-value and its verdict, is what the sealed plan says.
@@ -33,9 +34,9 @@ CLAIMS = "claims"
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims that a run sealed before its first call.
+    """Return the claims that a run fixed in `plan.json` before the first call.
 
-    Returns None if it sealed none.
+    Returns None if the plan holds no claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS)
     if part is None:
@@ -55,9 +56,9 @@ def _claim_from(stated: Mapping[str, Any]) -> Claim:
 
 
 def restate_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) -> list[Claim]:
-    """Return the claims that this version of the study type states for a run.
+    """Return the claims that a run would have if it were planned with the installed version.
 
-    - `declared`: the claims of the study type.
+    - `declared`: the claims of the study type in the installed version.
     """
     return join_claims(_stated_claims(run, declared, tables), declared)
 
@@ -65,9 +66,10 @@ def restate_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) ->
 def claims_of_run(
     run: RunFolder, declared: Sequence[Claim], tables: Tables | None = None
 ) -> list[Claim]:
-    """Return the claims of a run: those of its sealed plan, then others of its study type.
+    """Return the claims of a run: the claims in `plan.json`, then further claims as exploratory.
 
     - `declared`: the claims of the study type.
+    - `tables`: the declared tables, each with the kinds of its columns.
     """
     # Claims that the plan lacks were perhaps made after the data, so they are exploratory.
     sealed = sealed_claims(run)
@@ -79,9 +81,9 @@ def claims_of_run(
 
 
 def sealed_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims of a plan that was not edited.
+    """Return the claims that a run fixed in `plan.json`, if the plan was not edited later.
 
-    Returns None if there are none, or if the plan was edited.
+    Returns None if the plan was edited, or if it holds no claims.
     """
     part = run.plan.get("sealed", {}).get(CLAIMS, {})
     is_edited = read_sealed(run)[1] == NOT_SEALED or not is_seal_intact(part)
@@ -96,9 +98,9 @@ def _stated_claims(run: RunFolder, declared: Sequence[Claim], tables: Tables) ->
 
 
 def find_result(claim: Claim, results: Sequence[Result]) -> Result | None:
-    """Return the result of the comparison that a claim makes, or None if there is none.
+    """Return the result of the comparison that `claim` makes, or None if there is no such result.
 
-    The difference has the order of the conditions of `claim`.
+    The difference in the result is first minus second condition of `claim`.
     """
     # Several hypotheses may be about one contrast. The one with the same direction and margin comes
     # first.
@@ -114,7 +116,7 @@ def find_result(claim: Claim, results: Sequence[Result]) -> Result | None:
 def results_of_hypotheses(
     hypotheses: Sequence[Hypothesis], results: Sequence[Result], declared: Sequence[Claim]
 ) -> list[Result]:
-    """Return the results of hypotheses among all results of a run."""
+    """Return the results of hypotheses, selected from all results of a run."""
     found = []
     for hypothesis in hypotheses:
         stated = as_declared(hypothesis.as_claim(), {}, declared)
@@ -128,7 +130,7 @@ def results_of_hypotheses(
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the results of declared claims, evaluated together with all claims of a run."""
+    """Return the result of each claim of the study type, corrected for all claims of a run."""
     # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
     results = evaluate_claims(run, claims_of_run(run, declared))
     results_by_claim = {}

@@ -1,4 +1,4 @@
-"""Read YAML with the location of every value, and change values at a path."""
+"""Read YAML so that the line of every value is known, and change values at a path."""
 
 # The parser avoids the pitfalls of YAML 1.1. `no`, `on`, `1e3`, `010`, `12:30` and dates keep their
 # text, and the type of the key decides their meaning (`coerce_scalar`). `--set key=value` and the
@@ -54,7 +54,7 @@ class YamlTree:
     problems: list[Problem] = field(default_factory=list)
 
     def nearest_location(self, path: KeyPath) -> SourceLocation:
-        """Return the location of a value, or of the nearest group around it."""
+        """Return the location of the value at a path, or of the nearest group around the value."""
         # The group counts for a value that is not in the file.
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
@@ -90,9 +90,11 @@ def parse_yaml(text: str, file: str) -> YamlTree:
 
 
 def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> object:
-    """Return a value converted to the type that the value's key expects.
+    """Return a value converted to the type that the key of the value expects.
 
-    Returns `...` if the conversion is not safe. `error_type`: the type of pydantic's error.
+    - `error_type`: the type of pydantic's error, which tells the expected type.
+
+    Returns `...` if the conversion is not safe.
     """
     # Only unquoted values are converted. For example, `no` becomes text if the key expects text,
     # and False if the key expects true or false.
@@ -109,7 +111,7 @@ def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> o
 
 
 class _TooManyNodesError(Exception):
-    """Raised with a line number if a document has more than `MAX_NODES` values."""
+    """An error for a document with more than `MAX_NODES` values. It gives the line number."""
 
 
 class _YamlLoader(yaml.SafeLoader):
@@ -219,7 +221,7 @@ def format_path(path: KeyPath) -> str:
 
 
 def resolve_path(value: object, key: str) -> KeyPath:
-    """Return the path of a dotted key, as far as it exists in the data."""
+    """Return the path of a dotted key, up to the last part of the key that the data contain."""
     # List entries count from 1 in the key and from 0 in the path.
     return tuple(_resolve_parts(value, key))
 
@@ -271,7 +273,7 @@ class StudyDumper(yaml.SafeDumper):
 
 
 def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a YAML node, in quotes where it needs them."""
+    """Return a text as a YAML node. The text is quoted if YAML would otherwise misread it."""
     # It needs quotes if `parse_yaml` would not read it back as text.
     style = "'" if _parse_plain_scalar(text) != text else None
     if any(separator in text for separator in ("\x85", "\u2028", "\u2029")):
@@ -283,7 +285,7 @@ StudyDumper.add_representer(str, represent_text)
 
 
 def dump_unwrapped(value: object, *, flow: bool, dumper: type[StudyDumper] = StudyDumper) -> str:
-    """Return a value as YAML in which no text is wrapped.
+    """Return a value as YAML without line breaks inside texts.
 
     `flow`: True for one line with brackets, False for one line per entry.
     """
@@ -333,9 +335,9 @@ SET_OPTION = "--set"
 
 
 def apply_overrides(tree: YamlTree, overrides: Sequence[str]) -> None:
-    """Apply texts such as `random_seed=7` to the data of a study file.
+    """Change values of a study file as `overrides` say. An override is a text like `random_seed=7`.
 
-    Raises InputError for a text that cannot be applied.
+    Raises InputError for an override that cannot be applied.
     """
     for text in overrides:
         key, equals_sign, value = text.partition("=")
@@ -367,9 +369,10 @@ def _rest_of_key(key: str, path: KeyPath) -> str:
 
 
 def existing_path(data: Any, loc: Sequence[str | int]) -> KeyPath | None:
-    """Return pydantic's error location without the parts that are not in the data.
+    """Return the location of a pydantic error as a path in the data.
 
-    Returns None if no part of it is in the data.
+    Parts of the location that the data do not contain are left out. Returns None if no part is
+    left.
     """
     # Pydantic adds names of union branches, which are not in the data.
     path: list[str | int] = []
