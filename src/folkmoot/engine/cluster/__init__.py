@@ -6,7 +6,7 @@
 - `pickling`: turns functions, items and results into bytes.
 - `preconditions`: checks whether a study can run on a cluster.
 
-This folder imports the rest of the engine except `run`. Only `run` may import it.
+This folder imports the rest of the engine except `run`. Only `run` may import this folder.
 """
 
 # Each worker keeps its calls in a file, called a shard, until the journal of the run has them

@@ -1,6 +1,6 @@
-"""The head, which is the main process of a run on a cluster.
+"""The head: the main process of a run on a cluster.
 
-It sends items to workers, divides the limits, and writes the one journal.
+The head sends items to workers, divides the limits among the workers, and writes the journal.
 """
 
 # `execution.py` starts it for `--executor`. The module needs Ray.
@@ -75,7 +75,7 @@ LOCAL_OBJECT_STORE_BYTES = 200_000_000
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """What the main process knows about one worker."""
+    """The main process's record of one worker."""
 
     number: int
     actor: Actor
@@ -94,7 +94,7 @@ class WorkerHandle:
 
 
 class ClusterExecutor:
-    """Runs the items of `Scope.map` calls on the workers of a cluster."""
+    """The executor that runs the items of `Scope.map` calls on the workers of a cluster."""
 
     def __init__(self, run: RunContext, setup: WorkerSetup, size: int) -> None:
         self._run = run
@@ -181,14 +181,14 @@ class ClusterExecutor:
         return failures
 
     def stop_calls(self, error: FolkmootError) -> None:
-        """Tell all workers to start no more calls."""
+        """Tell all workers to start no further calls."""
         for worker in self._workers:
             worker.actor.stop_calls.remote(pickle_value(error))
 
     async def start_workers(self) -> None:
         """Start the workers.
 
-        Raises InputError with the reason if a worker cannot work.
+        Raises InputError with the reason if a worker cannot be set up.
         """
         start_problems = await asyncio.gather(*(self._start_worker() for _ in range(self._size)))
         problems = dict.fromkeys(problem for problem in start_problems if problem)
@@ -196,7 +196,7 @@ class ClusterExecutor:
             raise InputError(list(problems))
 
     async def close(self) -> None:
-        """End the workers after all their entries are in the journal."""
+        """End the workers, each as soon as all entries from this worker are in the journal."""
         self._closing = True
         self.stop_calls(RunHaltedError("the run is over"))
         for worker in list(self._workers):
@@ -207,7 +207,7 @@ class ClusterExecutor:
                     await worker.actor.close.remote()
 
     def kill_workers(self) -> None:
-        """Kill the workers."""
+        """Kill the workers without waiting for their calls."""
         # Calls that this process has not received remain in files on the workers' disks.
         for worker in self._workers:
             if worker.monitor_task is not None:
@@ -475,7 +475,7 @@ async def open_cluster(
     *,
     accept_changes: bool,
 ) -> AsyncIterator[ClusterExecutor]:
-    """Start the workers of a run, and end them when this context manager is closed.
+    """Start the workers of a run. The workers end when this context manager is closed.
 
     Raises InputError before the first call if workers cannot start.
     """

@@ -1,6 +1,6 @@
-"""Leases: the limits that a cluster worker may use until its next report.
+"""Leases. A lease is the part of the run's limits that a worker may use until its next report.
 
-The main process divides the run's limits among its workers with this module.
+With this module, the main process divides the run's limits (budget and rates) among the workers.
 """
 
 # With every report a worker gives back what it did not use, and names its waiting calls. The head
@@ -29,7 +29,7 @@ from folkmoot.errors import BudgetReachedError
 
 @dataclass(slots=True)
 class BudgetDemand:
-    """What a worker's waiting calls need from the budget."""
+    """The part of the budget that the waiting calls of a worker need."""
 
     # What the waiting calls need: their maximum cost (USD) and their number.
     waiting_usd: float = 0.0
@@ -67,10 +67,10 @@ class Lease:
 def build_report(
     shared_limits: SharedLimits, loan: Loan, *, is_quiet: bool
 ) -> tuple[dict[str, ModelDemand], BudgetDemand]:
-    """Return what a worker needs: calls to each model, and budget.
+    """Return what a worker needs, for its report: calls to each model, and budget.
 
     - `loan`: the calls that the worker may still send.
-    - `is_quiet`: whether the main process has received all journal entries of the worker.
+    - `is_quiet`: True if the main process has received all journal entries of the worker.
     """
     # The report gives back all unused calls, tokens and budget, so the worker's own limits shrink.
     demands = {
@@ -92,9 +92,10 @@ def build_report(
 
 
 def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
-    """Give a worker the limits in `lease`.
+    """Set the limits of this worker to those in `lease`.
 
-    `loan`: receives the number of calls that the worker may send.
+    - `shared_limits`: the limits to set.
+    - `loan`: receives the number of calls that the worker may send.
     """
     shared_limits.budget.raise_limits(lease.usd, lease.calls)
     for model, grant in lease.models.items():
@@ -104,7 +105,7 @@ def apply_lease(lease: Lease, shared_limits: SharedLimits, loan: Loan) -> None:
 
 
 def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
-    """Divide a total among demands, and return the share of each demand."""
+    """Divide `total` fairly among demands, and return the share that each demand gets."""
     # A share is larger than its demand only if all demands are met. The rest is divided equally.
     shares, remaining = [0.0] * len(demands), max(0.0, total)
     # Serve the smallest demands first: what they leave goes to the larger ones.
@@ -116,7 +117,7 @@ def divide_fairly(total: float, demands: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class WorkerAccount:
-    """A worker's last report and the limits that the worker holds."""
+    """The account of one worker: its last report, and the limits that the worker holds."""
 
     # The last report, by model.
     demands: dict[str, ModelDemand] = field(default_factory=dict)
@@ -130,7 +131,7 @@ class WorkerAccount:
 
 
 class Leases:
-    """Divides the limits of a run among its workers.
+    """The leases of all workers, which together never exceed the limits of the run.
 
     - `spacing`: the minimum time between two calls, in seconds.
     - `has_answered`: returns whether a model has answered at least once.
@@ -154,20 +155,20 @@ class Leases:
         self._unaffordable_count = 0
 
     def add_worker(self, worker: int) -> None:
-        """Add a worker that may not make any calls yet."""
+        """Add a worker. The worker holds no limits yet, so it may make no calls."""
         self._accounts[worker] = WorkerAccount()
 
     def remove_worker(self, worker: int) -> None:
-        """Remove a lost worker, so that other workers can use the worker's part of the limits."""
+        """Remove a lost worker, so that the remaining workers can use its part of the limits."""
         account = self._accounts.pop(worker)
         for model, slots in account.slots.items():
             self._give_back(model, slots)
         self._budget.lend_to_worker(-account.usd, -account.calls)
 
     def record_cost(self, worker: int, cost: float | None) -> None:
-        """Add the cost of a worker's call to the spending.
+        """Add the cost of a worker's call to the spending of the run.
 
-        `cost`: in USD, or None if unknown.
+        - `cost`: the cost in USD, or None if unknown.
         """
         # If the cost is unknown, only the number of calls is counted.
         account = self._accounts[worker]
@@ -180,9 +181,9 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Add the cost of a worker's broken-off reply to the spending.
+        """Add the cost of a reply that broke off at a worker to the spending of the run.
 
-        `max_usd`: the maximum cost in USD, which counts as spent.
+        - `max_usd`: the maximum cost of the reply in USD. This maximum counts as spent.
         """
         account = self._accounts[worker]
         usd = min(account.usd, max_usd)
@@ -195,7 +196,7 @@ class Leases:
     ) -> Lease:
         """Return the limits that a worker may use until its next report.
 
-        `demands`, `budget_demand`: what the worker has reported.
+        - `demands`, `budget_demand`: the needs that the worker has reported.
         """
         account = self._accounts[worker]
         for model, demand in demands.items():
@@ -221,7 +222,7 @@ class Leases:
         return lease
 
     def hold_seconds_by_model(self) -> dict[str, float]:
-        """Return how many seconds the calls of each model must still wait."""
+        """Return for how many seconds calls to a model must still wait, by model."""
         # Models without a wait are left out.
         hold_seconds = {
             model: limiter.hold_seconds for model, limiter in self._shared_limits.limiters.items()

@@ -1,4 +1,4 @@
-"""Serialise the data sent between machines: functions, items, results and errors."""
+"""Serialise the data that machines exchange: functions, items, results and errors."""
 
 # A reference to the run is replaced by a reference to the run of the receiving process. Values on
 # disk are copied to the disk store of the receiving process. The module needs Ray for its
@@ -59,7 +59,7 @@ class _Unpickler(pickle.Unpickler):
 def pickle_value(value: object) -> bytes:
     """Return the value as bytes.
 
-    Raises the error of an object that cannot be pickled.
+    If an object in the value cannot be pickled, the error of the pickling is raised.
     """
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(value)
@@ -69,7 +69,7 @@ def pickle_value(value: object) -> bytes:
 def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
     """Return the value that `pickle_value` turned into bytes.
 
-    `run`: the run to which references in the value will point.
+    `run`: the run of this process. References to the run in the value will point to `run`.
     """
     return _Unpickler(data, run, None if run is None else run.disk_store).load()
 
@@ -77,11 +77,11 @@ def unpickle_value(data: bytes, run: RunContext | None = None) -> object:
 def pickle_function(
     value: object, description: str, fn: Callable[..., object] | None = None
 ) -> bytes:
-    """Return a function or another value of the study as bytes.
+    """Return a value of the study, such as a function, as bytes.
 
-    - `description`: names the value in the error message.
-    - `fn`: the function behind the value. The error message names the function's location and
-      variables.
+    - `description`: the name of the value in the error message.
+    - `fn`: the function from which the value comes. The error message names the location of the
+      function, and the variable that cannot be pickled.
 
     Raises ProtocolError if the value cannot be pickled.
     """
@@ -114,13 +114,15 @@ async def run_pickled_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run the items of a `Scope.map` call in this process as a cluster worker would.
+    """Run the items of a `Scope.map` call in this process, in the way of a cluster worker.
 
-    - `results`: receives the result of each item by item number.
+    This shows before a cluster is used whether the study can run on a cluster.
+
+    - `results`: receives the result of each item, by number of the item.
     - `stage`: the name of the stage in progress reports.
 
-    Returns the errors of failed items by item number.
-    Raises ProtocolError if something cannot be pickled, or if the function changes outer variables.
+    Returns the errors of failed items, by number of the item. Raises ProtocolError if something
+    cannot be pickled, or if the function changes outer variables.
     """
     # On another machine the function would change a copy of its variables. Only the outer `map` of
     # nested ones is pickled.
@@ -183,7 +185,7 @@ def _function_location(fn: Callable[..., object] | None) -> tuple[str, int] | No
 
 
 def picklable_error(error: BaseException) -> BaseException:
-    """Return the error in a form that can be sent to another process."""
+    """Return the error in a form that can be pickled and sent to a different process."""
     # The returned error has the line of the study author's code that caused the error, and a note
     # with the traceback. An error that cannot be pickled becomes a ProtocolError with the same
     # message.

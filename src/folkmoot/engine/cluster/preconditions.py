@@ -25,9 +25,11 @@ def require_cluster_support(
     key: str | None,
     has_custom_provider: bool,
 ) -> None:
-    """Raise InputError if the run cannot use `executor`.
+    """Raise InputError if a run with these settings cannot use `executor`.
 
-    `has_custom_provider`: a provider given in Python answers the calls.
+    - `models`: the models that the run calls.
+    - `key`: the API key that was given as an option, or None.
+    - `has_custom_provider`: True if a provider that was given in Python answers the calls.
     """
     if executor != RAY_EXECUTOR and not executor.startswith("ray://"):
         raise InputError(f"--executor {executor}: write ray (this machine) or ray://HOST:10001")
@@ -79,7 +81,7 @@ def require_cluster_support(
 
 
 def hidden_by_folder(folder: Path) -> list[str]:
-    """Return the modules in a folder that hide an installed module of the same name."""
+    """Return the names of modules in a folder that hide installed modules of the same names."""
     other_paths = [entry for entry in sys.path if Path(entry).resolve() != folder.resolve()]
     names = sorted(module.name for module in iter_modules([str(folder)]))
     standard = {*sys.stdlib_module_names, *sys.builtin_module_names}

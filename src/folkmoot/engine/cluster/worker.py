@@ -72,7 +72,7 @@ ChunkContent = tuple[
 
 
 class WorkerSetup(NamedTuple):
-    """What a worker needs to know about the run when the worker starts."""
+    """The data about the run that a worker needs when the worker starts."""
 
     # The pickled study type, or its name, or its file with the consent to run it.
     study: bytes | str | tuple[str, Consent]
@@ -95,7 +95,7 @@ class WorkerSetup(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """The answer of a worker to its setup."""
+    """A worker's answer to `WorkerSetup`: whether the worker can work."""
 
     # Why the worker cannot work. Empty if it can.
     problem: str
@@ -111,7 +111,7 @@ class WorkerReady(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerReport:
-    """A worker's report to the main process: new entries, events, and what waiting calls need."""
+    """A worker's report to the main process: new journal entries, events, and needed limits."""
 
     entries: list[JournalEntry]
     # For each entry, the maximum cost (USD) that was recorded on disk before the call was sent.
@@ -129,7 +129,7 @@ class WorkerReport:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """The results and errors of some items, with all rows and files that the items wrote."""
+    """The results and errors of a chunk (some items), with all rows and files of these items."""
 
     # The main process accepts it once the first `row` entries of the worker are in the journal.
     results: dict[int, object]
@@ -145,7 +145,7 @@ class ChunkResult:
 
 
 class ReadOnlyPlan(Plan):
-    """A run's plan on a worker. The worker can read the plan and cannot write it."""
+    """The plan of a run on a worker. The worker can read the plan but cannot write the plan."""
 
     # Only the main process writes the plan.
     def seal_part(self, name: str, data: object) -> None:
@@ -184,7 +184,7 @@ class WorkerRunContext(RunContext):
             await self.fetch_entry(address)
 
     def collect_new_files(self) -> dict[str, bytes]:
-        """Return the content of new files by name, and delete the files."""
+        """Return the content of the files that the study wrote, by name, and delete these files."""
         contents = {name: (self.folder / name).read_bytes() for name in self.study_files}
         for name in self.study_files:
             (self.folder / name).unlink()
@@ -206,7 +206,7 @@ class Worker:
     async def start(self, setup: WorkerSetup) -> WorkerReady:
         """Set up the engine in this worker.
 
-        An error is returned as `problem`, not raised.
+        An error is not raised. It is returned in the field `problem`.
         """
         try:
             return self._start_engine(setup)
@@ -332,7 +332,7 @@ class Worker:
             )
 
     async def exchange_report(self, lease: Lease) -> WorkerReport:
-        """Use the limits in `lease`, and return the worker's next report."""
+        """Set the limits of this worker to those in `lease`, and return the next report."""
         # The report waits for news, at most `REPORT_INTERVAL_SECONDS`.
         usage_by_model = self._run.gateway.usage_by_model
         for model, grant in lease.models.items():
@@ -380,27 +380,27 @@ class Worker:
         )
 
     async def hold_models(self, seconds_by_model: Mapping[str, float]) -> None:
-        """Start no call to these models for the given seconds."""
+        """Make calls to models wait for the given number of seconds."""
         # A vendor has asked another worker to wait for this time.
         for model, seconds in seconds_by_model.items():
             if model in self._shared_limits.limiters:
                 self._shared_limits.limiters[model].learn_hold(seconds)
 
     async def stop_calls(self, error: bytes) -> None:
-        """Start no more calls.
+        """Start no further calls.
 
-        `error`: the pickled cause.
+        `error`: the pickled error that is the cause.
         """
         stop_error = cast("FolkmootError", unpickle_value(error))
         self._run.halt_cause = self._run.halt_cause or stop_error
         self._run.gateway.stop_calls(stop_error)
 
     async def delete_shard(self, shard: Path) -> None:
-        """Delete an earlier worker's file of journal entries."""
+        """Delete the file of journal entries that an earlier worker left."""
         delete_shard(shard)
 
     async def close(self) -> None:
-        """End the worker and delete its file of journal entries."""
+        """End this worker, and delete the worker's file of journal entries."""
         # The main process has all entries by now.
         await self._run.gateway.close()
         self._shard.close()
@@ -462,7 +462,7 @@ def _load_study_type(reference: bytes | str | tuple[str, Consent]) -> Study:
 
 
 def remote_shard_folder(key: str) -> Path:
-    """Return the folder for journal entries on a machine without the run folder."""
+    """Return the folder for journal entries on machines that do not have the run folder."""
     return Path(tempfile.gettempdir()) / f"folkmoot-shards-{os.getuid()}" / key
 
 
