@@ -1,4 +1,4 @@
-"""`folkmoot check`, `new` and `schema`, and the question for consent to code in a study file."""
+"""`folkmoot check`, `new` and `schema`, and asking for consent to run code of a study file."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _terminal_text(text: str) -> str:
 
 
 def print_models_note(console: Console, study_file: StudyFile) -> None:
-    """Print which models were chosen for the study, if the study file leaves the choice open."""
+    """Print the note on which models were chosen for the study, if there is such a note."""
     # Prints nothing if there is no note.
     if study_file.models_note:
         console.print(

@@ -4,7 +4,7 @@ Start with the folder `inference`: estimates, tests and claims. `wording` makes 
 report results. `bands` holds published results of human studies. None of the functions reads a file
 of a run, a clock or a global random generator.
 
-`storage` and every folder above it may import this folder.
+`storage` and every folder above `storage` may import this folder.
 """
 
 # scipy and scikit-learn take seconds to import, so each function imports them when it needs them. A

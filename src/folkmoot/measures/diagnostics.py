@@ -58,7 +58,7 @@ NOT_KNOWN: Verdict = "not known"
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The range of values with which a check is passed. Both bounds are included."""
+    """The range of values for which a check counts as passed. Both bounds are included."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -394,8 +394,8 @@ def check_pull_of_group(
 ) -> Check:
     """Check whether participants move towards the opinions of their group by at most `limit`.
 
-    - `figure`: the move towards the group's opinions in the group, minus the same move in a
-      control.
+    - `figure`: how far participants move towards the opinions of their group, minus how far they
+      move in a control.
     - `measured`: the kind of control, single interviews or a different speaking order.
     """
     # The margin has no lower bound, because participants who move away from the others do not give

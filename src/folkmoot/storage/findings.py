@@ -28,7 +28,7 @@ class ResultTable:
 
         ResultTable(("option", "vote_share"), (("Park", 0.6), ("Library", 0.4)))
 
-    The name of a column decides how its numbers are shown:
+    The name of a column decides how the numbers in the column are shown:
 
     - `…_rate` and `…_share`: in percent.
     - `…_points`: in percentage points with a sign. The cells are differences between shares.

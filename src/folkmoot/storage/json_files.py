@@ -45,7 +45,7 @@ def write_content(path: Path, content: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises StorageError if it is missing or invalid."""
+    """Return the content of a JSON file. Raises StorageError for a missing or invalid file."""
     try:
         # The standard library and not orjson, which reads integers above 64 bits as floats.
         return json.loads(path.read_text("utf-8"))

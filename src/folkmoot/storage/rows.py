@@ -123,7 +123,7 @@ class Row:
 
     @classmethod
     def computed_columns(cls) -> dict[str, ComputedWords]:
-        """Return, for each computed column, the rule that computes its text from a reply."""
+        """Return, by column, the rule that computes the text of the column from a reply."""
         computed = {
             data_field.name: data_field.metadata.get("computed")
             for data_field in fields(cls)  # type: ignore[arg-type]

@@ -358,7 +358,7 @@ class RunFolder:
 
 
 class RunSoFar(RunFolder):
-    """A run whose tables are not written yet. It reads the rows recorded so far.
+    """A run without written tables, read from the rows that were recorded so far.
 
     - `is_going_on`: True while a process writes the run.
     - `derive`: makes further tables from the recorded rows.
@@ -379,7 +379,7 @@ class RunSoFar(RunFolder):
         self._derive = derive
 
     def with_derived(self, derive: Callable[[RunSoFar], Mapping[str, TableBuffer]]) -> RunSoFar:
-        """Return the run with further tables. `derive` makes them when one of them is read."""
+        """Return the run with further tables. `derive` makes them when a further table is read."""
         if self._derive is not None:
             return self
         return RunSoFar(self.path, is_going_on=self._is_going_on, derive=derive)

@@ -275,7 +275,10 @@ def _dtype_name(kind: pl.DataType) -> str:
 
 
 def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
-    """Return the name of the column that holds the condition, or None if there is no column."""
+    """Return the name of the column that holds the condition.
+
+    Returns None if the table has no such column.
+    """
     return next(
         (name for name in CONDITION_COLUMNS if name in table.collect_schema()),
         None,
@@ -283,7 +286,10 @@ def condition_column(table: pl.DataFrame | pl.LazyFrame) -> str | None:
 
 
 def cluster_column(table: pl.DataFrame) -> str | None:
-    """Return the name of the column that holds the conversation, or None if there is no column."""
+    """Return the name of the column that holds the conversation.
+
+    Returns None if the table has no such column.
+    """
     return next(
         (name for name in CLUSTER_COLUMNS if name in table.columns),
         None,

@@ -156,7 +156,7 @@ Size = bool | Annotated[int, Field(ge=0)]
 
 
 class ControlSettings(BaseModel):
-    """Control questions that test why a simulation answers as it does."""
+    """Settings of the control questions, which test what causes the answers of a simulation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -231,7 +231,7 @@ def is_seal_intact(part: Mapping[str, Any]) -> bool:
 
 
 def read_sealed(run: RunFolder) -> tuple[list[Hypothesis], str]:
-    """Return the hypotheses of a run, and the reason for doubt that they are older than the data.
+    """Return the hypotheses of a run, and a reason to doubt that they were stated before the data.
 
     The reason is "" if there is no doubt.
     """
@@ -252,7 +252,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
     """Return the finding with the estimate and the verdict on each hypothesis.
 
     - `results`: the results of the hypotheses.
-    - `doubt`: the reason for doubt that the hypotheses are older than the data, or "".
+    - `doubt`: a reason to doubt that the hypotheses were stated before the data, or "".
     """
     # With a doubt, hypotheses are exploratory and get no verdict. Several hypotheses are decided by
     # Holm's method. The table then has two intervals for each: one corrected for their number, and

@@ -130,7 +130,11 @@ def results_of_hypotheses(
 
 
 def evaluate_declared(run: RunFolder, declared: Sequence[Claim]) -> dict[Claim, Result]:
-    """Return the result of each claim of the study type, corrected for all claims of a run."""
+    """Return the result of each claim of the study type.
+
+    - `declared`: the claims of the study type. Their results are corrected for the number of all
+      claims of the run.
+    """
     # A claim about the same contrast as a hypothesis gets the result of the hypothesis.
     results = evaluate_claims(run, claims_of_run(run, declared))
     results_by_claim = {}

@@ -38,7 +38,7 @@ class Term:
     p: float
 
     def as_log_odds(self, n: int) -> Estimate:
-        """Return the coefficient as a log of odds, not as an odds ratio.
+        """Return the coefficient as the logarithm of the odds ratio.
 
         - `n`: the number of rows of data.
         """

@@ -1,4 +1,4 @@
-"""Holm's method for several claims, with confidence intervals that agree with its verdicts.
+"""Holm's method for several claims, with confidence intervals that agree with the verdicts.
 
 Sources: Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008),
 Biometrical Journal 50, 678–692. Shaffer (1980), Annals of Statistics 8, 1342–1347, for decisions

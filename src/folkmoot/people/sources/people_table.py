@@ -76,7 +76,7 @@ def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def list_unclear_rows(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
-    """Yield a problem for each row in which person, item or condition are missing or ambiguous."""
+    """Yield a problem for each row in which person, item or condition is missing or ambiguous."""
     # `table` is the result of `read_people`.
     ids = [name for name in (PERSON, ITEM) if name in table.columns]
     first_rows: dict[tuple[str, ...], int] = {}

@@ -178,7 +178,7 @@ class SimulatedRespondent:
 
     @cached_property
     def exposure_dose(self) -> ExposureDose:
-        """The amount of arguments in this request for options that the person does not prefer."""
+        """The arguments in this request that support options other than the preferred option."""
         # The person prefers the first option that was chosen, or before any choice the one that the
         # person likes best.
         # Use the first own choice, not the current option: a person who has changed the choice was

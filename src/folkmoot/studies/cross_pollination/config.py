@@ -82,7 +82,7 @@ class _Part(BaseModel):
 
 
 class ConditionDesign(_Part):
-    """The switches of a condition. They say what participants get between the two votes."""
+    """The switches of a condition, which decide what participants get between the two votes."""
 
     summaries: bool = Field(False, description="participants read the summaries of all interviews")
     interview: bool = Field(False, description="a neutral moderator interviews each participant")

@@ -59,7 +59,10 @@ Method = Callable[[Scope, Participant, OppositionData], Awaitable[str | None]]
 
 
 async def run_opposition(scope: Scope, config: CrossPollinationConfig, state: State) -> State:
-    """Choose the opposing option of each participant who will have an adversarial dialogue."""
+    """Choose the opposing option of each participant who will have an adversarial dialogue.
+
+    Returns the state with these options.
+    """
     # Participants without an interview, or without a result of the method, get the most voted
     # option apart from their own. Without such an option they are skipped.
     data = _collect_opposition_data(config, state)

@@ -284,7 +284,7 @@ def quote_options(options: Iterable[str]) -> list[str]:
 
 
 def available_seats(config: CrossPollinationConfig, _folder: Path) -> list[Seat]:
-    """Return the seats: one for each participant in whose place a human can answer."""
+    """Return one seat, a place that a human can take, for each participant."""
     assignment = _draw_assignment(config, generator(config.random_seed, ("assignment",)))
     return [
         Seat(participant_id, condition=condition)

@@ -1,7 +1,7 @@
 """How the embedded respondent answers the questions for a ranking and for confidence.
 
-The embedded respondent answers by rules in place of a model. Code that all studies share answers
-all other questions.
+The embedded respondent answers by rules in place of a model. All other questions are answered by
+code that all study types share.
 """
 # The answers follow from the person's opinions after reading the prompt.
 

@@ -73,7 +73,7 @@ def format_contract(
 
 
 def parts_of(turn: str) -> dict[str, str]:
-    """Return the five parts of an explanation by heading. One of the headings is "Conflict".
+    """Return the five parts of the mediator's explanation by heading. One heading is "Conflict".
 
     Returns an empty dictionary if a part is missing or the order is wrong.
     """
@@ -176,7 +176,7 @@ def render_decision(group: Group, portions: Sequence[Portion]) -> str:
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return a sentence that says which parts a revision adds to a decision, and which it removes.
+    """Return a sentence on the parts that a revision adds to a decision, and the removed parts.
 
     - `before`: the decision before the revision.
     - `after`: the revised decision.
@@ -224,9 +224,9 @@ def _part_of_sentence(share: Share) -> SourcedText:
 
 
 def overridden_rejections(group: Group, overridden: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence that lists options which the decision gives to members who rejected them.
+    """Return a sentence that lists options given to members who had rejected these options.
 
-    `overridden`: for each such option, the ids of the members who rejected the option.
+    `overridden`: for each such option, the ids of the members who had rejected the option.
 
     Returns "" if `overridden` is empty.
     """
@@ -278,7 +278,7 @@ def lexicon_terms() -> tuple[str, ...]:
 
 
 class Terms(NamedTuple):
-    """The terms of lexicon.yaml that occur in a text: quoted terms, and terms of theory."""
+    """The terms of lexicon.yaml in a text of the mediator: quoted terms and the mediator's own."""
 
     # A term is spelled as in the text.
 
@@ -294,9 +294,10 @@ _JOINTS = r"\s_/\-‐‑‒–—−"
 
 
 def find_terms(text: str, quotable: Iterable[str] = ()) -> Terms:
-    """Return the terms of lexicon.yaml that occur in a text, divided into quoted and theory terms.
+    """Return the terms of lexicon.yaml in a text of the mediator.
 
-    `quotable`: the members' texts and the options. A term that occurs there counts as quoted.
+    `quotable`: the members' texts and the options. A term that occurs there counts as quoted. All
+    other terms count as the mediator's own.
     """
     quotable_terms = {_term_of(term) for words in quotable for term in theory_words(words)}
     terms_found = theory_words(text)

@@ -149,7 +149,8 @@ def text_scores_of(
     """Return how strongly each member's stated preference favours each option, by member id.
 
     - `texts`: the stated preferences, by member id.
-    - `options`, `portions`: the options to score, and the parts of a decision with more options.
+    - `options`: the options to score.
+    - `portions`: the parts of a decision. The options in these parts are scored too.
 
     Members who stated nothing are left out.
     """

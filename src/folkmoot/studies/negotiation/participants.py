@@ -59,7 +59,7 @@ def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
 
 
 def available_seats(config: NegotiationConfig, folder: Path) -> list[Seat]:
-    """Return one seat for each member. A seat is the place of a member that a human can take."""
+    """Return one seat, a place that a human can take, for each member."""
     # A human in a seat plays all conditions of the group. Humans cannot take the seats if the
     # mediator of a condition writes utterances for members.
     mediated = [condition for condition in config.conditions if condition not in ("C1", "C2")]
@@ -260,7 +260,10 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
 
 
 def group_problems(group: Group, key: str) -> list[Problem]:
-    """Return the problems of a group."""
+    """Return the problems of a group.
+
+    `key`: the key of the group in the file, for the problems.
+    """
     # The checks cover id, size, roles, names and weights. Either all members or no members must
     # have preferences.
     problems: list[Problem] = []

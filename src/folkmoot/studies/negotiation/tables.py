@@ -170,7 +170,7 @@ class ShownShareRow(
 
 
 class OwnScoreRow(OfGroup, table="own_scores"):
-    """One member's own score of one option."""
+    """One member's score of one option, given to the researcher alone."""
 
     # Only the researcher gets this score.
     slot: str = column("one of the seven slots, in their fixed order")

@@ -80,7 +80,7 @@ def expected_z_score(trait: str, age: int, sex: str, terms: Fixed) -> float:
 def residual_factor() -> NDArray[np.float64]:
     """Return the matrix that gives independent random draws the correlations of trait scores.
 
-    The matrix has the shape (5, 5). With it, drawn scores correlate as published.
+    The matrix has the shape (5, 5). Drawn scores then correlate as published.
     """
     # Age and sex already explain a part of the published correlations. This part is subtracted.
     remaining = published_correlations() - _by_age_and_sex()

@@ -260,7 +260,7 @@ def raked_occupations() -> Jobs:
 
 
 def likely_job(sex: str, age: int, education: str, at: float) -> str:
-    """Return an occupation, drawn among those of workers with this sex, age and education.
+    """Return a random occupation that workers with this sex, age and education have.
 
     - `at`: a random number from 0 to 1 that selects the occupation.
     """

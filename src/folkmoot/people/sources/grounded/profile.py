@@ -233,7 +233,7 @@ LISTED_EXAMPLES = 5
 
 
 def group_problems(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems. Many problems of one kind are merged into one."""
+    """Return the problems, with many problems of one kind merged into one problem."""
     # Problems of one kind have the same file, column and hint.
     kinds: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:

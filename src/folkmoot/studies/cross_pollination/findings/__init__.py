@@ -1,4 +1,4 @@
-"""The findings of a cross-pollination run, computed from its tables.
+"""The findings of a cross-pollination run, computed from the tables of the run.
 
 `votes` reads the tables. Each other module holds the findings of one subject.
 

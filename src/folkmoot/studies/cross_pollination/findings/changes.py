@@ -1,4 +1,4 @@
-"""Findings about changes of choice: their number, the options between which participants moved."""
+"""Findings about changed choices: how many there are, and between which options."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ class Shift(NamedTuple):
 
     @property
     def lost_votes(self) -> int:
-        """The number of participants who changed from this option to a different one."""
+        """The number of participants who changed from this option to a different option."""
         return self.first - self.kept
 
     @property

@@ -44,7 +44,7 @@ SHORT_LABELS = {
 
 
 def diversity_finding(votes: Votes) -> Finding | None:
-    """Return the finding on how evenly votes spread over the options, before and after.
+    """Return the finding on how evenly first and final votes spread over the options.
 
     Returns None if no participant voted twice.
     """

@@ -207,7 +207,7 @@ def repeated_votes(votes: Votes) -> list[Repeat]:
 
 
 def spread_of_votes(votes: Votes) -> Finding | None:
-    """Return the finding that compares the spread of votes over options with that of human votes.
+    """Return the finding on whether votes spread over the options as human votes do.
 
     Returns None if no spread could be computed.
     """

@@ -469,7 +469,7 @@ def _opposing_sides(tally: Tally) -> tuple[Sequence[Member], Sequence[Member]]:
 
 
 def self_select(tally: Tally, case: Case) -> Outcome:
-    """Give all members one shared option, plus each member's own first choice."""
+    """Give all members one shared option. Also give each member the member's own first choice."""
     # The shared option is the one with the fewest strong rejections.
     frame = least_misery(tally, case)
     shared_option = frame.selected_option or ""
@@ -601,7 +601,7 @@ def _release_option(
 
 
 def decide_by_clusters(tally: Tally, case: Case) -> Outcome:
-    """Group members with the same wishes, and give each group the option that it wishes."""
+    """Group members with the same wishes, and give each group the wished option."""
     # A cluster option is an option that is the first choice of two or more members. Each member
     # joins the cluster option that the member scores highest. A member who likes no cluster option
     # gets the member's own first choice.
