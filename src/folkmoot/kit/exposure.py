@@ -341,7 +341,7 @@ def exposure_finding(
 ) -> Finding | None:
     """Return the finding on which kinds of text the prompts of each condition contained.
 
-    `label`: turns a condition into its name in the chart.
+    `label`: returns the name under which the chart shows a condition.
     Returns None if the run has no table `exposure` or no decisions.
     """
     # A cell is the share of decisions with a text of this kind in the prompt.

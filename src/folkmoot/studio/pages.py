@@ -208,7 +208,7 @@ class Studio:
         }  # fmt: skip
 
     async def save(self, request: Request, form: FormData) -> Response:
-        """Write the values of the form into the study file and check it."""
+        """Write the values of the form into the study file, and check the file."""
         name = request.path_params["name"]
         path = self.projects.path(name)
         return await run_in_threadpool(self._save, request, name, path, form)
@@ -461,7 +461,7 @@ class Studio:
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
     def starting(self, request: Request) -> Response:
-        """Redirect to a run if its folder exists, and otherwise show the output of its process."""
+        """Redirect to the page of a run that has started, or show the output of the process."""
         name = request.path_params["name"]
         run = self.projects.outputs / plain_name(name)
         if (run / PLAN).is_file():

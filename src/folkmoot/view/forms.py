@@ -127,7 +127,7 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the value of the button with which the human declined to answer, such as `declined`.
+    """Return the value, such as `declined`, of the button with which the human declined to answer.
 
     Returns None if no such button was chosen. Raises ValueError if the form also holds an answer.
     """

@@ -382,7 +382,7 @@ class Shape(NamedTuple):
 def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -> Page:
     """Return one page of the participants who match a query, sorted by a column.
 
-    - `sort`: the column, with `-` before it for descending order.
+    - `sort`: the name of the column. A `-` before the name means descending order.
     - `start`: the index of the first row.
     """
     people = people_of(run)

@@ -1,4 +1,4 @@
-"""Split prompts into pieces with their sources, and name the sources in a legend."""
+"""Split prompts into pieces at the borders of their sources, and name the sources in a legend."""
 # The pages (`_call.html.j2`) and the terminal (`cli/show.py`) show prompts in this form.
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Journal(JournalReader):
     def close(self) -> None:
         """Commit queued entries and close the file.
 
-        Raises StorageError if entries could not be written. Each later `close` raises it again.
+        Raises StorageError if entries could not be written. Later calls of `close` raise it again.
         """
         if not self._closed:
             self._closed = True

@@ -69,7 +69,7 @@ def copy_journal(
 
 
 def replace_journal(path: Path, new: Path) -> None:
-    """Replace a journal by a new one."""
+    """Replace the journal at `path` by the journal at `new`."""
     # Delete the old write-ahead log first: SQLite would apply it to the new file.
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -81,7 +81,7 @@ async def ask_due_checks(run: RunContext, seat: Seat, stages: Collection[str]) -
 
 
 def note_question(run: RunContext, seat: Seat, stages: Collection[str]) -> None:
-    """Count a question that the protocol asks a human, and note its stages."""
+    """Count a question that the protocol asks a human, and note the question's stages."""
     progress = run.seat_progress[seat]
     progress.question_count += 1
     progress.stages.update(stages)

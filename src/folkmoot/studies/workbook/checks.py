@@ -98,7 +98,7 @@ def image_problems(experiment: Experiment, problems: Problems) -> None:
 
 
 def shown_images(experiment: Experiment) -> Iterator[tuple[Image, str]]:
-    """Yield each image in an experiment's texts with the address of its cell."""
+    """Yield (image, cell address) for each image in the texts of an experiment."""
     # Unfilled texts are searched too, because some branches are only chosen in the run.
     # Saves large workbooks the search.
     if not _may_show(experiment.workbook):
@@ -116,7 +116,7 @@ def _may_show(workbook: Workbook) -> bool:
 
 
 def all_prompt_texts(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield each text that speakers see, with the address of its cell."""
+    """Yield (text, cell address) for each text that speakers see."""
     # Placeholders are not filled in.
     yield from ((text, where) for text, _, where in _speaker_texts(experiment))
 

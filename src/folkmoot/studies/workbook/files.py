@@ -41,7 +41,10 @@ Cells = Mapping[str, Any]
 
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
-    """Yield both files of each experiment, computed from the rows of its finished sessions."""
+    """Yield the name and content of both files of each experiment.
+
+    The files are computed from the rows of finished sessions.
+    """
     config = WorkbookConfig.model_validate(run.config)
     for experiment in build_experiments(config.workbook):
         # Killed runs of earlier versions have no histories. A resume records them.

@@ -326,7 +326,7 @@ class SessionState:
         turn: int | None = None,
         **columns: Any,
     ) -> Utterance:
-        """Record an utterance in a task and return it."""
+        """Record an utterance that belongs to a task, and return the utterance."""
         # `turn` is the position in the session's transcript. Without it the utterance is private: a
         # prompt to one participant, or a participant's reply in its raw form.
         columns.setdefault("public", turn is not None)

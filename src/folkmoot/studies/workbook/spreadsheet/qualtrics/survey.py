@@ -199,7 +199,7 @@ def _add_question(
 
 
 def read_question(id: str, keys: Mapping[str, Any]) -> Question:
-    """Return a question from its JSON object in the exported file."""
+    """Return the question that a JSON object of the exported file describes."""
     return Question(
         id,
         as_text(keys.get("QuestionType")),
