@@ -83,7 +83,7 @@ UNKNOWN = Source(UNATTRIBUTED)
 
 
 class Span(NamedTuple):
-    """A part of a text and its source. It begins at `start` and ends just before `end`."""
+    """A part of a text, with a source. The part begins at `start` and ends just before `end`."""
 
     # In a request, `message` is the index of the message in which the positions lie. Spans may be
     # nested. For example, a summary can contain a name.

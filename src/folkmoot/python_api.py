@@ -60,7 +60,7 @@ IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… name
 
 
 class Run:
-    """A run in the Python interface: tables, findings, and one method for each command on a run.
+    """A run in the Python interface: tables, findings, and methods with the names of commands.
 
         run = folkmoot.load("outputs/pilot_001")
         run.findings, run.tables["participants"], run.report()
@@ -280,7 +280,7 @@ def run(
     - `concurrency`: the largest number of calls at the same time.
     - `budget`: the most that the run may cost, in USD.
     - `provider`: an object that answers every call instead of a model, for tests.
-    - `trust`: True to allow Python code that the study file names, and data sent to its addresses.
+    - `trust`: True to allow the Python code and the network addresses that the study file names.
     - `stopper`: stops the run like Ctrl-C, from any thread.
     - other keywords: fields of `RunOptions`.
 

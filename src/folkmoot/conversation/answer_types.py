@@ -177,7 +177,10 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def is_short(self) -> bool:
-        """True if an answer that was cut off could look like a complete answer, as 1 for 15."""
+        """True if a cut-off answer could pass as a complete one.
+
+        For example, 15 could be cut to 1.
+        """
         return self.is_closed
 
     @property

@@ -178,7 +178,7 @@ def build_messages(
 ) -> BuiltMessages:
     """Build the messages of a request: the system prompt, the history, then the prompt.
 
-    - `shows`: texts that the prompt contains. The source of each is recorded with the messages.
+    - `shows`: texts that the prompt contains. The sources of these texts are recorded.
 
     Raises ValueError if the prompt lacks a text in `shows`.
     """

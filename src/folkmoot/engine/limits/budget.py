@@ -1,4 +1,4 @@
-"""The researcher's budget, in USD and in calls, which decides which calls may start."""
+"""The researcher's budget, in USD and in calls. The budget decides which calls may start."""
 
 # The budget covers the whole run over all resumes. The spending of earlier processes counts, and
 # replayed calls are free. Every call reserves its maximum cost before it starts, so calls in flight

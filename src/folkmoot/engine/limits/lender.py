@@ -287,7 +287,7 @@ class Account:
 
 
 class LoanManager:
-    """Records on disk how many calls may be billed. A process sends calls only after that.
+    """Records on disk how many calls may be billed. A process sends calls only after this record.
 
     `wait`: passed to the `Loan` of this process.
     """
@@ -366,7 +366,7 @@ class LoanManager:
         loan.apply_loan(self._accounts[OWN_PROCESS].lent)
 
     def take_back(self, borrower: int, begun: Amount) -> None:
-        """Record that a process sends no calls in addition to those in `begun`.
+        """Record that a process sends no calls other than those in `begun`.
 
         - `borrower`: the number of the process.
         - `begun`: the number and maximum cost of the calls that the process has already sent.

@@ -66,7 +66,7 @@ class Occupant:
 
 @dataclass(eq=False)
 class Lobby:
-    """The seats of a run that people can enter by the shared link, until the study starts."""
+    """The seats that people can enter by the shared link of a run, until the study starts."""
 
     # The secret part of the entry link, short enough to be copied by hand. A person who guesses the
     # token can only take a free seat.

@@ -99,7 +99,10 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether the human wrote a reply, or the reply only summarises human texts."""
+        """Return whether the human wrote the reply at `address`.
+
+        Also returns True for a reply that only summarises the human's texts.
+        """
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 

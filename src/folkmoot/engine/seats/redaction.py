@@ -81,7 +81,7 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Return the number of the word at which this text ends with the beginning of `line`.
+        """Find the beginning of `line` at the end of this text, and return the number of its first word.
 
         Returns None if fewer than `min_characters` characters are equal.
         """
@@ -484,7 +484,7 @@ class Redaction:
 def change_json(
     text: str, change: Callable[[JsonValue], JsonValue], otherwise: Callable[[str], str]
 ) -> str:
-    """Return a JSON text after `change` has been applied to its data.
+    """Apply `change` to the data of a JSON text, and return the new JSON text.
 
     `otherwise`: applied to the text if it is not JSON.
     """

@@ -67,7 +67,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The start of the address of each question outside the protocol that this human gets."""
+        """The address prefix of the questions that this human gets outside the protocol."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
@@ -201,7 +201,7 @@ class SeatSettings(BaseModel):
 
 
 class SelfDescription(BaseModel):
-    """The description that a human who answers as themselves gives. Every field is optional."""
+    """The self-description of a human who plays no persona. Every field is optional."""
 
     # The name and the description are pinned: they are part of the fingerprint of the question.
     model_config = pin_schema(

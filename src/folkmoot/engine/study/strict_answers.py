@@ -1,7 +1,7 @@
 """Compute findings a second time, without unclear answers.
 
-An answer is unclear if it was only read after a re-ask, or if the first reply names a different
-option.
+An answer is unclear if it could be read only after a re-ask, or if the first reply names a
+different option.
 """
 
 # An answer is unclear if it was recorded only after a re-ask, or if the first reply names another

@@ -410,7 +410,7 @@ def derive_tables(
 
 
 def with_derived_tables(run: RunFolder, study: Study | None = None) -> RunFolder:
-    """Return a run that has all tables of its study type, also if it is unfinished.
+    """Return a run, finished or not, that has all tables of the study type.
 
     In a finished run all tables are files. In an unfinished run, derived tables are computed from
     the rows so far.

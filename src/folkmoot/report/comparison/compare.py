@@ -1,6 +1,6 @@
-"""Compare two or more runs, for example with different models or prompts, or human data.
+"""Compare two or more runs with each other, or runs with human data.
 
-The first run is the reference.
+The first run is the reference. The runs may differ in models or prompts, for example.
 """
 # The module works on the tables of any study type. If designs differ, the first finding lists the
 # differences.

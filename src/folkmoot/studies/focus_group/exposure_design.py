@@ -47,7 +47,7 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield one decision for each private question.
 
-    It names the texts that the prompt should contain.
+    A decision names the texts that the prompt of the question should contain.
     """
     # Of the questions on purchase intent, only the one at the product's own price counts.
     config = DiscussionConfig.model_validate(run.config)

@@ -274,10 +274,7 @@ async def _answer_request(
 
 
 def flatten_messages(messages: Sequence[Message]) -> tuple[str, str]:
-    """Return the system prompt and one user prompt.
-
-    All further messages are joined in the latter.
-    """
+    """Return the system prompt, and all other messages joined to one user prompt."""
     # The speaker's own messages begin with "You: " in the user prompt.
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     conversation = "\n\n".join(

@@ -396,7 +396,8 @@ def _draw_key(rng: np.random.Generator, shares: Mapping[K, float]) -> K:
 def can_afford_contribution(income: str, pressure: str, by_lot: bool) -> bool:
     """Return whether a resident can pay a contribution to the costs.
 
-    `by_lot`: a randomly drawn result, which is returned if income and pressure leave it open.
+    `by_lot`: a randomly drawn result. It is returned if income and pressure leave the question
+    open.
     """
     if income == "low" or pressure == "struggling":
         return False

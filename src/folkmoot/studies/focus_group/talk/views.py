@@ -130,7 +130,10 @@ class Product(NamedTuple):
 
     @property
     def product_noun(self) -> str:
-        """The product's noun with an article, such as "the oven". "it" if no noun is found."""
+        """The product's noun with an article, such as "the oven".
+
+        Returns "it" if no noun is found.
+        """
         head = re.split(
             r"\b(?:that|which|who|with|without|for|of|by|to|in|from|made|where|on|at|and)\b|[,;:(.]",
             self.concept_text,

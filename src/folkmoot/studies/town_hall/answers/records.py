@@ -159,7 +159,7 @@ class Record(BaseModel):
         return data
 
     def to_prompt(self) -> dict[str, object]:
-        """Return the fields in the form in which later prompts show the speaker this answer."""
+        """Return the fields as later prompts show them to the speaker who gave the answer."""
         return cast("dict[str, object]", _without_flags(self.to_json()))
 
 
