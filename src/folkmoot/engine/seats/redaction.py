@@ -81,9 +81,10 @@ class Words:
             offset = self.line.find(wanted, offset + 1)
 
     def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Find the beginning of `line` at the end of this text, and return the number of its first word.
+        """Find the beginning of `line` at the end of this text.
 
-        Returns None if fewer than `min_characters` characters are equal.
+        Returns the number of the word at which it starts, or None if fewer than `min_characters`
+        characters are equal.
         """
         # This finds a recorded text that was cut off.
         word_numbers = self.find_word_sequence(line[: min_characters + 1])

@@ -654,10 +654,7 @@ def sycophancy_finding(concept: Concept) -> Finding:
 
 
 def words_and_positions(concept: Concept) -> Finding | None:
-    """Return the finding on whether positions and coded statements agree.
-
-    Returns None if nothing was coded.
-    """
+    """Return the finding on whether positions agree with the coded statements, or None."""
     # None also with fewer than two coded statements.
     codings = concept.codes.get("opinion")
     if codings is None or codings.primary_coder is None:

@@ -341,10 +341,7 @@ class PlayedResident:
         )
 
     def reference_type(self, other: str) -> str:
-        """Return the kind of reference that the resident makes when answering resident `other`.
-
-        The kinds are "agree", "partial_agree", "disagree", "cite" and "question".
-        """
+        """Return the type of the resident's reference to resident `other`, for example "agree"."""
         agreement = self.agreement_with_resident(other)
         if not spoken_matters(self.mind, self.hall.statements_by(other)):
             return "cite"

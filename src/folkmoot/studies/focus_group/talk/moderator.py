@@ -381,7 +381,7 @@ def _normalise_text(text: str) -> str:
 
 
 def strip_numbering(text: str) -> str:
-    """Return a question without a leading number or bullet, and without enclosing quotation marks."""
+    """Return a question without leading number or bullet, and without enclosing quotation marks."""
     # A leading "Moderator:" is removed too.
     stripped = _NUMBERING.sub("", text.strip(), count=1).strip()
     if len(stripped) > 1 and (stripped[0], stripped[-1]) in {('"', '"'), ("“", "”")}:
