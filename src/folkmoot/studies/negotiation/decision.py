@@ -176,11 +176,7 @@ def render_decision(group: Group, portions: Sequence[Portion]) -> str:
 
 
 def render_change(group: Group, before: Sequence[Portion], after: Sequence[Portion]) -> str:
-    """Return a sentence on the parts that a revision adds to a decision, and the removed parts.
-
-    - `before`: the decision before the revision.
-    - `after`: the revised decision.
-    """
+    """Return a sentence on the parts of a decision that a revision added and removed."""
     old_portions, new_portions = (
         {(portion.option, portion.when, portion.members): portion for portion in some}
         for some in (before, after)
@@ -678,10 +674,7 @@ class SlotDecision:
 
     @property
     def strategy_id(self) -> str | None:
-        """The id of the strategy that the strategy table gives to the mediator.
-
-        None if the mediator gets no strategy.
-        """
+        """The id of the strategy that the strategy table gives to the mediator, or None."""
         return self.strategy.strategy_id if self.strategy else None
 
     @property
