@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot import Choice, Missing, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.errors import InputError
+from folkmoot.errors import FatalModelError, InputError
 from folkmoot.models.local import local_model as local
 from folkmoot.models.local import local_server
 from folkmoot.models.local.local_model import (
@@ -98,6 +99,32 @@ async def test_the_server_wants_its_own_key_and_ends_with_its_user() -> None:
         urllib.request.urlopen(asked)
     await model.close()
     assert model._process.returncode is not None
+
+
+@needs_the_model
+async def test_a_file_that_the_server_cannot_read_starts_one_process_which_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[str]] = []
+
+    class Recorded(subprocess.Popen[str]):
+        def __init__(self, *args: Any, **how: Any) -> None:
+            super().__init__(*args, **how)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    weights = tmp_path / "weights.gguf"
+    weights.write_bytes(b"GGUF and nothing that llama.cpp can read")
+    model = LocalModel(f"local:{weights}", ProviderSettings(model=f"local:{weights}"))
+    calls = (model.complete_request(QUESTION, address=address) for address in "abc")
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(error, FatalModelError) for error in errors), errors
+    assert {str(error).partition(":")[0] for error in errors} == {
+        "local · weights could not be started"
+    }
+    (process,) = started
+    process.wait()  # without `close`: the process ends by itself
+    await model.close()
 
 
 ASKS_ON = """

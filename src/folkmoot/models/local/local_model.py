@@ -93,6 +93,7 @@ class LocalModel:
         self._starting = asyncio.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._chat: OpenAIProvider | None = None
+        self._start_problem: str | None = None
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         async with self._free:
@@ -127,8 +128,11 @@ class LocalModel:
             await asyncio.to_thread(self._process.__exit__, None, None, None)
 
     async def _get_client(self) -> OpenAIProvider:
-        # Concurrent first calls must not start two servers.
+        # Concurrent first calls must not start two servers, and not one server each after a start
+        # that failed.
         async with self._starting:
+            if self._start_problem is not None:
+                raise FatalModelError(self._start_problem)
             if self._chat is None:
                 # A key keeps other programs on this machine from using the server.
                 key = secrets.token_urlsafe(16)
@@ -172,7 +176,8 @@ class LocalModel:
             if "port" not in response:
                 error_output.seek(0)
                 problem = response.get("error") or " ".join(error_output.read().split()[-40:])
-                raise FatalModelError(f"{model_title(self._name)} could not be started: {problem}")
+                self._start_problem = f"{model_title(self._name)} could not be started: {problem}"
+                raise FatalModelError(self._start_problem)
             self.notes.append(
                 f"{model_title(self._name)} runs on this machine. It is a real model"
                 + (

@@ -2,8 +2,8 @@
 
 # `local_model` starts the process as `python -m folkmoot.models.local.local_server`. The first line
 # of standard input is JSON with `path`, `name`, `key`, `threads`, `slots`, `context` and `longest`.
-# The process answers with one line: the port, or the error. It ends when its standard input ends,
-# and therefore also if the parent process is killed.
+# The process answers with one line: the port, or the error. It ends after an error, or when its
+# standard input ends, and therefore also if the parent process is killed.
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def main() -> None:
         # The parent reports every error to the researcher.
         response = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(response), file=response_file, flush=True)
-    sys.stdin.read()
+    if "port" in response:
+        sys.stdin.read()
     # A normal exit would wait for the threads of the server.
     os._exit(0)
 
