@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +17,8 @@ import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.storage.run_folder import JOURNAL, cache_folder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, cache_folder
+from folkmoot.view import search
 from folkmoot.view.overview import open_overview_cache
 from folkmoot.view.search import INDEX, _mark_matches, _query_expression
 from tests.servers.pages import PageServer
@@ -87,6 +89,28 @@ def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> Non
         (copy / "amendments.jsonl").write_text("{}\n")
         assert before > 0 and count(found_in(server, "copy", "oven")) == 0
     assert b"oven" not in (cache_folder(copy) / INDEX).read_bytes()
+
+
+def test_who_searches_leaves_the_index_to_the_thread_that_builds_it(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = threading.Event()
+    build = search._build_index
+
+    def build_when_allowed(run: RunFolder) -> None:
+        allowed.wait()
+        build(run)
+
+    monkeypatch.setattr(search, "_build_index", build_when_allowed)
+    searches, run = search.Searches(), RunFolder(copy)
+    try:
+        early = searches.find_replies(run, "oven", wait=0)
+        assert (early.total, early.indexed, early.why) == (0, 0.0, "")
+        assert not (cache_folder(copy) / INDEX).exists()
+    finally:
+        allowed.set()
+    found = searches.find_replies(run, "oven", wait=60)
+    assert found.total > 0 and (found.indexed, found.why) == (1.0, "")
 
 
 def everywhere(server: PageServer, query: str) -> str:

@@ -99,7 +99,11 @@ class Searches:
         self._update_index(run, wait)
         with opened_journal as journal:
             last_row = journal.last_row()
-            with closing(_open_index(run, journal)) as db:
+            index = _open_current_index(run, journal)
+            if index is None:
+                # The thread that builds the index has not created it yet, or has failed.
+                return SearchResult([], 0, 0.0, self._failed.get(run.path, ""))
+            with closing(index) as db:
                 indexed_row = int(db.execute("SELECT upto FROM state").fetchone()[0])
                 match = "FROM said WHERE said MATCH ?"
                 total = int(db.execute(f"SELECT count(*) {match}", (expression,)).fetchone()[0])
@@ -162,7 +166,10 @@ class Searches:
 
 
 def _build_index(run: RunFolder) -> None:
-    with JournalReader(run.path / JOURNAL) as journal, closing(_open_index(run, journal)) as db:
+    with (
+        JournalReader(run.path / JOURNAL) as journal,
+        closing(_open_or_create_index(run, journal)) as db,
+    ):
         last_row = journal.last_row()
         indexed_row = int(db.execute("SELECT upto FROM state").fetchone()[0])
         while replies := journal.replies_after_row(indexed_row, REPLIES_PER_BATCH):
@@ -186,23 +193,35 @@ def _searchable_text(reply: str) -> str:
     return without_hidden(fields) or reply
 
 
-def _open_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
-    # The index is made anew if the stored one belongs to another state of the journal.
-    path, stamp = open_overview_cache(run.path) / INDEX, _journal_stamp(run, journal)
+def _open_current_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection | None:
+    # Returns None if there is no index, or if it belongs to another state of the journal.
+    path = open_overview_cache(run.path) / INDEX
+    if not path.exists():
+        return None
     db = sqlite3.connect(path, timeout=30)
     try:
         db.execute("PRAGMA journal_mode = WAL")
         stored_stamp = db.execute("SELECT stamp FROM state").fetchone()
     except sqlite3.Error:
         stored_stamp = None
-    if stored_stamp is None or stored_stamp[0] != stamp:
-        db.close()
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(INDEX + suffix).unlink(missing_ok=True)
-        db = sqlite3.connect(path, timeout=30)
-        db.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-        db.execute("INSERT INTO state VALUES (?, 0)", (stamp,))
-        db.commit()
+    if stored_stamp is not None and stored_stamp[0] == _journal_stamp(run, journal):
+        return db
+    db.close()
+    return None
+
+
+def _open_or_create_index(run: RunFolder, journal: JournalReader) -> sqlite3.Connection:
+    # Only the thread that builds the index may call this. Another thread would delete the file
+    # that is being written.
+    if current := _open_current_index(run, journal):
+        return current
+    path = open_overview_cache(run.path) / INDEX
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(INDEX + suffix).unlink(missing_ok=True)
+    db = sqlite3.connect(path, timeout=30)
+    db.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+    db.execute("INSERT INTO state VALUES (?, 0)", (_journal_stamp(run, journal),))
+    db.commit()
     return db
 
 
