@@ -71,7 +71,7 @@ def findings(run: fm.RunFolder) -> list[fm.Finding]:
     )
     cuts = [(n, len(own), *quantiles(own["estimate"], method="inclusive")) for (n,), own in rounds]
     told = "Round {0}: median {3:.3g} of {1} estimates, quartiles {2:.3g} to {4:.3g}."
-    says = " ".join(told.format(*cut) for cut in cuts)
+    says = " ".join([f"“{run.config['question']}”", *(told.format(*cut) for cut in cuts)])
     grid = fm.ResultTable(("round", "estimates", "q1", "median", "q3"), tuple(cuts))
     return [fm.Finding("estimates", "Estimates of the panel", says, grid, headline=True)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -390,6 +391,8 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
     assert found is not None
     row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
     assert (row["over_the_grid"], row["specifications"]) == (word, 5)
+    # As in the report of a run, the units are those of both conditions.
+    assert row["units"] == found.units == 120 and found.unit == "participant"
     assert row["cells_supporting"] == (5 if word == "robust" else 0)
     assert ("robust" in found.says) == (word == "robust")
     # A grid with cells to come is not judged yet.
@@ -450,6 +453,7 @@ def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
     page = write_grid_report(grid).read_text("utf-8")
     assert "8 of 8 cells have finished" in page
     assert "an illustration" in page
+    assert re.search(r"card failed in \d of 8 runs", page)
     assert json.loads((tmp_path / "grid" / "grid.json").read_text())["repeats"] == 2
     for _, run in grid.finished_cells().values():
         assert (run.path / "report.html").exists()

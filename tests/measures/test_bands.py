@@ -44,11 +44,11 @@ def test_sources_are_named_in_full_and_what_was_not_verified_enters_no_compariso
 
 def test_sentences_name_the_design_of_the_human_studies_and_give_no_verdict():
     band = human_band("top_choice_changed")
-    assert sentence("Passive", 0.16, band) == (
-        "Passive: 16 %; people: 32 % to 91 % "
-        "(top-ranked of five to nine policies before and after days of deliberation)."
+    assert sentence({"in this run": {"Passive": 0.16}}, band) == (
+        "Share who changed their top choice: 32 % to 91 % in people (top-ranked of five to nine "
+        "policies before and after days of deliberation); in this run Passive 16 %."
     )
-    assert "people: 0.55 (" in sentence("r", 0.9, human_bands()["item_pre_post_r"])
+    assert ": 0.55 in people (" in sentence({"": {"r": 0.9}}, human_bands()["item_pre_post_r"])
 
 
 def test_unknown_band():

@@ -45,7 +45,7 @@ def test_python_of_the_page_runs_and_prints_what_it_says(capsys):
     assert run_python("docs/measures.md") > 0
     printed = capsys.readouterr().out
     assert "10%, 5.5% to 17.4%" in printed
-    assert "people: 32 % to 91 % (top-ranked of five to nine policies" in printed
+    assert "32 % to 91 % in people (top-ranked of five to nine policies" in printed
 
 
 def test_every_function_in_the_table_exists():

@@ -125,7 +125,7 @@ def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_
     assert read["unit"] == "draw of the summaries"
     (gap,) = (row for row in rows_of(effects) if row["run"] == "second − first")
     if draws < 5:
-        why = f"participants of a run read {draws} draw{'s' * (draws > 1)} of the summaries"
+        why = f"draws of the summaries in a run: {draws}; the runs also differ in these texts"
         assert f"Adversarial (ACP), second − first (−30 points): not tested ({why}" in measures.says
         assert f"their difference is not tested ({why}" in effects.says
         for row in (read, gap):
@@ -135,6 +135,10 @@ def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_
     else:
         assert read["units"] == 2 * draws and read["low"] < -0.3 < read["high"] < 0
         assert gap["low"] is not None
+    # Conditions that read no text have other units. Both findings name them in the same words.
+    both = "draw of the summaries (participant in conditions that read none)"
+    assert measures.unit == (both if draws >= 5 else "participant")
+    assert effects.unit == (both if draws >= 5 else "participant")
     # Within a run the effect holds for its texts, and is tested as in its report.
     own = [row for row in rows_of(effects) if row["run"] in ("first", "second")]
     assert all(row["low"] is not None for row in own)
@@ -212,7 +216,7 @@ def test_people_without_conditions_stand_beside_every_condition(base, tmp_path):
     assert "in Adversarial (ACP), survey − first: +15 points" in says
     assert "in Simple voting, survey − first: +47 points" in says
     # The human figures are those of the table, and not published ones of other people.
-    assert "people: 55 % (in survey)." in result["compare_people"].says
+    assert "55 % in people (file survey); first:" in result["compare_people"].says
     reverse = found([people, base])
     says = reverse["compare_claims"].says
     assert "in Simple voting, first − survey: −47 points" in says
@@ -326,6 +330,23 @@ def test_runs_of_the_same_people_are_compared_person_by_person(tmp_path):
     # Nobody differs in simple voting, so the effects differ as much as the changes do, and surely.
     assert "the effects differ (+10 points" in paired["compare_effects"].says
     assert "that the effects differ is not shown" in apart["compare_effects"].says
+
+
+@pytest.mark.parametrize("draws", [1, 5])
+def test_a_comparison_with_people_names_the_texts_that_it_holds_for(tmp_path, draws):
+    """With five draws the draws are the units, so the results hold for further draws as well."""
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    run = with_draws(write_run(tmp_path / "run", counts), draws, "text")
+    people = tmp_path / "people.csv"
+    rows = [f"{arm},a,{'b' if i < 20 else 'a'}" for arm in counts for i in range(60)]
+    people.write_text("\n".join(["arm,before,after", *rows]), "utf-8")
+    result = found([run, people])
+    told = "Participants of run read 1 draw of the texts: differences from people hold for these"
+    for key in ("compare_claims", "compare_effects", "people_calibration", "compare_people"):
+        assert any(told in note for note in result[key].notes) == (draws == 1), key
+    # The range of people is told once, with the values of all conditions.
+    assert result["compare_people"].says.count("in people (") == 1
+    assert "run: Adversarial (ACP) 40 %, Simple voting 8 %" in result["compare_people"].says
 
 
 def test_a_margin_of_ones_own_says_what_counts_as_equivalent(tmp_path):

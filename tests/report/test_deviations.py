@@ -79,7 +79,7 @@ def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
     text = told(copy)
     assert "tables/participants.csv was changed after the run" in text
     assert "tables/clusters.csv is missing" in text
-    assert "study.yaml has max_socratic_exchanges: 2; the sealed plan has 5" in text
+    assert "study.yaml has max socratic exchanges: 2; the sealed plan has 5" in text
     assert "seed 7; the sealed plan has 42" in text
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from folkmoot.errors import FolkmootError
-from folkmoot.measures.wording import Sentence, word
+from folkmoot.measures.wording import Sentence, capitalise, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,13 @@ def human_band(key: str) -> Band:
     return bands[key]
 
 
-def sentence(what: str, value: float, band: Band) -> Sentence:
-    """Return a sentence that compares a value with a human benchmark.
+def sentence(values_by_run: Mapping[str, Mapping[str, float]], band: Band) -> Sentence:
+    """Return a sentence that lists values beside a human benchmark.
 
-    - `what`: the name of the compared value, as the sentence gives it.
+    - `values_by_run`: the values of each run, such as one for each condition.
 
-    Example: "Simple passive: 16 %; people: 32 % to 91 % (design of the human studies)."
+    Example: "Changed their choice: 32 % to 91 % in people (design of the human studies); in this
+    run Simple passive 16 %."
     """
     people = (
         f"{show(band.low, band)} to {show(band.high, band)}"
@@ -83,12 +85,15 @@ def sentence(what: str, value: float, band: Band) -> Sentence:
         else show(band.centre, band)
     )
     return word(
-        "runs",
-        "beside people",
-        what=what,
-        value=show(value, band),
+        "description",
+        "beside humans",
+        what=capitalise(band.label),
         people=people,
         design=band.design,
+        values="; ".join(
+            f"{run} {', '.join(f'{name} {show(value, band)}' for name, value in values.items())}"
+            for run, values in values_by_run.items()
+        ),
     )
 
 

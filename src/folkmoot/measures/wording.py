@@ -150,6 +150,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people": "{files}: answers by people.",
         "people, texts": "What they read is not known. Differences hold for their texts and for "
         "those that the run drew.",
+        "people, few draws": "Participants of {run} read {draws} of the texts: differences from "
+        "people hold for these texts only.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
         "written.",
@@ -160,7 +162,6 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "starting points": "Runs that start from different opinions leave different room for "
         "change.",
         "nothing": "The runs share no condition of a claim and no numeric measure.",
-        "beside people": "{what}: {value}; people: {people} ({design}).",
     },
     "power": {
         "claim": "{claim}: {power}{needed}.",
@@ -239,6 +240,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "design": "{finished} of {cells} cells have finished.",
         "unusable, one": "1 cell holds nothing usable and enters no figure.",
         "unusable, several": "{number} cells hold nothing usable and enter no figure.",
+        "cards": "At least one check of the card failed in {failed} of {runs}.",
         "few repeats": "With {repeats} the variance between draws is an illustration: intervals "
         "over repeats need at least {fewest}.",
         "same sign, one": "Of {differences} 1 has the same sign in all specifications. This "
@@ -311,7 +313,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "cut": "{share} of {replies} were cut by the token limit.",
         "unit": "Shares of replies are judged over {units}, because the replies of one are alike.",
         "unit, unknown sources": "Prompts hold texts without a recorded source, which may be those "
-        "of others. Put such texts in as variables, or set `reply_unit` in the study type.",
+        "of others. For study authors: put such texts in as variables, or set `reply_unit`.",
         "yes": "{share} of {answers} were yes{sure}.",
         "sure": " ({interval}; {units}; the margin is {margin})",
         "instructions": "{share} of {replies} failed: {asked_again} needed a further request, "
@@ -439,7 +441,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "illustration": f"{ILLUSTRATION_LABEL}: {{units}}. {{says}}",
         "values": "{what}: {values}.",
         "list": "{values}.",
-        "beside humans": "{what}: {people} in people ({design}); in this run {values}.",
+        "beside humans": "{what}: {people} in people ({design}); {values}.",
         "effective options": "Effective number of the {options} options: {values}.",
         "ratio": "Ratio of after to before: {values}.",
         "unlike people": "The spread of the votes is unlike that of people: {names}. Differences "
@@ -450,15 +452,11 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "the discussion; {people} people in {groups}.",
         "not counted": "Not counted: {answers}.",
         "result of": "{outcome}: {result}.",
-        "no vulnerable": "At level {level} no vulnerable residents took part; the others scored "
+        "no vulnerable": "At {level} no vulnerable residents took part; the others scored "
         "{general}.",
-        "no score": "At level {level} vulnerable residents have no score; the others scored "
-        "{general}.",
-        "gap": "At level {level} {group} scored {vulnerable} of 4 and the others {general}: a "
+        "no score": "At {level} vulnerable residents have no score; the others scored {general}.",
+        "gap": "At {level} {group} scored {vulnerable} of 4 and the others {general}: a "
         "{kind} of {gap}.",
-        "levels": "Level {levels}.",
-        "level, one session": "{level}: one session for all residents{more}",
-        "level, own sessions": "{level}: a session for each resident{more}",
         "gaps": "Gaps within one level are exploratory and support no conclusion.",
         "same gaps": "With only the references that a text rule finds in the statement, the gaps "
         "are equal to two decimals.",
@@ -543,8 +541,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "interim": "interim figures of an unfinished run",
         "cannot be tested": "cannot be tested ({why})",
         "few units": "not tested ({units} an illustration)",
-        "few draws": "not tested (participants of a run read {draws}, and the runs also differ in "
-        "these texts)",
+        "few draws": "not tested (draws of the summaries in a run: {draws}; the runs also differ "
+        "in these texts)",
         "not asked again": "No participant was asked twice without new information, so the noise "
         "is not known.",
         "all answers equal": "All participants gave the same answer, so agreement with an earlier "
@@ -561,13 +559,13 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{distance:.2f} from those of the others on average: too close to see whether the group "
         "brings them closer.",
         "no control": "It is not known whether participants gave in: they may have learned from "
-        "each other, and extreme positions regress towards the mean. A control (`control: alone` "
-        "or `control: order`) can show whether they gave in.",
+        "each other, and extreme positions regress towards the mean. A control, in which "
+        "they answer alone or in a random order, can show whether they gave in.",
         "no second votes": "No participant voted twice, so changes cannot be reported.",
         "few changes": "There are too few changes for a test of whether the totals per option "
         "shifted.",
         "no floor": "This run cannot separate persuasion from noise, because no participant voted "
-        "again without new information. Set `revote: true` to give simple voting a second vote.",
+        "again without new information. A second vote in simple voting separates the two.",
         "nothing scored": "No decision could be scored.",
         "no slope": "Too few answers refer to another participant for a slope over speaking order.",
         "not compared": "The concepts cannot be compared: no final position is known for "

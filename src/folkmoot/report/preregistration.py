@@ -149,7 +149,7 @@ def _information_fields(
     source = (
         "They are stated in the study file."
         if stated
-        else f"They are the claims of the study type {study_file.study.name}."
+        else f"They are the claims of the study type “{study_file.study.title}”."
     )
     expected = [hypothesis.expected for hypothesis in stated] or [None] * len(shown)
     return (
@@ -180,7 +180,10 @@ def _design_fields(
     return (
         TemplateField(
             "Study type",
-            (f"Simulated experiment ({study_file.study.name}): language models answer; {people}.",),
+            (
+                f"Simulated experiment ({study_file.study.title}): language models answer; "
+                f"{people}.",
+            ),
         ),
         TemplateField(
             "Blinding",

@@ -204,16 +204,32 @@ class Finding:
     @property
     def counted(self) -> str:
         """The number of units as text, such as "3 groups"."""
-        # Also "1 draw of the summaries".
+        # The unit begins with its noun, so "draw of the summaries" becomes "2 draws of the
+        # summaries".
         noun, space, rest = self.unit.partition(" ")
         return f"{self.units:,} {noun}{'s' * (self.units != 1)}{space}{rest}"
 
     @property
     def independent(self) -> str:
         """The sentence that names the unit of analysis, or "" if the finding has no unit."""
-        # Of rows with different units, "group or participant", the table has the numbers.
+        # Of rows with different units, "group or participant", the table has the numbers. A unit
+        # that says where another one counts, in brackets, has several numbers too.
         number = " (numbers in the table)" if " or " in self.unit else f" ({self.units:,})"
+        number *= not self.unit.endswith(")")
         return f"Independent unit: {self.unit}{number}." if self.unit else ""
+
+
+def without_p_values(finding: Finding) -> Finding:
+    """Return a finding without the columns of p-values, for a run or grid that goes on."""
+    # A look before the end tests nothing.
+    table = finding.grid
+    kept = [
+        i for i, name in enumerate(table.columns) if not _P_VALUE_COLUMN_PATTERN.fullmatch(name)
+    ]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    columns = tuple(table.columns[i] for i in kept)
+    notes = tuple(note for note in finding.notes if not note.lower().startswith("adjusted p"))
+    return replace(finding, grid=replace(table, columns=columns, rows=rows), notes=notes)
 
 
 def _has_intervals(finding: Finding) -> bool:

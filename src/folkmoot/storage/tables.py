@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
@@ -300,8 +300,8 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 # than five draws, nothing can be inferred about other draws.
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 DRAWS = "draw of the summaries"
-# The units of two conditions of which only one reads the texts.
-DRAWS_OR_OWN = f"{DRAWS}, participant where none was read"
+# The units of several conditions of which only some read the texts.
+DRAWS_OR_OWN = f"{DRAWS} (participant in conditions that read none)"
 
 
 class Units(NamedTuple):
@@ -342,6 +342,16 @@ def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
     # A table with rows without a participant is counted by rows.
     name = id_column.removesuffix("_id").replace("id", "row")
     return Units(name, (rows if table[id_column].has_nulls() else unit_of_row).rename("unit"))
+
+
+def join_unit_names(names: Iterable[str]) -> str:
+    """Return the noun for the units of several comparisons."""
+    distinct = dict.fromkeys(names)
+    # Where some conditions read drawn texts, those of the others are participants.
+    if len(distinct) > 1 and {DRAWS, DRAWS_OR_OWN} & {*distinct}:
+        others = [name for name in distinct if name not in (DRAWS, DRAWS_OR_OWN, "participant")]
+        return " or ".join([DRAWS_OR_OWN, *others])
+    return " or ".join(distinct)
 
 
 def _shared_or_own(shared: pl.Series, own: pl.Series) -> pl.Series:

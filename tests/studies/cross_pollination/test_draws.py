@@ -91,7 +91,8 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
         assert headline.unit == "participant given these 3 draws of the summaries"
         assert any("need five or more draws" in n for n in headline.notes)
         return
-    assert headline.unit == "draw of the summaries" and headline.units == draws
+    assert headline.unit == "draw of the summaries (participant in conditions that read none)"
+    assert headline.units == draws and headline.independent.endswith("read none).")
     assert found.unit_count == draws
     assert 0 < found.low < plain.low and found.high > plain.high
     assert difference.p > apart.p

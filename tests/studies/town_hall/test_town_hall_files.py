@@ -17,6 +17,7 @@ from folkmoot import Run
 from folkmoot.errors import InputError, RunPausedError
 from folkmoot.kit.calls import JournalReader
 from folkmoot.models.request import ModelRequest
+from folkmoot.report.document.document import build_document
 from folkmoot.storage.findings import Heatmap, IntervalChart
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY
@@ -306,6 +307,15 @@ OVER_SETS = {
     *("inclusion", "steps", "outcome", "satisfaction", "spectrum", "stances", "all_measures"),
     "replication",
 }
+
+
+def test_the_first_page_says_what_the_levels_are(held: Run) -> None:
+    front = build_document(held.folder).front
+    assert front is not None
+    assert front.lanes[0].arm == "Level 1 (shared session)"
+    assert "2-1 (own sessions), 2-2 (own sessions)" in front.lanes[1].arm
+    assert front.lanes[-1].arm.endswith(", moderator)")
+    assert all("level 2-1 (own sessions)" in contrast.answer for contrast in front.contrasts)
 
 
 def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> None:

@@ -154,7 +154,9 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                 }
                 for result in ordered
             ],
-            "Excluded: subjects of whom the measure is not known. Least and most if missing: the "
+            "Excluded: subjects of whom the measure is not known"
+            f"{', or not yet' * any(result.pending for result in ordered)}. Least and most if "
+            "missing: the "
             "difference over all ways of filling them in, without sampling error (Horowitz and "
             "Manski 2000).",
         ),
@@ -191,19 +193,19 @@ class ClaimReader:
         found = self.read_rows(claim)
         if isinstance(found, str):
             return found
-        unrecorded = [self._count_unrecorded(arm, found[1]) for arm in claim.contrast]
-        return _sides_of(claim, *found, unrecorded)
+        pending = [self._count_pending(arm, found[1]) for arm in claim.contrast]
+        return _sides_of(claim, *found, pending)
 
-    def _count_unrecorded(self, arm: str, rows: pl.DataFrame) -> int:
-        # The planned subjects of a condition that an unfinished run has not recorded. They are
+    def _count_pending(self, arm: str, rows: pl.DataFrame) -> int:
+        # The planned subjects of a condition that are not complete in an unfinished run. They are
         # known if each row is a part of the run, such as a participant.
         if not isinstance(self._run, PartialRun):
             return 0
         parts = self._run.parts
-        planned = parts.arms.get(arm, ())
-        recorded = sum(part in parts.analysed for part in planned)
-        is_part_of_row = rows.filter(pl.col("arm") == arm).height == recorded
-        return len(planned) - recorded if is_part_of_row else 0
+        planned = {*parts.arms.get(arm, ())}
+        recorded = planned.intersection(parts.analysed)
+        is_part_of_row = rows.filter(pl.col("arm") == arm).height == len(recorded)
+        return len(planned.difference(parts.complete)) if is_part_of_row else 0
 
     def read_rows(self, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
         """Return a claim with the rows that it compares, or the reason why there are none."""
@@ -331,7 +333,7 @@ def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     )
 
 
-def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, unrecorded: Sequence[int]) -> Read:
+def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, pending: Sequence[int]) -> Read:
     first_rows, second_rows = (rows.filter(pl.col("arm") == arm) for arm in claim.contrast)
     first, second = (
         pair_sides(first_rows, second_rows, claim.subject)
@@ -344,8 +346,8 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, unrecorded: Seq
         column = claim.measure.rpartition(".")[2]
         return f"{column} is unknown in {' and '.join(empty_arms)}"
     first, second = (
-        replace(side, lost=side.lost + more)
-        for side, more in zip((first, second), unrecorded, strict=True)
+        replace(side, lost=side.lost + more, pending=more)
+        for side, more in zip((first, second), pending, strict=True)
     )
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
 

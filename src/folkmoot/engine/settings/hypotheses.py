@@ -35,7 +35,7 @@ from folkmoot.storage.findings import (
     cell_in_points,
 )
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import CONDITION_COLUMNS
+from folkmoot.storage.tables import CONDITION_COLUMNS, join_unit_names
 
 # The key of the finding.
 KEY = "hypotheses"
@@ -322,7 +322,6 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ),
         "; ",
     )
-    units_named = dict.fromkeys(result.claim.unit for result in results)
     margins = _margin_lines(results)
     legend = ["joint intervals"] * has_joint_intervals + ["dotted: margin"] * bool(margins)
     return Finding(
@@ -334,7 +333,8 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ResultTable.from_records(
             rows,
             f"95 % intervals{joint_text}; adjusted p: of no difference, {adjusted_text}; "
-            "excluded: units of which the measure is not known; least and "
+            "excluded: units of which the measure is not known"
+            f"{', or not yet' * any(result.pending for result in results)}; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
         ),
@@ -363,7 +363,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         alarms=(doubt,) if doubt else (),
         # Each hypothesis has its own unit of analysis. If they differ, the table gives their
         # numbers.
-        unit=" or ".join(units_named) if lines else "",
+        unit=join_unit_names(result.claim.unit for result in results) if lines else "",
         units=max(result.estimate.unit_count for result in results),
     )
 

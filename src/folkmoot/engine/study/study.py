@@ -53,7 +53,7 @@ from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
 from folkmoot.registry import STUDIES, installed_entry_points
 from folkmoot.respondent.mind.part import RespondentPart
-from folkmoot.storage.findings import Finding, ResultTable
+from folkmoot.storage.findings import Finding, ResultTable, without_p_values
 from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
 from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
@@ -349,7 +349,7 @@ def compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     if isinstance(run, PartsView) and run.parts.excluded:
         included = _compute_findings(study, run.with_excluded())
         findings.append(describe_exclusions(run, findings, included))
-    return findings
+    return findings if run.is_finished else [without_p_values(finding) for finding in findings]
 
 
 def _names_of_conditions(study: Study, run: RunFolder) -> dict[str, str]:

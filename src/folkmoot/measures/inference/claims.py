@@ -280,7 +280,7 @@ class Result:
     bounds: Bounds | None = None
     # Number of known values in both conditions.
     counts: tuple[int, int] = (0, 0)
-    # Number of missing values in both conditions.
+    # Number of missing values in both conditions, with those of `pending`.
     lost: tuple[int, int] = (0, 0)
     # The p-value adjusted for the other claims tested with it, or NaN if there are none (see
     # `judge_families`).
@@ -295,6 +295,8 @@ class Result:
     is_between_units: bool = False
     # The p-value of a claim with a margin (see `_test_margin`).
     margin_p: float = math.nan
+    # Number of subjects of both conditions that an unfinished run still asks.
+    pending: int = 0
 
     @property
     def p(self) -> float:
@@ -578,6 +580,7 @@ def evaluate(claim: Claim, first: Side, second: Side, alpha: float = ALPHA) -> R
         lost,
         means=means,
         is_between_units=set(first.units).isdisjoint(second.units),
+        pending=first.pending + second.pending,
     )
 
 

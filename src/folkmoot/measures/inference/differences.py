@@ -44,11 +44,13 @@ class Side:
     values: FloatArray
     # The independent unit of each value.
     units: tuple[Hashable, ...]
-    # The number of unknown values.
+    # The number of unknown values, with those of subjects that an unfinished run still asks.
     lost: int = 0
     # The subject of each value, or empty. With `subjects`, the `Side` objects of both conditions
     # list the same subjects in the same order.
     subjects: tuple[Hashable, ...] = ()
+    # The number of subjects that an unfinished run still asks.
+    pending: int = 0
 
     @classmethod
     def from_values(cls, values: ArrayLike, units: Sequence[Hashable] | None = None) -> Side:

@@ -64,7 +64,8 @@ class Curve:
     p_z: float
     # The 95 % prediction interval for one more specification. NaN with fewer than three.
     predicted: tuple[float, float]
-    # The number of independent units of the smaller condition.
+    # The number of independent units, as `estimate_difference` counts them in one run: those of the
+    # smaller condition if they are fewer than five, otherwise those of both conditions.
     units: int
     alpha: float = ALPHA
     # True if the specifications are repeats of one design.
@@ -160,7 +161,7 @@ def _merge_identical(sides: Sides) -> dict[str, tuple[Side, Side]]:
 
 def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
     # Returns the observed differences (s,), those in random samples (draws, s), and the number of
-    # units of the smaller condition.
+    # units (see `Curve.units`).
     units = [{unit for both in sides.values() for unit in both[arm].units} for arm in (0, 1)]
     shared = bool(units[0] & units[1])
     pools = [units[0] | units[1]] * 2 if shared else units
@@ -181,7 +182,8 @@ def _bootstrap_differences(sides: Sides) -> tuple[FloatArray, FloatArray, int]:
     # for that.
     fewest = min(len(pool) for pool in pools)
     wider = math.sqrt(fewest / (fewest - 1)) if fewest > 1 else 1.0
-    return observed, observed + (drawn - observed) * wider, fewest
+    count = fewest if fewest < FEWEST_UNITS else len(units[0] | units[1])
+    return observed, observed + (drawn - observed) * wider, count
 
 
 def _sum_by_specification(

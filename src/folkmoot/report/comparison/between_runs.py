@@ -44,7 +44,7 @@ from folkmoot.report.comparison.measured_claims import (
 )
 from folkmoot.report.comparison.samples import EVERYBODY, Sample, read_same_draws, same_people
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, cell_in_points
-from folkmoot.storage.tables import DRAWS
+from folkmoot.storage.tables import DRAWS, join_unit_names
 
 SECTION = "Comparison"
 # More sentences than this would not be read. The table holds all results.
@@ -162,14 +162,9 @@ def _compare_arm(
     else:
         result = evaluate(claim, *sides)
         if result.why and unit == DRAWS:
-            why = _refuse_few_draws(result.estimate.unit_count)
+            why = word("refusal", "few draws", draws=result.estimate.unit_count)
             result = replace(result, verdict=why, why=why)
     return MeasureComparison(name, arm_name, means, result, paired)
-
-
-def _refuse_few_draws(draw_count: int) -> Sentence:
-    draws = format_count(draw_count, DRAWS, f"draws{DRAWS.removeprefix('draw')}")
-    return word("refusal", "few draws", draws=draws)
 
 
 def _mean_of_rows(rows: pl.DataFrame) -> float:
@@ -234,9 +229,8 @@ def basis_of(results: Sequence[Result]) -> Basis:
     # Those of the tests count. If conditions have different units, both are named, and the table
     # gives the number of each comparison.
     tested = [result for result in results if not result.why] or results
-    names = dict.fromkeys(result.claim.unit for result in tested)
     return {
-        "unit": " or ".join(names),
+        "unit": join_unit_names(result.claim.unit for result in tested),
         "units": max(result.estimate.unit_count for result in tested),
     }
 
@@ -372,7 +366,7 @@ def compare_effects(
                     )
                 gap = _difference_between_runs(own, reference, same_people(base, sample))
                 if drawn and gap.why:
-                    why = _refuse_few_draws(gap.estimate.unit_count)
+                    why = word("refusal", "few draws", draws=gap.estimate.unit_count)
                     gap = replace(gap, verdict=why, why=why)
                 tests[claim, f"{sample.name} − {base.name}"] = gap
     if not tests:

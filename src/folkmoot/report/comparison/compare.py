@@ -8,7 +8,7 @@ The first run is the reference. The runs may differ in models or prompts, for ex
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import (
     Estimate,
+    format_count,
     format_p_value,
     format_points,
     format_span,
@@ -58,7 +59,7 @@ from folkmoot.report.comparison.samples import (
     TEXTS,
     Sample,
     cell_location,
-    has_draws,
+    count_draws,
     load_samples,
     matched_units,
     people_in,
@@ -148,14 +149,23 @@ def compare_runs(
         for finding in against_people(run, sample)
     ]
     fork_findings = forks_among(_folders(sources))
-    own_findings = comparison_findings or _nothing_shared(samples)
-    return collect_findings(
-        describe_designs(samples),
-        fork_findings,
-        own_findings,
-        human_findings,
-        beside_people(samples),
+    own_findings = collect_findings(
+        comparison_findings or _nothing_shared(samples), human_findings, beside_people(samples)
     )
+    if human_samples:
+        caveats = tuple(_few_draws_caveats(runs))
+        own_findings = [
+            replace(finding, notes=(*finding.notes, *caveats)) for finding in own_findings
+        ]
+    return collect_findings(describe_designs(samples), fork_findings, own_findings)
+
+
+def _few_draws_caveats(runs: Sequence[Sample]) -> Iterator[Sentence]:
+    # With at least `FEWEST_DRAWS` draws, these are the units of the run.
+    for sample in runs:
+        if 0 < (draw_count := count_draws(sample)) < FEWEST_DRAWS:
+            draws = format_count(draw_count, "draw")
+            yield word("runs", "people, few draws", run=sample.name, draws=draws)
 
 
 def _folders(sources: Sequence[RunFolder | Path | str]) -> list[RunFolder]:
@@ -179,7 +189,9 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     if len(kinds) > 1:
         parts.append(word("runs", "types", types=", ".join(kinds)))
     if differing:
-        parts.append(word("runs", "designs", settings=_list_names(differing)))
+        parts.append(
+            word("runs", "designs", settings=_list_names([*map(_setting_name, differing)]))
+        )
         # If several settings differ, a difference in results has no single cause.
         if len(differing) > 1:
             parts.append(word("runs", "several settings"))
@@ -198,7 +210,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     ]
     if human_names:
         parts.append(word("runs", "people", files=_list_names(human_names)))
-        if any(has_draws(sample) for sample in runs):
+        if any(count_draws(sample) for sample in runs):
             parts.append(word("runs", "people, texts"))
         parts += [
             sentence_text
@@ -385,6 +397,11 @@ def _flatten_into(key: str, value: object, settings: dict[str, str]) -> None:
         text = ", ".join(map(_setting_text, value if isinstance(value, list) else [value]))
         # A long text is cut for display. The digest keeps different texts distinct.
         settings[key] = text if len(text) <= 80 else f"{text[:70]}… #{digest(text, size=3).hex()}"
+
+
+def _setting_name(key: str) -> str:
+    # The table has the key itself.
+    return key.replace("_", " ").replace(".", ": ")
 
 
 def _setting_text(value: object) -> str:
@@ -618,10 +635,12 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     if not rates_by_run or band is None:
         return None
     rows: list[Row] = []
-    sentences = []
+    values = {
+        f"{name}:": {condition_name(arm): rate.value for arm, rate in own_rates.items()}
+        for name, own_rates in rates_by_run.items()
+    }
     for name, own_rates in rates_by_run.items():
         for condition, rate in own_rates.items():
-            sentences.append(sentence(f"{name}, {condition_name(condition)}", rate.value, band))
             rows.append(
                 {
                     "run": name,
@@ -637,7 +656,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
     return Finding(
         "compare_people",
         "Compared with people",
-        join_sentences(sentences),
+        sentence(values, band),
         ResultTable.from_records(rows, "Share who changed, in each condition of each run."),
         notes=(" ".join(filter(None, notes)),),
         section=SECTION,
@@ -663,7 +682,7 @@ def _band_of_people(people: Sample) -> Band | None:
         read_column("initial_choice"),
         read_column("final_choice"),
     )
-    bands = compute_bands(answers, f"in {people.name}", f"computed from {people.name}")
+    bands = compute_bands(answers, f"file {people.name}", f"computed from {people.name}")
     return next((band for band in bands if band.key == "choice_changed"), None)
 
 

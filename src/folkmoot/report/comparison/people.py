@@ -609,7 +609,8 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
                         )
                         for side_number, side in enumerate(sides)
                     )
-                    label = f"{column} {level}: {rows[-1]['outcome']}"
+                    attribute = column.removeprefix("demographic_").replace("_", " ")
+                    label = f"{attribute} {level}: {rows[-1]['outcome']}"
                     gaps[label] = estimate_difference(first, second, "share")
     if not rows:
         return None

@@ -51,8 +51,9 @@ from folkmoot.measures.inference.specification_curve import (
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.report.comparison.figures import Figure, MeasuredFigure
 from folkmoot.report.comparison.forks import effect_of_reply
-from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, without_p_values
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.tables import join_unit_names
 
 SECTION = "Pooled over runs"
 # The key of the finding on the primary claims over a grid.
@@ -104,7 +105,8 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
     if has_forks(grid):
         return collect_findings(effect_of_reply(grid, figures))
     usable_names = {cell.name for cell, _ in usable}
-    return collect_findings(
+    is_complete = len(cells) == len(grid.cells)
+    findings = collect_findings(
         _overview_finding(grid, len(cells), len(usable)),
         judge_claims(
             {
@@ -112,7 +114,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
                 for name, cell_and_run in grid.finished_cells().items()
                 if name in usable_names
             },
-            is_complete=len(cells) == len(grid.cells),
+            is_complete=is_complete,
         ),
         effect_and_drift_over_cells(
             (cell.settings_text, cell_findings) for cell, cell_findings in usable
@@ -125,6 +127,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
         ),
         _variance_finding(figures, grid),
     )
+    return findings if is_complete else [without_p_values(finding) for finding in findings]
 
 
 def _collect_figures(usable: Sequence[tuple[GridCell, Sequence[Finding]]]) -> list[Figure]:
@@ -299,7 +302,6 @@ def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
     ]
     if not curves:
         return _untested_finding(untested) if untested else None
-    named = dict.fromkeys(curve.claim.unit for curve, _ in curves)
     rows: list[Row] = []
     lines = []
     # Shares and means have different units, so columns in points hold shares alone.
@@ -323,7 +325,7 @@ def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
                 f"a_further_one_to{points}": finite_or_none(high),
                 "cells_supporting": verdicts.count("supported"),
                 "cells_contradicting": verdicts.count("contradicted"),
-                "units_in_smaller_condition": curve.units,
+                "units": curve.units,
             }
         )
         lines.append((claim.says, curve.median, min(values), max(values)))
@@ -354,7 +356,7 @@ def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
         ),
         section=SECTION,
         headline=True,
-        unit=f"{units} in the smaller condition" if (units := " or ".join(named)) else "",
+        unit=join_unit_names(curve.claim.unit for curve, _ in curves),
         units=max(curve.units for curve, _ in curves),
     )
 

@@ -202,7 +202,7 @@ def read_same_draws(first: Sample, second: Sample) -> bool:
     # people of a file read is not known, so that their comparison holds for these texts alone.
     if first.is_human or second.is_human:
         return True
-    if not any(has_draws(sample) for sample in (first, second)):
+    if not any(count_draws(sample) for sample in (first, second)):
         return True
     drawn = [
         {name: table for name, table in sample.tables.items() if DRAW_OF_TEXT in table.columns}
@@ -215,12 +215,10 @@ def read_same_draws(first: Sample, second: Sample) -> bool:
     )
 
 
-def has_draws(sample: Sample) -> bool:
-    """Return whether participants of a run read texts that the run drew."""
-    return any(
-        DRAW in table.columns and not table[DRAW].is_null().all()
-        for table in sample.tables.values()
-    )
+def count_draws(sample: Sample) -> int:
+    """Return how many draws of its texts the participants of a run read, or 0 without texts."""
+    drawn = (table[DRAW] for table in sample.tables.values() if DRAW in table.columns)
+    return max((column.drop_nulls().n_unique() for column in drawn), default=0)
 
 
 def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.DataFrame:

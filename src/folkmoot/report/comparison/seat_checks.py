@@ -13,8 +13,8 @@ from folkmoot.storage.run_folder import RunFolder
 
 KEY = "checks_of_humans"
 NOT_EXCLUDED = (
-    "A flagged human is not left out: the analysis contains their answers. Only a check with "
-    "`on_failure: exclude` or `end` leaves a human out."
+    "A flagged human is not left out: the analysis contains their answers. Only a check "
+    "that excludes, or that ends the questions, leaves a human out."
 )
 NOT_POSSIBLE = (
     "The analysis contains the answers of the excluded all the same: this study type does not "

@@ -170,7 +170,8 @@ def _settings_deviations(run: RunFolder, design: Mapping[str, Any]) -> list[str]
     given = {key: _without_none(run.config[key]) for key in planned if key in run.config}
     sealed = {key: _without_none(planned[key]) for key in given}
     found = [
-        f"study.yaml has {where}: {_shorten(now)}; the sealed plan has {_shorten(was)}."
+        f"study.yaml has {where.replace('_', ' ')}: {_shorten(now)}; the sealed plan has "
+        f"{_shorten(was)}."
         for where, was, now in _differing_leaves(sealed, given)
     ]
     seed, was = run.manifest.get("seed"), planned.get("random_seed")

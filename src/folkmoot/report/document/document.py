@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -18,7 +18,12 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, collect_findings, respondent_checks_finding
+from folkmoot.kit.findings import (
+    RESPONDENT_CHECKS_KEY,
+    Row,
+    collect_findings,
+    respondent_checks_finding,
+)
 from folkmoot.kit.reply_units import (
     SESSION,
     ReplyUnit,
@@ -27,12 +32,13 @@ from folkmoot.kit.reply_units import (
     reply_unit_of,
 )
 from folkmoot.kit.sources import report_unattributed
-from folkmoot.measures.diagnostics import check_instability
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.reply_checks import CODER
 from folkmoot.measures.wording import join_sentences, word
 from folkmoot.report.comparison.mixed import people_and_models
+from folkmoot.report.comparison.pooled import SECTION as POOLED
 from folkmoot.report.comparison.pooled import CellFindings, pooled_findings
 from folkmoot.report.comparison.seat_checks import checks_of_humans
 from folkmoot.report.document.charts import render_svgs
@@ -40,9 +46,13 @@ from folkmoot.report.document.front import Front, build_front_page, main_answers
 from folkmoot.report.document.instructions import REPLY_COLUMNS, check_instructions
 from folkmoot.report.document.methods import Methods, build_methods
 from folkmoot.report.document.trust import Trust, build_trust_section
-from folkmoot.report.document.validity import build_validity_card, claims_over_wordings
+from folkmoot.report.document.validity import (
+    CardRow,
+    build_validity_card,
+    claims_over_wordings,
+)
 from folkmoot.report.preregistration import title_of
-from folkmoot.storage.findings import CardBoard, Finding
+from folkmoot.storage.findings import CardBoard, Finding, ResultTable
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 
@@ -99,7 +109,7 @@ def build_document(
 ) -> Document:
     """Return the content of a run's report.
 
-    - `known`: findings that the caller has already computed.
+    - `known`: findings that the caller has already computed, with those of controls.
     - `over_grid`: the finding on claims under all wordings of the prompts, or None.
 
     Raises StorageError if the run has no tables yet or a table is missing.
@@ -121,7 +131,8 @@ def build_document(
     findings = [_name_reply_unit(finding, run, unit) for finding in findings]
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
-    findings += control_findings(run)
+    # Findings that the caller has computed contain those of controls.
+    findings += [] if known else control_findings(run)
     findings += collect_findings(
         [
             people_and_models(run),
@@ -178,13 +189,16 @@ def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) ->
     return evaluate_claims(run, claims_of_run(study, run))
 
 
-def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
+def grid_document(
+    grid: RunGrid, cells: CellFindings, cards: Mapping[str, Sequence[CardRow]]
+) -> Document:
     """Return the content of a grid's report.
 
     `cells`: a map from the name of a run of the grid to the findings of the run.
+    `cards`: the validity cards of these runs.
     Raises InputError if no run has finished.
     """
-    findings = pooled_findings(grid, cells)
+    findings = collect_findings(pooled_findings(grid, cells), _list_cards(cards))
     runs = [run for _, run in grid.finished_cells().values()]
     study = find_study_of_run(runs[0])
     missing = len(grid.cells) - len(runs)
@@ -201,6 +215,25 @@ def grid_document(grid: RunGrid, cells: CellFindings) -> Document:
         sections=_build_sections([finding for finding in findings if not finding.headline]),
         trust=None,
         methods=None,
+    )
+
+
+def _list_cards(cards: Mapping[str, Sequence[CardRow]]) -> Finding | None:
+    rows: list[Row] = []
+    for name, card in cards.items():
+        row: Row = {"run": name}
+        for verdict in (FAILED, NOT_KNOWN, PASSED):
+            row[verdict] = ", ".join(part.name for part in card if part.verdict == verdict) or None
+        rows += [row] if card else []
+    if not rows:
+        return None
+    failed = sum(row[FAILED] is not None for row in rows)
+    return Finding(
+        "grid_cards",
+        "Validity cards of the runs",
+        word("grid", "cards", failed=failed, runs=format_count(len(rows), "run")),
+        ResultTable.from_records(rows, "Threats by verdict. The report of a run has its card."),
+        section=POOLED,
     )
 
 

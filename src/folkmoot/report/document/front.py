@@ -353,8 +353,9 @@ def design_lanes(
 
 def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> str:
     # `by` is the word for a condition, such as "Level". It is added if the names are numbers.
-    # A claim may explain a code: "C5 (active mediator)" begins with the code itself.
-    explained = {arm: name for arm, name in names.items() if name.startswith(arm)}
+    # A claim may explain a code: "C5 (active mediator)", "level 4 (moderator)".
+    after_word = {arm: name.removeprefix(f"{by} ") for arm, name in names.items()}
+    explained = {arm: name for arm, name in after_word.items() if name.startswith(arm)}
     named = ", ".join(
         "Everybody" if arm in OF_ALL else explained.get(arm) or condition_name(arm) for arm in arms
     )

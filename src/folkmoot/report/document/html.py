@@ -15,10 +15,9 @@ from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
 from folkmoot.report.document.saved_figures import save_figures, saved_by_panel
-from folkmoot.report.document.validity import CARD_NOTE, claims_over_wordings
+from folkmoot.report.document.validity import CARD_NOTE, CardRow, claims_over_wordings
 from folkmoot.storage.findings import (
     CardBoard,
-    Finding,
     column_heading,
     format_cell,
     numeric_columns,
@@ -34,15 +33,11 @@ PDF = "report.pdf"
 def write_report(
     run: RunFolder,
     pdf: bool = False,
-    known: Sequence[Finding] = (),
-    over_grid: Finding | None = None,
     figures: Path | None = None,
 ) -> Path:
     """Write `report.html` into the run folder and return the path of the file.
 
     - `pdf`: also write `report.pdf`, and return the path of that file.
-    - `known`: findings that are already computed.
-    - `over_grid`: the finding on claims under all wordings of the prompts, or None.
     - `figures`: a folder for all charts as SVG and PNG files, or None.
 
     Raises InputError and writes nothing if a PDF is requested and Typst is not installed.
@@ -50,7 +45,7 @@ def write_report(
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
         load_typst()
-    content = build_document(run, known, over_grid)
+    content = build_document(run)
     path = write_page(content, run.path)
     if figures is not None:
         save_figures(content, figures)
@@ -69,9 +64,12 @@ def write_grid_report(grid: RunGrid) -> Path:
     finished = grid.finished_cells()
     # All cells share one judgement over the wordings, so it is made once.
     over_grid = next((claims_over_wordings(run) for _, run in finished.values()), None)
+    cards: dict[str, Sequence[CardRow]] = {}
     for name, (_, run) in finished.items():
-        write_report(run, known=cells[name] or (), over_grid=over_grid)
-    return write_page(grid_document(grid, cells), grid.path)
+        content = build_document(run, cells[name] or (), over_grid)
+        write_page(content, run.path)
+        cards[name] = content.front.card if content.front is not None else ()
+    return write_page(grid_document(grid, cells, cards), grid.path)
 
 
 def write_page(content: Document, folder: Path) -> Path:

@@ -164,7 +164,7 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
                 for model, own in counts.items()
             ],
             "The top of the report names each model of which the whole interval is above "
-            f"{format_percent(limit)} (max_instruction_failures).",
+            f"{format_percent(limit)}.",
         ),
         notes=(
             "A first reply failed if it could not be parsed and the question was asked again, if "

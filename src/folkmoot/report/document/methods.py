@@ -173,12 +173,14 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
         yield "No primary claim was tested: every figure is exploratory."
     for result in primary:
         claim, estimate = result.claim, result.estimate
-        lost = sum(result.lost)
+        lost = sum(result.lost) - result.pending
         excluded = f"{lost:,} excluded because the measure is unknown" if lost else "none excluded"
+        excluded += f", {result.pending:,} not complete yet" * bool(result.pending)
         counts = " and ".join(f"{count:,}" for count in result.counts)
         yield (
             f"Outcome “{claim.label}”, contrast {claim.contrast_label}: n = "
-            f"{counts}, {excluded}; independent unit: {claim.unit} ({estimate.unit_count:,}); "
+            f"{counts}, {excluded}; independent unit: {claim.unit}, {estimate.unit_count:,} in "
+            "all; "
             f"{estimate.method if result.is_tested else result.verdict}."
         )
     yield from METHODS if primary else ()

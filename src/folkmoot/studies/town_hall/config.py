@@ -398,6 +398,13 @@ class Level:
     def is_moderated(self) -> bool:
         return self.moderator != "none"
 
+    @property
+    def label(self) -> str:
+        """The level in words for readers, such as "level 3 (own sessions, 5 models)"."""
+        parts = ["shared session" if self.context == "shared" else "own sessions"]
+        parts += [f"{len(self.models)} models"] * (len(self.models) > 1)
+        return f"level {self.name} ({', '.join(parts + ['moderator'] * self.is_moderated)})"
+
     def to_json(self) -> dict[str, object]:
         return asdict(self) | {"models": list(self.models)}
 
@@ -601,7 +608,7 @@ def name_conditions(config: TownHallConfig) -> dict[str, dict[str, str]]:
     The columns of figures on vulnerable residents contain only levels with vulnerable residents.
     """
     levels = levels_of(config)
-    names = {level.name: f"level {level.name}" for level in levels}
+    names = {level.name: level.label for level in levels}
     with_vulnerable = {
         level.name: names[level.name] for level in levels if level.vulnerable and config.vulnerable
     }
@@ -664,12 +671,12 @@ def _gap_between(level: Level, other: Level, family: Family) -> Claim:
         unit="set",
         estimand=(
             "Among simulated sets of residents like those drawn for this run: the inclusion gap "
-            "(weighted inclusivity score, 0 to 4, of vulnerable minus general residents) at level "
-            f"{level.name} minus that at level {other.name}, within sets; independent unit: set."
+            "(weighted inclusivity score, 0 to 4, of vulnerable minus general residents) at "
+            f"{level.label} minus that at {other.label}, within sets; independent unit: set."
         ),
         by="level",
         subject=("set",),
         paired=True,
         outcome="inclusion gap",
-        names=(f"level {level.name}", f"level {other.name}"),
+        names=(level.label, other.label),
     )

@@ -49,6 +49,7 @@ from folkmoot.studies.town_hall.config import (
     GAP,
     INCLUSION,
     SATISFACTION,
+    Level,
     TownHallConfig,
     declare_claims,
 )
@@ -185,9 +186,6 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         _describe_scores(level, levels[level]["switches"], estimates)
         for level, estimates in estimates_by_level.items()
     ]
-    # A reader of the first page has not met the names of the levels.
-    described = (_describe_level(level, levels[level]["switches"]) for level in estimates_by_level)
-    sentences.insert(0, word("description", "levels", levels=join_sentences(described, "; ")))
     if has_public_scores:
         sentences.append(_compare_scores(estimates_by_level, public_estimates))
     # Without intervals (fewer than five sets) no reader would conclude anything from a gap.
@@ -213,18 +211,9 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
     )
 
 
-def _describe_level(level: str, switches: Json) -> Sentence:
-    is_shared = switches["context"] == "shared"
-    parts = (
-        ", several models" * (len(switches["models"]) > 1),
-        ", a moderator" * (switches["moderator"] != "none"),
-    )
-    case = "level, one session" if is_shared else "level, own sessions"
-    return word("description", case, level=level, more="".join(parts))
-
-
-def _describe_scores(level: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
+def _describe_scores(name: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
     # The values have the digits of the gap beside them.
+    level = Level.from_json({"name": name, **switches}).label
     general = format_mean_value(estimates["general"].value)
     if not switches["vulnerable"]:
         return word("description", "no vulnerable", level=level, general=general)

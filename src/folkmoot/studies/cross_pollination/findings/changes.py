@@ -54,7 +54,7 @@ from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Vo
 
 ONE_POOL = (
     "All readers were shown the same summaries, so the intervals hold for these summaries and not "
-    "for another draw of them (`summary_draws`)."
+    "for another draw of them."
 )
 SEVERAL_POOLS = (
     "Readers were divided among {draws} draws of the summaries. The intervals allow for "
@@ -62,16 +62,16 @@ SEVERAL_POOLS = (
 )
 FEW_POOLS = (
     "Readers were divided among {draws} draws of the summaries, and the intervals hold for these "
-    "draws together. Results for other draws need five or more draws (`summary_draws`)."
+    "draws together. Results for other draws need five or more draws."
 )
 NOT_BY_DRAW = (
     "These intervals do not allow for differences between draws of the summaries, because there "
     "are too few draws for the number of coefficients."
 )
 SOURCE_EXPOSURE = (
-    "With `exposure: source` and {wording}, clarified passive is simple passive under another "
-    "name. The adversarial condition has a dialogue but no summaries, so it differs from the "
-    "reading conditions in two things."
+    "With the exposure of the source study and {wording}, clarified passive is simple passive "
+    "under another name. The adversarial condition has a dialogue but no summaries, so it differs "
+    "from the reading conditions in two things."
 )
 OWN_AMONG_OTHERS = (
     "The page of summaries is made from all interviews. Interviewed participants therefore also "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from folkmoot.kit import coding
 from folkmoot.kit.findings import (
@@ -16,7 +16,7 @@ from folkmoot.kit.findings import (
     list_values,
     wilson_rates,
 )
-from folkmoot.measures.bands import Band, human_band, show
+from folkmoot.measures.bands import Band, human_band, sentence
 from folkmoot.measures.diversity import (
     effective_number,
     effective_ratio,
@@ -29,7 +29,7 @@ from folkmoot.measures.diversity import (
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_percent
 from folkmoot.measures.inference.paired_votes import IntArray, transition_table
-from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
 
@@ -181,7 +181,10 @@ def human_bands(votes: Votes) -> Finding | None:
     return Finding(
         "human_bands",
         "Comparison with human benchmarks",
-        join_sentences(_describe_band(band, values) for band, values in observed),
+        join_sentences(
+            sentence({"in this run": {name: value.value for name, value in values.items()}}, band)
+            for band, values in observed
+        ),
         ResultTable.from_records(
             [
                 _band_row(label, band, estimate)
@@ -203,19 +206,6 @@ def human_bands(votes: Votes) -> Finding | None:
         ),
         section="Human benchmarks",
         **(votes.analysis_basis if change_rates else {"unit": "participant", "units": sum(first)}),
-    )
-
-
-def _describe_band(band: Band, values: Mapping[str, Estimate]) -> Sentence:
-    return word(
-        "description",
-        "beside humans",
-        what=band.label.capitalize(),
-        people=f"{show(band.low, band)} to {show(band.high, band)}",
-        design=band.design,
-        values=", ".join(
-            f"{label} {show(estimate.value, band)}" for label, estimate in values.items()
-        ),
     )
 
 

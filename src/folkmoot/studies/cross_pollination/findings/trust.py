@@ -39,7 +39,12 @@ from folkmoot.measures.reply_checks import (
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, ResultTable
-from folkmoot.studies.cross_pollination.config import EMPTY_ARGUMENT, PLACEBOS, SIMPLE_VOTING
+from folkmoot.studies.cross_pollination.config import (
+    EMPTY_ARGUMENT,
+    PLACEBOS,
+    SIMPLE_VOTING,
+    condition_label,
+)
 from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes
 
@@ -111,8 +116,8 @@ def option_order(votes: Votes) -> Finding | None:
             "position_effects",
             title,
             "All participants saw the options in the same order, so a preference for the first "
-            "place cannot be separated from a preference for the option. Set "
-            "`option_order: random`.",
+            "place cannot be separated from a preference for the option. A random order of the "
+            "options separates the two.",
             ResultTable((), ()),
             section="Noise",
         )
@@ -407,9 +412,9 @@ def towards_opposition(votes: Votes) -> Finding | None:
             percent=True,
         ),
         notes=(
-            "A share above chance may be persuasion or giving in. The condition `empty_argument` "
-            "separates the two. The share of replies that open by agreeing is a rough count of "
-            "English phrases.",
+            "A share above chance may be persuasion or giving in. The condition "
+            f"“{condition_label(EMPTY_ARGUMENT)}” separates the two. The share of replies that "
+            "open by agreeing is a rough count of English phrases.",
         ),
         unit=votes.conditional_basis["unit"],
         units=len(participants),

@@ -24,7 +24,7 @@ from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.inference.proportions import wilson
 from folkmoot.storage.json_files import iterate_vectors
 from folkmoot.storage.run_folder import RowStream, RunFolder, TextStream
-from folkmoot.storage.tables import DRAW, units_of
+from folkmoot.storage.tables import DRAW, DRAWS, DRAWS_OR_OWN, units_of
 from folkmoot.studies.cross_pollination.config import (
     LABELS,
     SIMPLE_VOTING,
@@ -210,9 +210,10 @@ class Votes:
         # Usually the unit is a participant, and the results hold only for the summaries of this
         # run. If a model wrote at least `FEWEST_UNITS` versions of the summaries, the unit is a
         # version.
-        if self.summary_draws >= FEWEST_UNITS:
-            return {"unit": "draw of the summaries", "units": self.summary_draws}
-        return self.conditional_basis
+        if self.summary_draws < FEWEST_UNITS:
+            return self.conditional_basis
+        all_read = len(self.conditions_with("summaries")) == len(self.two_vote_conditions)
+        return {"unit": DRAWS if all_read else DRAWS_OR_OWN, "units": self.summary_draws}
 
     @property
     def conditional_basis(self) -> Basis:
