@@ -18,3 +18,7 @@ def sample_daily(cases: Iterable[Any], daily: Container[Any], part: str) -> list
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=nightly)
         for case in cases
     ]
+
+
+# The widths at which a test opens its pages: a telephone every day, a desk as well at night.
+SCREEN_WIDTHS = sample_daily([375, 1280], daily=[375], part="pages")

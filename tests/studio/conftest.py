@@ -13,6 +13,7 @@ from typing import Self
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.sweeps import SCREEN_WIDTHS
 from tests.view.conftest import CHROMIUM, FLAGS
 
 
@@ -45,9 +46,15 @@ class StudioProcess:
         self.process.wait()
 
 
+@pytest.fixture(scope="module", params=SCREEN_WIDTHS)
+def screen_width(request: pytest.FixtureRequest) -> int:
+    """How wide the pages of a test are."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioProcess]:
-    """A studio for all tests of a file. Each makes a study of another name.
+def studio(tmp_path_factory: pytest.TempPathFactory, screen_width: int) -> Iterator[StudioProcess]:
+    """A studio for all tests of a file with pages of one width. Each makes a study of another name.
 
     Its folder does not exist before, as on the first day of a user.
     """

@@ -24,8 +24,8 @@ SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_page()
+def page(browser: Browser, screen_width: int) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": screen_width, "height": 900})
     errors: list[str] = []
     opened.on("pageerror", lambda e: errors.append(str(e)))
     opened.on("console", lambda m: errors.append(m.text) if "Content Security" in m.text else None)
@@ -35,11 +35,13 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def look(page: Page, name: str) -> None:
-    """Nothing sticks out at either width, and a screen reader has nothing to say against a phone's
-    page."""
+    """Nothing sticks out at either width, and a screen reader has nothing to say against the page
+    as wide as it was opened."""
     # A click may still be leading to another page, which has no document or no style sheet yet.
     expect(page.locator("body")).to_be_visible()
     page.wait_for_load_state("load")
+    opened = page.viewport_size
+    assert opened is not None
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
@@ -47,8 +49,9 @@ def look(page: Page, name: str) -> None:
             path = Path(SHOTS) / f"studio-{name}-{width}.png"
             # To hide the caret, Playwright would add a style that the policy of the page forbids.
             page.screenshot(path=path, full_page=True, caret="initial")
+    page.set_viewport_size(opened)
     found = Axe().run(page)
-    assert found.violations_count == 0, (name, found.generate_report())
+    assert found.violations_count == 0, (name, opened["width"], found.generate_report())
 
 
 def make_study(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
@@ -87,9 +90,8 @@ def download_and_look(page: Page, studio: StudioProcess, name: str) -> None:
 
 
 def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: StudioProcess) -> None:
-    """A study from an empty form, by clicks on a small screen. `test_studio_types` follows its run
+    """A study from an empty form, by clicks. `test_studio_types` follows its run
     to a report by clicks."""
-    page.set_viewport_size({"width": 375, "height": 900})
     page.goto(studio.link)
     assert "token" not in page.url
     look(page, "home")
@@ -119,7 +121,6 @@ def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: Stu
 
 
 def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
-    page.set_viewport_size({"width": 375, "height": 900})
     page.goto(studio.link)
 
     def go_to(role: str, name: str) -> None:

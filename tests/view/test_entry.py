@@ -29,7 +29,7 @@ from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.default_signals import with_default_signals
-from tests.sweeps import sample_daily
+from tests.sweeps import SCREEN_WIDTHS
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import SHOTS, Table
@@ -422,7 +422,7 @@ async def test_a_placeholder_is_no_id_and_another_host_is_no_entry(tmp_path: Pat
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("width", sample_daily([375, 1280], [375], "pages"))
+@pytest.mark.parametrize("width", SCREEN_WIDTHS)
 async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
     async_browser: Browser, tmp_path: Path, width: int
 ) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from tests.servers.pages import PageServer
+from tests.sweeps import SCREEN_WIDTHS
 from tests.view.conftest import reader
 
 STUDY = """\
@@ -57,22 +58,26 @@ def test_the_list_is_sorted_and_filtered(served: PageServer) -> None:
 
 
 def look(page: Page) -> None:
-    """Nothing sticks out at either width, and a screen reader has nothing to say against a phone's
-    page."""
+    """Nothing sticks out at either width, and a screen reader has nothing to say against the page
+    as wide as it was opened."""
     page.wait_for_load_state("load")  # a click leads to a page that has no style sheet yet
+    opened = page.viewport_size
+    assert opened is not None
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.set_viewport_size(opened)
     assert Axe().run(page).response["violations"] == []
 
 
+@pytest.mark.parametrize("width", SCREEN_WIDTHS)
 def test_the_list_of_runs_and_a_comparison_are_for_everybody(
-    browser: Browser, outputs: Path, tmp_path: Path
+    browser: Browser, outputs: Path, tmp_path: Path, width: int
 ) -> None:
     for name in ("first", "second"):
         shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
     with reader(tmp_path / "outputs") as server:
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(server.url)
         expect(page.get_by_role("link", name="first", exact=True)).to_be_visible()
         look(page)
@@ -92,9 +97,12 @@ def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
         assert server.get("/compare?run=first&run=no").status == 404
 
 
-def test_a_grid_has_a_page_with_its_cells_and_a_finding(browser: Browser, grid: Path) -> None:
+@pytest.mark.parametrize("width", SCREEN_WIDTHS)
+def test_a_grid_has_a_page_with_its_cells_and_a_finding(
+    browser: Browser, grid: Path, width: int
+) -> None:
     with reader(grid) as server:
-        page = browser.new_page()
+        page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(server.url)
         page.get_by_role("link", name="orders", exact=True).click()
         expect(page.locator("tbody tr")).to_have_count(2)
