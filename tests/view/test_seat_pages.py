@@ -235,6 +235,47 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(
         assert await page.evaluate(kept) == ""
 
 
+async def test_a_long_part_leaves_the_first_question_of_a_phone_in_view(
+    tmp_path: Path, async_browser: Browser
+) -> None:
+    """On a telephone a long part is folded to its first words, and opens by a click. On a desk, and
+    without scripts, all of it can be read at once."""
+    part = "You are Ines. " + "You bake bread in the old town and rise at three. " * 12
+    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
+        (chair,) = desk
+        desk.record_consent(chair)
+        asking(desk, chair, "What should the town do?", "choice", OPTIONS, said=(), system=part)
+
+        async def arrive(width: int, height: int, *, scripts: bool = True) -> Page:
+            context = await async_browser.new_context(
+                viewport={"width": width, "height": height}, java_script_enabled=scripts
+            )
+            page = await context.new_page()
+            await page.goto(links["p_1"])
+            return page
+
+        phone = await arrive(375, 667)
+        opening, whole = phone.locator(".card .opening"), phone.locator(".card > .prose")
+        await expect(opening).to_contain_text("You are Ines. You bake")
+        await expect(whole).to_be_hidden()
+        for text in (*OPTIONS, "What should the town do?"):
+            box = await phone.get_by_text(text, exact=True).bounding_box()
+            assert box is not None and box["y"] + box["height"] <= 667, (text, box)
+        await phone.locator(".card summary").click()
+        await expect(whole).to_have_text(part, use_inner_text=True)
+        await expect(opening).to_be_hidden()
+        for page in (await arrive(1280, 720), await arrive(375, 667, scripts=False)):
+            await expect(page.locator(".card > .prose")).to_be_visible()
+            await expect(page.locator(".card .opening")).to_be_hidden()
+        # A short part stays open, because the question is in view below it.
+        question = asking(desk, chair, "And then?", "text", said=(), system="You are Ines.")
+        await phone.close()
+        desk.withdraw_question(desk.current_question(chair) or question, stored=True)
+        short = await arrive(375, 667)
+        await expect(short.locator(".card > .prose")).to_have_text("You are Ines.")
+        await expect(short.locator(".card > .prose")).to_be_visible()
+
+
 @pytest.mark.nightly(part="pages")  # forty-four looks with axe
 async def test_every_page_of_a_seat_fits_and_is_for_everybody(
     tmp_path: Path, async_browser: Browser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from folkmoot.engine.seats.seat_manager import (
     SeatManager,
     SeatState,
 )
+from folkmoot.hints import shorten
 from folkmoot.models.images import MessagePart, find_image_references, split_messages
 from folkmoot.models.request import Message
 from folkmoot.view import forms
@@ -35,6 +37,8 @@ from folkmoot.view.site import (
 NUDGE_SHARE, NUDGE_SECONDS = 0.25, 30.0
 # In characters.
 LONGEST_ANSWER = 200_000
+# Characters of a folded persona that stay in view. They fill about three lines of a phone.
+OPENING_CHARACTERS = 90
 # Answer kinds that have a specific way out besides declining.
 CLOSED_FORMS = {"choice": NONE_OF_THESE, "number": CANNOT_SAY}
 _OWN_IMAGES = "img-src 'self' data:"
@@ -72,6 +76,7 @@ def render_question(
     # After a `problem`, `sent` fills the form with the submitted values.
     minutes = seat_manager.minutes_for(question.view)
     nudge = max(NUDGE_SECONDS, NUDGE_SHARE * 60 * minutes) if minutes else None
+    split = partial(split_images, images=question.request.images)
     context = {
         "seat_state": seat_state,
         "settings": seat_manager.settings,
@@ -85,7 +90,8 @@ def render_question(
         "nudge": nudge,
         "number": max(1, seat_state.question_count - len(seat_state.questions) + 1),
         "expected": seat_manager.expected_questions,
-        "parts": partial(split_images, images=question.request.images),
+        "parts": split,
+        "opening": opening_of(split(question.view.speaker.system)),
     }
     response = render_page("seat.html.j2", context, status)
     response.headers["Content-Security-Policy"] = policy_for(question.request.images)
@@ -95,6 +101,14 @@ def render_question(
 def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
     """Split a text into text parts and the images between them."""
     return split_messages([Message("user", text)], images)[0][1]
+
+
+def opening_of(parts: Sequence[MessagePart]) -> str:
+    """Return the first words of a text for its folded form, or "" if it has only images."""
+    words = " ".join(" ".join(part.text for part in parts).split())
+    opening = textwrap.shorten(words, OPENING_CHARACTERS, placeholder=" …")
+    # Without a space, as in a Japanese text, no word can be kept whole.
+    return opening if opening != "…" else shorten(words, OPENING_CHARACTERS)
 
 
 def policy_for(images: Collection[str]) -> str:

@@ -51,6 +51,10 @@ function count() {
   }
 }
 
+// A long part would push the question of a phone's page out of sight. seat.css has the same width.
+const part = document.querySelector("details.card");
+if (part && matchMedia("(max-width: 40rem)").matches && part.offsetHeight > innerHeight / 3) part.open = false;
+
 for (const once of document.querySelectorAll("form.once")) {
   once.addEventListener("submit", (event) => {
     if (once.dataset.sent) event.preventDefault();
