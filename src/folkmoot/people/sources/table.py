@@ -91,21 +91,26 @@ def read_personas(
         where = str(number + first_line(path))
         characters += sum(len(cell) for cell in cells.values() if isinstance(cell, str))
         if characters > MAX_CHARACTERS:
-            raise InputError(
-                Problem(f"more than {MAX_CHARACTERS:,} characters up to here", str(path), where)
-            )
+            hint = "shorten the descriptions, or give fewer rows"
+            problem = f"more than {MAX_CHARACTERS:,} characters up to here"
+            raise InputError(Problem(problem, str(path), where, hint=hint))
         if persona is not None and (hidden := hidden_in(persona.id, label=True)):
             problem = f"the id contains {hidden}, which is invisible"
             problems.append(Problem(problem, str(path), where, "id", hint="delete it"))
         elif persona is None:
-            problems.append(Problem("this row has no information about a person", str(path), where))
+            hint = "describe the person in a column, or delete the row"
+            problem = "this row has no information about a person"
+            problems.append(Problem(problem, str(path), where, hint=hint))
         elif persona.id in seen:
-            problems.append(Problem(f"duplicate id {persona.id!r}", str(path), where, "id"))
+            hint = "give each row another id"
+            problem = f"duplicate id {persona.id!r}"
+            problems.append(Problem(problem, str(path), where, "id", hint=hint))
         else:
             seen.add(persona.id)
             people.append(persona)
     if not people and not problems:
-        problems.append(Problem("no rows", file=str(path)))
+        hint = "add a row for each person"
+        problems.append(Problem("no rows below the column names", file=str(path), hint=hint))
     if problems:
         raise InputError(problems)
     return people

@@ -27,6 +27,8 @@ SHEET = "people"
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _JSON_LINES = (".jsonl", ".ndjson")
+# What to do about a table above a limit.
+_SMALLER = "delete the rows and columns that are not used"
 
 
 def first_line(path: Path) -> int:
@@ -49,12 +51,14 @@ def read_frame(path: Path) -> pl.DataFrame:
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(Problem(f"larger than {MAX_BYTES:,} bytes", file=str(path)))
+            problem = f"larger than {MAX_BYTES:,} bytes"
+            raise InputError(Problem(problem, file=str(path), hint=_SMALLER))
         # A few bytes of Parquet can encode any number of rows, so check before reading.
         if kind in _PARQUET:
             rows = pl.scan_parquet(path).select(pl.len()).collect().item()
             if rows > MAX_PEOPLE:
-                raise InputError(Problem(f"{rows:,} rows, the limit is {MAX_PEOPLE:,}", str(path)))
+                problem = f"{rows:,} rows, the limit is {MAX_PEOPLE:,}"
+                raise InputError(Problem(problem, str(path), hint=_SMALLER))
             _check_columns(path, len(pl.read_parquet_schema(path)))
             return _without_fractions(pl.read_parquet(path))
         if kind in _SEPARATORS:
@@ -87,7 +91,8 @@ def read_frame(path: Path) -> pl.DataFrame:
 
 def _check_columns(path: Path, count: int) -> None:
     if count > MAX_COLUMNS:
-        raise InputError(Problem(f"{count:,} columns, the limit is {MAX_COLUMNS:,}", str(path)))
+        problem = f"{count:,} columns, the limit is {MAX_COLUMNS:,}"
+        raise InputError(Problem(problem, str(path), hint=_SMALLER))
 
 
 def _read_separated_file(path: Path, mark: str) -> pl.DataFrame:
@@ -169,10 +174,8 @@ def _read_sheet(path: Path) -> pl.DataFrame:
     _check_columns(path, len(header))
     height = max(cell.row for cell in sheet.cells) - 1
     if height * len(header) > MAX_SHEET_AREA or height > MAX_PEOPLE:
-        hint = "delete the rows and columns that are not used"
-        raise InputError(
-            Problem(f"the table has {height:,} rows", str(path), sheet.name, hint=hint)
-        )
+        problem = f"the table has {height:,} rows"
+        raise InputError(Problem(problem, str(path), sheet.name, hint=_SMALLER))
     columns: dict[int, list[str | None]] = {column: [None] * height for column in header}
     for cell in sheet.cells:
         if cell.row > 1:
