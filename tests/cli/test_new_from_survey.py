@@ -53,8 +53,10 @@ def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> No
     said = _folkmoot("new", "workbook", "--from", "giving.qsf")
     assert "Check it: folkmoot check giving.xlsx" in said
     assert "2 treatments (Warm, Cold)" in said
-    assert "Left out: QID5: a file upload is not supported: 'Send a photo'" in said
-    assert "Left out: QID5" in (folder / "giving_import.txt").read_text("utf-8")
+    assert (
+        "Left out: Q5 “Send a photo” (QID5): a file upload is not supported; if you need it" in said
+    )
+    assert "Left out: Q5 “Send a photo” (QID5)" in (folder / "giving_import.txt").read_text("utf-8")
     assert "No problems" in _folkmoot("check", "giving.xlsx")
     _folkmoot("run", "giving.xlsx")
 

@@ -89,7 +89,7 @@ def test_ids_that_are_there_twice_are_listed(tmp_path: Path) -> None:
     assert [(task.var_name, task.llm_text) for task in config.workbook.tasks[1:]] == [
         ("Q1", "First"), ("Q1_2", "First"), ("Q1_3", "B"),
     ]  # fmt: skip
-    assert any("QID1: a second question with the same id" in note for note in study.notes)
+    assert any("(QID1): a second question with the same id" in note for note in study.notes)
 
 
 @pytest.mark.parametrize("count", sample_daily([500, 2_000], [500], "scale"))
@@ -231,4 +231,7 @@ def test_what_does_not_fit_into_a_cell_is_left_out_with_what_needs_it(tmp_path: 
         "QID2": "needs Q1",
         "QID3": "list of choices",
     }.items():
-        assert any(note.startswith(f"Left out: {id}: ") and words in note for note in study.notes)
+        assert any(
+            note.startswith("Left out: ") and f"({id}): " in note and words in note
+            for note in study.notes
+        )

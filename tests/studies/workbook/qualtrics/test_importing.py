@@ -54,7 +54,7 @@ def tasks(document: object, folder: Path) -> dict[str, Any]:
 
 
 def about(notes: list[str], where: str) -> list[str]:
-    return [note for note in notes if f": {where}: " in note]
+    return [note for note in notes if f"({where}): " in note or f": {where}: " in note]
 
 
 def played(
@@ -653,6 +653,21 @@ def test_parts_of_the_survey_beside_its_questions_are_listed(tmp_path: Path) -> 
     _, notes = made(document, tmp_path)
     for where, words in {
         "SO": "header", "SCO": "scoring", "NT_1": "notes of the survey's authors",
-        "ZZ_1": "unknown type 'ZZ'", "SurveyEntry": "translations (DE)",
+        "ZZ_1": "unknown kind 'ZZ'", "SurveyEntry": "translations (DE)",
     }.items():  # fmt: skip
         assert words in about(notes, where)[0]
+
+
+def test_a_note_names_its_part_in_the_words_of_the_survey(tmp_path: Path) -> None:
+    looped = entry("QID2", "And <i>then</i>?", name="then", QuestionJS="alert()")
+    document = survey(
+        [entry("QID1", f"<p>Why {'tea ' * 30}?</p>", name="why", QuestionJS="alert()"), looped],
+        {"BL_1": ["QID1", "QID2"]},
+        [show("BL_1"), show("BL_9")],
+    )
+    _, notes = made(document, tmp_path)
+    (why,), (then,) = about(notes, "QID1"), about(notes, "QID2")
+    assert why.startswith("Left out: why “Why tea tea ") and "…” (QID1): its program" in why
+    assert then.startswith("Left out: then “And then?” (QID2): its program (JavaScript)")
+    (flow_note,) = [note for note in notes if "step of the survey flow (" in note]
+    assert "the block BL_9, which is missing" in flow_note

@@ -68,13 +68,13 @@ _TAKEN_NAMES = (
 _ORDERED = ("", "false", "Advanced", "RandomWithOnlyX")
 _MAX_NAME = 60
 _SERVICES = {
-    "Authenticator": "an authenticator; its questions are asked of all participants",
+    "Authenticator": "a login (authenticator); all participants are asked what follows it",
     "Conjoint": "a conjoint analysis",
-    "QuotaCheck": "a check of quotas",
-    "ReferenceSurvey": "another survey that it shows",
-    "SupplementalData": "supplemental data",
+    "QuotaCheck": "a check of quotas; nobody is turned away",
+    "ReferenceSurvey": "another survey that is shown here; import it as a study as well",
+    "SupplementalData": "data from outside the survey (supplemental data)",
     "TableOfContents": "a table of contents; its questions are asked in order",
-    "WebService": "a web service",
+    "WebService": "a request to a web service; its values are not known",
 }
 
 
@@ -154,7 +154,9 @@ class SurveyFlow:
         self.data.plan_columns(self.survey, self.treatments)
         self._walk(self.survey.flow, (), True)
         for pending in self._pending:
-            self._leave_out(pending.where, "a descriptive text after the last question")
+            self._leave_out(
+                pending.where, "a text after the last question, which no answer could depend on"
+            )
         self._dissolve_dependent_groups()
         self._note_unshown()
 
@@ -186,8 +188,8 @@ class SurveyFlow:
             self._show_block(as_text(element.get("ID")), where, condition)
         elif kind in ("EmbeddedData", "EndSurvey") and self._is_uncertain:
             # For everybody, an end would leave out the rest of the survey.
-            what = "a value" if kind == "EmbeddedData" else "an end of the survey"
-            self._leave_out(where, f"{what} in a branch with an unknown condition")
+            what = "a value that it sets" if kind == "EmbeddedData" else "an end of the survey"
+            self._leave_out(where, f"{what}, because the condition of its branch is not known")
         elif kind == "EmbeddedData":
             self._set_fields(element, where, condition)
         elif kind == "EndSurvey":
@@ -203,7 +205,7 @@ class SurveyFlow:
             self._shuffle(where, parts)
         else:
             if kind not in ("Group", "BlockRandomizer", "Root"):
-                what = _SERVICES.get(kind, f"an element of the unknown type {kind or '?'}")
+                what = _SERVICES.get(kind, f"a step of the unknown kind {kind or '?'}")
                 self._leave_out(where, what)
             self._walk(children, key, condition)
 
@@ -217,7 +219,7 @@ class SurveyFlow:
             self._walk(children, key, all_of(condition, found))
             return
         self._leave_out(
-            where, "its condition; the questions in this branch are asked of all participants"
+            where, "the condition of this branch; its questions are asked of all participants"
         )
         outer, self._is_uncertain = self._is_uncertain, True
         self._walk(children, key, condition)
@@ -239,7 +241,10 @@ class SurveyFlow:
     def _show_block(self, id: str, where: str, condition: Condition) -> None:
         block = self.survey.blocks.get(id)
         if block is None:
-            self._leave_out(where, f"the block {id or '?'}, which is missing in the file")
+            self._leave_out(
+                where,
+                f"the block {id or '?'}, which is missing in the file; export the survey again",
+            )
             return
         if block.kind == TRASH:
             self._leave_out(where, f"the block {id}, which is in the trash of the survey")
@@ -252,15 +257,20 @@ class SurveyFlow:
         rows = in_order(options.get("Static"))
         if looping != "Static" or not rows:
             for question in block.question_ids:
-                what = f"it is asked in a loop over answers ({looping}), which is not supported"
+                what = (
+                    f"the question, because it is repeated for earlier answers (a loop over "
+                    f"{looping}); write the repetitions out in the survey"
+                )
                 self._leave_out(question, what)
                 self._shown.add(question)
             return
         self._change(
-            block.id, f"its loop is written out: its questions are asked {len(rows)} times"
+            block.id, f"its loop is written out; its questions are asked {len(rows)} times"
         )
         if as_text(options.get("Randomization")) not in ("", "None"):
-            self._leave_out(block.id, "the random order of its loop; it is fixed")
+            self._leave_out(
+                block.id, "the random order of its loop; the order is that of the survey"
+            )
         for row, fields in rows:
             texts = {
                 n: make_plain(as_text(text), in_one_line=True).text for n, text in in_order(fields)
@@ -283,7 +293,9 @@ class SurveyFlow:
             for part in parts:
                 part()
             if order == "Advanced" or (order == "RandomWithOnlyX" and len(parts) > 1):
-                self._leave_out(block.id, "the random order of its questions; it is fixed")
+                self._leave_out(
+                    block.id, "the random order of its questions; the order is that of the survey"
+                )
         else:
             self._shuffle(block.id, parts)
 
@@ -322,7 +334,9 @@ class SurveyFlow:
             skips.append((condition, to))
         else:
             self._leave_out(
-                id, f"its skip to {to or '?'}, which does not come after it in its block"
+                id,
+                f"its skip to {to or '?'}, which does not come after it in its block; the next "
+                "question follows",
             )
 
     # --- questions -----------------------------------------------------------------------------
@@ -337,7 +351,7 @@ class SurveyFlow:
     def _ask_question(self, id: str, block: Block, condition: Condition) -> None:
         question = self.survey.questions.get(id)
         if question is None:
-            what = f"the block {block.id} names it, but it is missing in the file"
+            what = f"a question that is missing in the file; the block {block.id} names it"
             self._leave_out(id or "?", what)
             return
         is_first = id not in self._shown
@@ -356,7 +370,9 @@ class SurveyFlow:
                     condition = all_of(condition, found)
         if condition is False:
             shown = shorten(make_plain(question.html, in_one_line=True).text, 60)
-            self._leave_out(id, f"no participant would be asked it: {shown!r}")
+            self._leave_out(
+                id, f"the question, because no participant would be asked it: {shown!r}"
+            )
             return
         if not form.items:
             text = self._resolve(form.words, id)
@@ -372,14 +388,14 @@ class SurveyFlow:
         asked = Asked(question, form, variables, condition, self._loop)
         if not is_first and not self._loop:
             column = variables[form.items[0].key]
-            what = f"it is in the flow again; that answer is in the column {column}"
+            what = f"it is asked a second time; that answer is in the column {column}"
             self._change(question.id, what)
         group = next(self._groups) if form.items_shuffled else None
         for item in form.items:
             here = condition
             if item.logic:
                 found = self._logic.read_logic(item.logic, question.id)
-                what = f"the display logic of {item.suffix.strip('_')}; it is always asked"
+                what = f"the display logic of its item {item.suffix.strip('_')}; it is always asked"
                 if found is None:
                     self._leave_out(question.id, what)
                 here = all_of(condition, True if found is None else found)
@@ -445,7 +461,7 @@ class SurveyFlow:
         if len(parts) < 2 or sum(counts) < 2:
             return
         if max(counts) > 1 or not is_plain:
-            self._leave_out(where, "the random order of its parts; it is fixed")
+            self._leave_out(where, "the random order of its parts; the order is that of the survey")
             return
         group = next(self._groups)
         for task in self.tasks[starts[0] :]:
@@ -468,7 +484,10 @@ class SurveyFlow:
                 )
             }
             if any(task.before for task in tasks) or words & {task.variable for task in tasks}:
-                what = "the random order of its parts, since they depend on each other; it is fixed"
+                what = (
+                    "the random order of its parts, because they depend on each other; the order "
+                    "is that of the survey"
+                )
                 self._leave_out(where, what)
                 for task in tasks:
                     task.group = None
@@ -497,7 +516,13 @@ class SurveyFlow:
             found = self._show_answer(locator)
         if found is not None:
             return found
-        self._leave_out(where, f"the piped text {shorten(pipe.written, 120)}")
+        self._leave_out(
+            where,
+            (
+                f"the piped text {shorten(pipe.written, 120)}; its address stands in its place, so "
+                "write words there"
+            ),
+        )
         shown = shorten(f"{pipe.scheme}://{pipe.path}" if pipe.scheme else pipe.written, 120)
         return escape_braces(f"[{shown}]")
 
@@ -568,10 +593,10 @@ class SurveyFlow:
             if id in self._shown:
                 continue
             block = places.get(id)
-            where = "it is in no block"
+            where = "the question, because it is in no block"
             if block is not None and block.kind == TRASH:
-                where = "it is in the trash of the survey"
+                where = "the question, because it is in the trash of the survey"
             elif block is not None:
-                where = f"its block {block.id} is not in the flow"
+                where = f"the question, because its block {block.id} is not in the survey flow"
             shown = shorten(make_plain(question.html, in_one_line=True).text, 60)
             self._leave_out(id, f"{where}: {shown!r}")

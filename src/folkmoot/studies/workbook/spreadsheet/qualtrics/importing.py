@@ -25,6 +25,7 @@ from folkmoot.studies.workbook.spreadsheet.layouts import (
 )
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import Condition
 from folkmoot.studies.workbook.spreadsheet.qualtrics.flow import PlannedTask, SurveyFlow
+from folkmoot.studies.workbook.spreadsheet.qualtrics.notes import NoteWriter
 from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import Item
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import ImportNote, read_survey
 from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import escape_braces
@@ -79,7 +80,7 @@ def make_study(path: Path) -> ImportedStudy:
         raise InputError(Problem("its flow is nested too deeply", str(path))) from error
     tasks = list(_write_tasks(flow))
     if not tasks:
-        lines = [_format_note(note) for note in flow.notes[:5]]
+        lines = [*map(NoteWriter(flow.survey).write, flow.notes[:5])]
         hint = "; ".join(lines) or "export it again"
         raise InputError(
             Problem("the survey has no question that can be asked", str(path), hint=hint)
@@ -189,12 +190,20 @@ def _write_text(flow: SurveyFlow, task: PlannedTask) -> str:
 def _find_problem(text: str, options: str, left_out: Collection[str]) -> str:
     for what, cell in (("text", text), ("list of choices", options)):
         if len(cell) > MAX_CELL:
-            return f"its {what} has {len(cell):,} characters, a cell takes {MAX_CELL:,}"
+            return (
+                f"the question, because its {what} has {len(cell):,} characters and a cell of the "
+                f"workbook takes {MAX_CELL:,}; shorten it in the survey"
+            )
     try:
         needed = sorted(names_in(text) & set(left_out))
     except ExpressionProblem as problem:
-        return f"its condition is too long or too deep ({problem})"
-    return f"its text or condition needs {needed[0]}, which is left out" if needed else ""
+        return (
+            "the question, because the rules on who is asked it are too long for a workbook "
+            f"({problem})"
+        )
+    if not needed:
+        return ""
+    return f"the question, because its text or condition needs {needed[0]}, which is left out"
 
 
 def _text_under_condition(flow: SurveyFlow, condition: Condition, text: str) -> str:
@@ -218,24 +227,27 @@ def _describe(flow: SurveyFlow, tasks: int, respondents: int) -> list[str]:
     questions = len({task.question_id for task in flow.tasks})
     treatments, columns = flow.treatments.labels, flow.data.columns.values()
     lines = [
-        f"Created: {format_count(tasks, 'task')} from {format_count(questions, 'question')}, "
-        f"{format_count(len(treatments), 'treatment')}"
+        f"Kept: {format_count(questions, 'question')} as {format_count(tasks, 'task')} (a task has "
+        f"one answer), {format_count(len(treatments), 'treatment')}"
         + (f" ({shorten(', '.join(treatments), 200)})" if len(treatments) > 1 else "")
-        + (f", profile columns {', '.join(column.name for column in columns)}" if columns else "")
+        + (f", embedded data {', '.join(column.name for column in columns)}" if columns else "")
     ]
     lines.append(
-        f"To do: the {respondents} respondents have no description. Write descriptions into "
-        "agent_profiles, one per row, and the number of respondents into num_sessions"
+        f"To do: a survey holds no people, so the {respondents} respondents have no description. "
+        "Describe one person in each row of agent_profiles, and write their number into "
+        "num_sessions"
     )
     blank = [column.field for column in columns if not column.value]
     if blank:
-        lines.append(f"To do: fill in the embedded data in agent_profiles: {', '.join(blank)}")
-    lines.append("To do: model_info is synthetic; write the name of the model that answers")
+        lines.append(
+            "To do: the survey takes these values from its link or its contacts; fill in their "
+            f"columns in agent_profiles: {', '.join(blank)}"
+        )
+    lines.append(
+        "To do: a simulated respondent answers so far. Write the name of the model that answers "
+        "into model_info, in place of synthetic"
+    )
     notes = list(dict.fromkeys(flow.notes))
-    lines += [_format_note(note) for note in notes if note.is_left_out]
-    return lines + [_format_note(note) for note in notes if not note.is_left_out]
-
-
-def _format_note(note: ImportNote) -> str:
-    kind = "Left out" if note.is_left_out else "Changed"
-    return f"{kind}: {note.where}: {note.text}"
+    write = NoteWriter(flow.survey).write
+    lines += [write(note) for note in notes if note.is_left_out]
+    return lines + [write(note) for note in notes if not note.is_left_out]

@@ -181,7 +181,9 @@ class LogicReader:
             told = make_plain(html, in_one_line=True).text
             subject = as_text(expression.get("ChoiceLocator") or expression.get("LeftOperand"))
             told = told or " ".join(filter(None, (kind, subject, name, operand)))
-            self._note(where, f"this part of its condition: {shorten(told, 160)}")
+            self._note(
+                where, f"this part of its condition, which cannot be checked: {shorten(told, 160)}"
+            )
             return None
         return negate(condition) if is_negative else condition
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from folkmoot.conversation.choices import indistinguishable_pairs
-from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.studies.workbook.config import VarType, number_text
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_literal
@@ -139,17 +138,17 @@ class FormMaker:
         form = make(self, question) if make else None
         if form is None:
             if make is None:
-                what = _UNKNOWN_KINDS.get(question.kind, f"its type {question.kind or '?'}")
+                what = _UNKNOWN_KINDS.get(
+                    question.kind, f"a question of the unknown kind {question.kind or '?'}"
+                )
                 self._no_form(question, what)
             return None
         self._note_extras(question)
         return form
 
-    def _quote_text(self, question: Question) -> str:
-        return repr(shorten(make_plain(question.html, in_one_line=True).text, 60))
-
     def _no_form(self, question: Question, what: str) -> QuestionForm | None:
-        self.leave_out(question, f"{what} is not supported: {self._quote_text(question)}")
+        what = f"{what} is not supported; if you need it, ask it in words or with choices"
+        self.leave_out(question, what)
         return None
 
     def _plain_text(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
@@ -176,14 +175,17 @@ class FormMaker:
             return question.choices()
         source = as_text(dynamic.get("Locator")).removeprefix("q://").partition("/")[0]
         if source not in self.questions:
-            self.leave_out(question, f"choices that it takes over from {source or '?'}")
+            self.leave_out(
+                question,
+                f"choices that it takes over from {source or '?'}, which is not in the file",
+            )
             return own
         # In the data, choices that are taken over have an x before the id of their source.
         taken = [
             Choice(f"x{choice.id}", choice.html, choice.keys)
             for choice in self.questions[source].choices()
         ]
-        what = f"it offers all choices of {source}, and not only those that the survey takes over"
+        what = f"it offers all choices of {source}, and not only those that were chosen there"
         self.change(question, what)
         return [*taken, *own]
 
@@ -201,20 +203,20 @@ class FormMaker:
             text = self._plain_text(question, choice.html, in_one_line=True)
             if "${" in text:
                 what = (
-                    f"the value piped into choice {choice.id}; options cannot contain earlier "
-                    "answers"
+                    f"the value piped into choice {choice.id}; a choice has a fixed text, so write "
+                    "words there"
                 )
                 self.leave_out(question, what)
             if not text:
                 self.change(question, f"choice {choice.id} has no text; it is called {number}")
             if choice.keys.get("DisplayLogic") and not asked_one_by_one:
-                what = f"the display logic of choice {choice.id}; it is always offered"
+                what = f"the display logic of choice {choice.id}; the choice is always offered"
                 self.leave_out(question, what)
             texts.append((f"{number}: {text}" if numbered and text else text) or str(number))
         # Words in parentheses tell options apart; numbers before them would not.
         for number in sorted({n for pair in indistinguishable_pairs(texts) for n in pair}):
             texts[number] += f" (choice {number + 1})"
-            what = f"choice {choices[number].id} looks like another; it is {texts[number]!r}"
+            what = f"choice {choices[number].id} reads like another; it is called {texts[number]!r}"
             self.change(question, what)
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
@@ -230,7 +232,10 @@ class FormMaker:
         is_partial = kind == "Advanced" and any(not id.startswith("{~") for id in fixed)
         if kind == "All" or (kind == "Advanced" and fixed and not is_partial):
             return True
-        self.leave_out(question, f"the random order of some of its choices ({kind}); it is fixed")
+        self.leave_out(
+            question,
+            f"the random order of some of its choices ({kind}); the order is that of the survey",
+        )
         return False
 
     def _follow_ups(
@@ -253,18 +258,24 @@ class FormMaker:
     def _note_extras(self, question: Question) -> None:
         keys = question.keys
         if as_text(keys.get("QuestionJS")).strip():
-            self.leave_out(question, "its JavaScript")
+            self.leave_out(
+                question, "its program (JavaScript); check that the question works without it"
+            )
         if as_mapping(keys.get("ChoiceGroups")):
             self.leave_out(question, "the headings of its groups of choices")
         if as_mapping(keys.get("DefaultChoices")):
-            self.leave_out(question, "its preselected answers")
+            self.leave_out(question, "its preselected answers; nothing is selected beforehand")
         check = as_text(question.validation.get("Type"))
         if check not in ("", "None") and not _is_number_check(question) and question.kind != "CS":
             content = as_text(question.validation.get("ContentType"))
             detail = f"{check}: {content}" if content else check
-            self.leave_out(question, f"the check of its answer ({detail})")
+            self.leave_out(
+                question, f"the check of its answer ({detail}); any answer of its kind is accepted"
+            )
         if as_text(question.configuration.get("NotApplicable")) in _ON:
-            self.leave_out(question, "the box “not applicable”")
+            self.leave_out(
+                question, "the box “not applicable”; add it as a choice or in words if you need it"
+            )
 
     # --- kinds of questions --------------------------------------------------------------------
 
@@ -278,7 +289,7 @@ class FormMaker:
             self._no_form(question, "a graphic")
             return QuestionForm(words=words) if words else None
         if not words:
-            self.leave_out(question, "a descriptive text that is empty")
+            self.leave_out(question, "a descriptive text without words")
             return None
         return QuestionForm(words=words)
 
@@ -301,7 +312,9 @@ class FormMaker:
             whole = Item((), "", stem + scale, bounds=(0, 10), var_type="integer")
             return QuestionForm((whole,), recodes=recodes)
         if question.selector not in _SINGLE | _MULTIPLE:
-            return self._no_form(question, f"its form {question.selector or '?'}")
+            return self._no_form(
+                question, f"a choice question of the form {question.selector or '?'}"
+            )
         choices = self._choices_of(question)
         if not choices:
             return self._no_form(question, "a question without choices")
@@ -313,7 +326,7 @@ class FormMaker:
             more = self._follow_ups(question, choices, options, many=False)
             return QuestionForm((item, *more), recodes=recodes)
         what = format_count(len(choices), "choice")
-        self.change(question, f"{what}, asked one by one with yes or no")
+        self.change(question, f"its {what}, each asked as a question with yes or no")
         logic = {choice.id: as_mapping(choice.keys.get("DisplayLogic")) for choice in choices}
         items = (
             replace(
@@ -360,7 +373,10 @@ class FormMaker:
                 statement = f"statement {number}"
             logic = as_mapping(row.keys.get("DisplayLogic"))
             if has_text_field(row):
-                self.leave_out(question, f"the text field of statement {row.id}")
+                self.leave_out(
+                    question,
+                    f"the text field of statement {row.id}; ask for it in a further question",
+                )
             words, suffix = f"{stem}\n\n{statement}", f"{lead}_{row.id}"
             if is_single:
                 key = (*start, row.id)
@@ -374,7 +390,7 @@ class FormMaker:
                 items.append(replace(item, logic=logic))
         if is_multiple:
             what = format_count(len(items), "cell")
-            self.change(question, f"{what}, asked one by one with yes or no")
+            self.change(question, f"its {what}, each asked as a question with yes or no")
         is_shuffled = is_single and not before and self._shows_in_random_order(question)
         return QuestionForm(
             tuple(items), recodes=_recoded_values(table.keys), items_shuffled=is_shuffled
@@ -478,7 +494,10 @@ class FormMaker:
         for choice in choices:
             text = self._plain_text(question, choice.html, in_one_line=True)
             if has_text_field(choice):
-                self.leave_out(question, f"the text field of item {choice.id}")
+                self.leave_out(
+                    question,
+                    f"the text field of item {choice.id}; ask for it in a further question",
+                )
             items.append(
                 Item(
                     (choice.id,),
@@ -511,7 +530,10 @@ class FormMaker:
         kind: VarType = "integer" if decimals == 0 else "float"
         bounds = (low, high) if low is not None and high is not None and low <= high else None
         if bounds is None and (low is not None or high is not None):
-            self.leave_out(question, "the one bound of its number; a range needs both")
+            self.leave_out(
+                question,
+                "the one bound of its number, because a range needs both; any number is accepted",
+            )
         return QuestionForm((Item((), "", stem, bounds=bounds, var_type=kind),))
 
 

@@ -22,11 +22,11 @@ _HOW_TO_EXPORT = "in Qualtrics: Survey, Tools, Import/Export, Export Survey"
 _SILENT = frozenset(("PROJ", "STAT", "QC", "RS", "PL", "PRV", "LP", "MP"))
 _NAMED = {
     "NT": "notes of the survey's authors",
-    "QO": "a quota",
-    "QG": "a group of quotas",
-    "QGO": "groups of quotas",
-    "TR": "an action after the survey (such as an e-mail)",
-    "BR": "a branch outside the flow",
+    "QO": "a quota; the number of respondents is the number of sessions",
+    "QG": "a group of quotas; the number of respondents is the number of sessions",
+    "QGO": "groups of quotas; the number of respondents is the number of sessions",
+    "TR": "an action after the survey, such as an e-mail",
+    "BR": "a branch that is not in the survey flow",
 }
 
 
@@ -141,16 +141,21 @@ def read_survey(path: Path) -> Survey:
             _note_options(as_mapping(payload), notes)
         elif kind == "SCO":
             if as_mapping(payload).get("ScoringCategories"):
-                notes.append(ImportNote("SCO", "the scoring of its answers"))
+                notes.append(
+                    ImportNote("SCO", "the scoring of its answers; compute scores from the results")
+                )
         elif kind not in _SILENT:
             where = as_text(element.get("PrimaryAttribute")) or kind or "?"
-            what = _NAMED.get(kind, f"an element of the unknown type {kind!r}")
+            what = _NAMED.get(kind, f"a part of the file of the unknown kind {kind!r}")
             notes.append(ImportNote(where, what))
     if not questions:
         raise _not_an_export(path, "it has no questions")
     languages = {name for q in questions.values() for name in as_mapping(q.keys.get("Language"))}
     if languages:
-        what = f"the translations ({', '.join(sorted(map(without_hidden, languages)))})"
+        what = (
+            f"the translations ({', '.join(sorted(map(without_hidden, languages)))}); the original "
+            "is asked"
+        )
         notes.append(ImportNote("SurveyEntry", what))
     if not flow:
         # Old exports have no flow: all blocks are shown in their order.
@@ -191,9 +196,9 @@ def _add_question(
     keys = as_mapping(element.get("Payload"))
     id = as_text(keys.get("QuestionID")) or as_text(element.get("PrimaryAttribute"))
     if not id:
-        notes.append(ImportNote("?", "a question without an id"))
+        notes.append(ImportNote("?", "a question without an id; export the survey again"))
     elif id in questions:
-        notes.append(ImportNote(id, "a second question with the same id"))
+        notes.append(ImportNote(id, "a second question with the same id; export the survey again"))
     else:
         questions[id] = read_question(id, keys)
 

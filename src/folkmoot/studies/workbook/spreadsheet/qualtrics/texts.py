@@ -93,7 +93,7 @@ class _Reader(HTMLParser):
             address = given.get("src", "")
             self.lost.append(f"{tag} ({shorten(without_hidden(address), 200)})")
         elif tag in _INPUTS:
-            self.lost.append(f"a form element ({tag}) in the text")
+            self.lost.append(f"a form element ({tag})")
         elif tag == "a" and given.get("href"):
             address = shorten(without_hidden(given["href"]), 200)
             self.lost.append(f"the address of a link ({address})")

@@ -154,8 +154,8 @@ class Treatments:
     def _note_fixed(self, element: Mapping[str, Any], count: int) -> None:
         where = as_text(element.get("FlowID")) or as_text(element.get("ID")) or "?"
         what = (
-            f"its randomization; it would make {count:,} treatments, and at most {MAX_TREATMENTS} "
-            "are made. All participants are shown the elements that it names first"
+            f"its random choice, because it would make {count:,} treatments and a workbook has at "
+            f"most {MAX_TREATMENTS}; all participants are shown the elements that it names first"
         )
         self._notes.append(ImportNote(where, what))
 
