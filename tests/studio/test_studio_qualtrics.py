@@ -37,7 +37,19 @@ def test_a_survey_is_uploaded_and_what_is_no_survey_is_refused(
     expect(page.locator(".estimate dt:text-is('Calls to the model') + dd")).to_contain_text(
         "about 20"
     )
-    expect(page.locator(".imported")).to_contain_text("Left out: QID2: a file upload")
+    notes = page.locator("details.section", has_text="What the import did")
+    expect(notes.locator("h3")).to_have_text(["Kept", "To do", "Left out"])
+    lists = [
+        each.all_inner_texts() for each in (li.locator("li") for li in notes.locator("ul").all())
+    ]
+    assert lists[0] == ["1 question as 1 task (a task has one answer), 1 treatment"]
+    assert lists[2] == [
+        "Q2 “Send a photo” (QID2): a file upload is not supported; if you need it, ask it in words "
+        "or with choices"
+    ]
+    # The names of sheets and settings are those of the form.
+    assert "“Agent profiles”" in lists[1][0] and "“Number of sessions”" in lists[1][0]
+    assert "into “Model info”" in lists[1][1]
     expect(page.locator(".files")).to_contain_text("pets.qsf")
     look(page, "survey")
 

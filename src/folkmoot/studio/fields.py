@@ -8,16 +8,23 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from folkmoot.authoring.keys import UNSET
-from folkmoot.authoring.schema import SWITCH_WORDS, Node, annotated_schema, variants_of
+from folkmoot.authoring.schema import (
+    SWITCH_WORDS,
+    Node,
+    annotated_schema,
+    nodes_in,
+    variants_of,
+)
 from folkmoot.authoring.template import write_value
 from folkmoot.engine.settings.yaml_tree import KeyPath, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
+from folkmoot.studio.labels import FormWords, capitalise, value_words
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]
 CONTAINERS = ("rows", "mapping", "group")
@@ -103,13 +110,17 @@ class StudyField:
     @property
     def heading(self) -> str:
         """The label with its first letter in upper case."""
-        return self.label[:1].upper() + self.label[1:]
+        return capitalise(self.label)
 
     @property
     def summary(self) -> str:
         """The text of a folded row."""
         # It is made of the first texts of the row's fields.
-        texts = [field.value.replace("\n", " ") for field in self.inner if field.value]
+        texts = [
+            value_words(field.value) if field.kind == "choice" else field.value.replace("\n", " ")
+            for field in self.inner
+            if field.value
+        ]
         return " · ".join(text[:LONG_TEXT] for text in texts[:4])
 
     @property
@@ -146,6 +157,13 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
         for field in _fields_of_group(schema, definitions, values, (), ())
         if field.path != ("study",)
     ]
+    values_offered = {
+        value
+        for node in nodes_in(schema)
+        for value in _closed_values(node)
+        if isinstance(value, str)
+    }
+    fields = name_by_labels(fields, FormWords(values=values_offered))
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
     essential = (field for field in fields if field.is_essential_inside)
@@ -172,6 +190,42 @@ def walk_fields(fields: Sequence[StudyField]) -> Iterator[StudyField]:
     for field in fields:
         yield field
         yield from walk_fields(field.inner)
+
+
+def label_words(fields: Sequence[StudyField]) -> dict[str, str]:
+    """Return the labels of fields by the last key of their path."""
+    return {field.path[-1]: field.heading for field in fields if isinstance(field.path[-1], str)}
+
+
+def form_words(sections: Sequence[FormSection]) -> FormWords:
+    """Return the words of a form for the keys and values that messages name."""
+    top = [field for section in sections for field in section.fields]
+    fields = list(walk_fields(top))
+    values = {value for field in fields for value in field.choices}
+    # A key such as `name` occurs in several groups. One at the top of the file comes first.
+    return FormWords(label_words(fields), values).add_labels(label_words(top))
+
+
+def name_by_labels(fields: Sequence[StudyField], words: FormWords) -> list[StudyField]:
+    """Return the fields with help texts that name other fields by their labels.
+
+    - `words`: the words for the keys around the fields.
+    """
+    # A key in the help of a field is one beside the field, or one around its group.
+    words = words.add_labels(label_words(fields))
+    return [
+        replace(
+            field,
+            help=capitalise(words.rewrite(field.help, _values_of(field))),
+            inner=tuple(name_by_labels(field.inner, words)),
+        )
+        for field in fields
+    ]
+
+
+def _values_of(field: StudyField) -> tuple[str, ...]:
+    switch = ("true", "false") if field.kind == "switch" else ()
+    return (*field.choices, *field.key_choices, *switch)
 
 
 def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
@@ -312,11 +366,10 @@ def _field(
     kind, inner, new_row = _kind_of(chosen, variants, definitions, shown_value, path, place)
     bounds = chosen or {}
     names = next(variants_of(bounds.get("propertyNames", {}), definitions))
-    description = node.get("description", "")
     return StudyField(
         path,
         kind,
-        description[:1].upper() + description[1:],
+        node.get("description", ""),
         node.get(UNIT, ""),
         _as_text(value, kind) if is_set else "",
         _as_text(default, kind) if not is_required else "",

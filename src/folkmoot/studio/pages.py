@@ -34,9 +34,17 @@ from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN, RunFolder
 from folkmoot.studio.fields import label_trails, walk_fields
+from folkmoot.studio.import_notes import group_notes
+from folkmoot.studio.labels import value_words
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
-from folkmoot.studio.study_forms import AnyForm, StudyForm, is_workbook, read_study_form
+from folkmoot.studio.study_forms import (
+    AnyForm,
+    StudyForm,
+    is_workbook,
+    read_study_form,
+    word_problems,
+)
 from folkmoot.studio.study_text import change_values
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import RunCollection, read_run_status
@@ -188,7 +196,7 @@ class Studio:
 
     def _describe(self, name: str, path: Path, form: AnyForm) -> dict[str, Any]:
         study_file, problems = _load(path)
-        placed, rest = form.place(problems)
+        placed, rest = form.place(word_problems(form, problems))
         notes = path.parent / import_notes_name(path.name)
         imported = notes.read_text("utf-8", "replace").splitlines() if notes.is_file() else []
         neighbours = sorted(
@@ -200,7 +208,7 @@ class Studio:
             **_tab_variables(name, path, ""), "study": form.study, "sections": form.sections,
             "reason": form.reason, "placed": placed, "rest": rest,
             "is_right": not problems, "version": _version(path), "beside": neighbours,
-            "imported": imported[:MAX_IMPORT_NOTES],
+            "imported": group_notes(imported[:MAX_IMPORT_NOTES], form.words),
             "fields": [field for part in form.sections for field in walk_fields(part.fields)],
             "trails": label_trails([field for part in form.sections for field in part.fields]),
             "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "try_budget": TRY_BUDGET,
@@ -233,7 +241,7 @@ class Studio:
             }
             study_form, problems = study_form.save(path, sent, action)
         variables = self._describe(name, path, study_form)
-        placed, rest = study_form.place(problems)
+        placed, rest = study_form.place(word_problems(study_form, problems))
         variables["placed"] = {**variables["placed"], **placed}
         variables["rest"] = [*rest, *variables["rest"]]
         if not is_part:
@@ -251,19 +259,22 @@ class Studio:
         # The form shows the problems and warnings at its fields as well. `version` is that of the
         # file shown. It is empty on a page without a form.
         result = output.result
+        form = read_study_form(path)
         problems, warnings = (
-            [Problem(**{**each, "file": ""}) for each in result.get(kind, ())]
+            word_problems(form, [Problem(**{**each, "file": ""}) for each in result.get(kind, ())])
             for kind in ("problems", "warnings")
         )
-        form = read_study_form(path)
         # A check takes seconds. If the file has changed since, its problems may be gone.
         is_present = version == _version(path)
         placed, _ = form.place([*problems, *warnings] if is_present else [])
         fields = [field for part in form.sections for field in walk_fields(part.fields)]
+        trails = label_trails([field for part in form.sections for field in part.fields])
         facts = result.get("facts", {})
         variables = {"check": result, "messages": output.messages, "placed": placed,
                      "fields": [field for field in fields if field.id in placed],
-                     "problems": problems, "warnings": warnings,
+                     "problems": problems, "warnings": warnings, "words": form.words,
+                     "trails": {each.key: trails[field_id] for field_id in placed
+                                for each in placed[field_id]},
                      "is_simulated": facts.get("Model") == SYNTHETIC_MODEL,
                      "facts": [(words, facts[name]) for name, words in FACTS.items()
                                if name in facts]}  # fmt: skip
@@ -570,7 +581,8 @@ def _environment() -> Environment:
     assert reader.loader is not None
     loader = ChoiceLoader([FileSystemLoader(HERE / "templates"), reader.loader])
     environment = reader.overlay(loader=loader)
-    environment.filters = {**reader.filters, "with_code": mark_code}
+    environment.filters = {**reader.filters, "with_code": mark_code,
+                           "value_words": value_words}  # fmt: skip
     return environment
 
 

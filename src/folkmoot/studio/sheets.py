@@ -11,17 +11,14 @@ from pathlib import Path
 from openpyxl.utils import column_index_from_string, get_column_letter
 
 from folkmoot.errors import Problem
-from folkmoot.studio.fields import FormSection, StudyField, walk_fields
+from folkmoot.studio.fields import FormSection, StudyField, name_by_labels, walk_fields
+from folkmoot.studio.labels import FormWords, capitalise, words_of
 from folkmoot.studio.sheet_files import MAX_COLUMNS, MAX_ROWS, Rows, SheetCells, read_sheets
 
 # Rows with more columns are folded, so that the rows of a sheet can be seen together.
 MAX_OPEN_COLUMNS = 3
 # The choices of a column for yes or no.
 FLAG = ("0", "1")
-# Parts of names in workbooks that are no words.
-WORDS = {
-    "api": "API", "id": "ID", "llm": "LLM", "max": "maximum", "num": "number of", "var": "variable",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,11 @@ class SheetForm:
     @property
     def sections(self) -> tuple[FormSection, ...]:
         return make_sheet_form(self.sheets, self.values)
+
+    @property
+    def words(self) -> FormWords:
+        """The words of the form for the names of sheets, columns and settings."""
+        return _words_of_sheets(self.sheets, self.values)
 
     def with_cells(self, cells: Iterable[tuple[str, int, str]]) -> SheetForm:
         """Return a copy of the form with empty rows and columns added, so that `cells` fit in."""
@@ -79,12 +81,29 @@ def _values_of(sheet: SheetCells) -> list[dict[str, str]]:
 def make_sheet_form(sheets: Sequence[SheetCells], values: Rows) -> tuple[FormSection, ...]:
     """Return the web form that edits a workbook, filled with `values`."""
     # There is a section for each sheet.
+    words = _words_of_sheets(sheets, values)
     sections = []
     for sheet in sheets:
         rows = values[sheet.name]
         make = _settings_field if sheet.has_settings else _rows_field
-        sections.append(FormSection(_title_of(sheet.name), (make(sheet, rows),)))
+        fields = name_by_labels([make(sheet, rows)], words)
+        sections.append(FormSection(_title_of(sheet.name), tuple(fields)))
     return tuple(sections)
+
+
+def _words_of_sheets(sheets: Sequence[SheetCells], values: Rows) -> FormWords:
+    # Notes name sheets, settings and columns. Columns that the researcher names have no notes.
+    labels = {sheet.name: _title_of(sheet.name) for sheet in sheets}
+    for sheet in sheets:
+        rows = values[sheet.name]
+        if sheet.has_settings:
+            names = [row.get("A", "") for row in rows[1:]]
+        else:
+            names = [] if sheet.has_open_columns or not rows else list(rows[0].values())
+        for name in names:
+            labels[name] = capitalise(words_of(name))
+    offered = {choice for sheet in sheets for each in sheet.choices.values() for choice in each}
+    return FormWords(labels, offered)
 
 
 def _settings_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> StudyField:
@@ -139,13 +158,8 @@ def _rows_field(sheet: SheetCells, rows: Sequence[Mapping[str, str]]) -> StudyFi
     )  # fmt: skip
 
 
-def _words_of(name: str) -> str:
-    return " ".join(WORDS.get(part, part) for part in name.split("_"))
-
-
 def _title_of(sheet_name: str) -> str:
-    title = sheet_name.replace("_", " ")
-    return title[:1].upper() + title[1:]
+    return capitalise(sheet_name.replace("_", " "))
 
 
 def _new_row(sheet: SheetCells, letters: Sequence[str]) -> dict[str, str]:
@@ -161,7 +175,7 @@ def _cell_field(
     has_choices = bool(choices) and row > 0
     return StudyField(
         (sheet.name, row, letter), "choice" if has_choices else "text", value=text,
-        choices=choices if has_choices else (), is_set=True, title=_words_of(title),
+        choices=choices if has_choices else (), is_set=True, title=words_of(title),
         help=sheet.notes.get(note, "").rstrip("."),
     )  # fmt: skip
 

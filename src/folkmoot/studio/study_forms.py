@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import Study, find_study, load_installed_studies
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
-from folkmoot.studio.fields import FormSection, change_rows, make_form, place_problems, read_form
+from folkmoot.studio.fields import (
+    FormSection,
+    change_rows,
+    form_words,
+    make_form,
+    place_problems,
+    read_form,
+)
+from folkmoot.studio.labels import FormWords
 from folkmoot.studio.projects import YAML_SUFFIXES
 from folkmoot.studio.sheet_files import write_sheet_values
 from folkmoot.studio.sheets import (
@@ -41,6 +49,11 @@ class StudyForm:
     values: dict[str, Any]
     sections: tuple[FormSection, ...]
     reason: str = ""
+
+    @property
+    def words(self) -> FormWords:
+        """The words of the form for keys of the file."""
+        return form_words(self.sections)
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
         """Return the problems by field id, and the problems that belong to no field."""
@@ -77,6 +90,11 @@ class WorkbookForm:
     def reason(self) -> str:
         return self.sheets.reason
 
+    @property
+    def words(self) -> FormWords:
+        """The words of the form for names in the workbook."""
+        return self.sheets.words
+
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
         """Return the problems by field id, and the problems that belong to no field."""
         return place_cell_problems(self.sections, problems)
@@ -108,6 +126,15 @@ class WorkbookForm:
 
 
 AnyForm = StudyForm | WorkbookForm
+
+
+def word_problems(form: AnyForm, problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems with messages that name fields of the form by their labels."""
+    words = form.words
+    return [
+        replace(problem, message=words.rewrite(problem.message), hint=words.rewrite(problem.hint))
+        for problem in problems
+    ]
 
 
 def _cells_of(sent: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:

@@ -177,8 +177,7 @@ class StudyConfig(BaseModel):
         8.0,
         gt=0,
         allow_inf_nan=False,
-        description="longest reply that is read; a longer one is missing (`too_large`) without a "
-        "re-ask",
+        description="longest reply that is read; a longer one counts as missing, without a re-ask",
         json_schema_extra=field_notes(unit="megabytes", label="Longest reply that is read"),
     )
     quota_wait_seconds: Seconds = Field(
@@ -231,7 +230,7 @@ class StudyConfig(BaseModel):
     )
     local: LocalSettings | None = Field(
         None,
-        description="how the model `local` runs on this machine",
+        description="how a model on this machine runs, with `model: local`",
         json_schema_extra=field_notes(label="Model on this machine"),
     )
     seats: SeatSettingsField = Field(

@@ -71,7 +71,8 @@ class RespondentSettings(BaseModel):
     )
     position_bias: Push = Field(
         0.0,
-        description="pathology: how much more an option is liked for being listed at `position`",
+        description="pathology: how much more an option is liked in the place that `position` "
+        "gives",
         json_schema_extra=field_notes(
             unit="units of utility", label="Preference for a place in a list"
         ),

@@ -359,7 +359,8 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     revote: bool = Field(
         False,
-        description="ask `simple_voting` to vote twice; the share that changes is the noise floor",
+        description="ask the condition `simple_voting` to vote twice; the share that changes is "
+        "the noise floor",
         examples=[True],
         json_schema_extra=field_notes(essential=True, label="Vote twice without treatment"),
     )

@@ -227,7 +227,7 @@ def config_advisories(config: DiscussionConfig) -> list[str]:
     advisories = []
     if config.replications < FEWEST_UNITS:
         advisory = f"fewer than {FEWEST_UNITS} groups are an illustration: no intervals, no tests"
-        advisories.append(f"{advisory} (set replications: {FEWEST_UNITS} or more)")
+        advisories.append(f"{advisory} (set `replications` to {FEWEST_UNITS} or more)")
     if config.max_responses_per_question > config.num_personas:
         advisories.append(
             f"a question gets at most {config.num_personas} answers, one from each participant"

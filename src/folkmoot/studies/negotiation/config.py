@@ -169,7 +169,7 @@ class GroupInput(_Stated):
         json_schema_extra=field_notes(label="Name of the group"),
     )
     type: Annotated[str, AfterValidator(lambda name: group_type(name).id)] = Field(
-        description="group type: family, elder_young, colleagues, spouses or strangers",
+        description="group type: `family`, `elder_young`, `colleagues`, `spouses` or `strangers`",
         json_schema_extra=field_notes(label="Kind of group"),
     )
     members: tuple[MemberInput, ...] = Field(description="the members, in order")

@@ -216,7 +216,7 @@ class LevelSettings(_Part):
         json_schema_extra=field_notes(label="Models of the residents"),
     )
     moderator: str | None = Field(
-        None, min_length=1, description="`none`, `model` (the run's own) or the name of a model"
+        None, min_length=1, description="none, model (the run's own) or the name of a model"
     )
     think: bool | None = Field(
         None,
@@ -230,12 +230,12 @@ class LevelSettings(_Part):
     )
     vulnerable: bool | None = Field(
         None,
-        description="false: a control without the vulnerable residents",
+        description="`false`: a control without the vulnerable residents",
         json_schema_extra=field_notes(label="Vulnerable residents"),
     )
     moderator_list: bool | None = Field(
         None,
-        description="false: the moderator is not told who is vulnerable",
+        description="`false`: the moderator is not told who is vulnerable",
         json_schema_extra=field_notes(label="Moderator knows the vulnerable"),
     )
     labels: Literal["own", "shuffled"] | None = Field(

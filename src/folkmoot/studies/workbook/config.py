@@ -99,11 +99,11 @@ class Settings(_Part):
     """
 
     experiment_id: str = Field(
-        description="Names the run folder and the files: <experiment_id>.json and .csv."
+        description="Names the run folder and its files of results (.json and .csv)."
     )
     model_info: str = Field(
         description="The model that answers, e.g. gpt-4o-mini. With hf-inference fill in "
-        "api_endpoint as well. --model synthetic on the command line needs no key."
+        "api_endpoint as well. synthetic is a simulated respondent and needs no key."
     )
     api_endpoint: str | None = Field(
         None, description="Only for hf-inference: the URL of the endpoint."
