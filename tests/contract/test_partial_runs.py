@@ -6,6 +6,7 @@ happened on the way, the final files are those of an uninterrupted run, byte by 
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import signal
@@ -32,7 +33,9 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import RunPausedError
 from folkmoot.storage.partial_run import COMPLETE, PartialRun
-from tests.contract.runs import digest, respondent
+from folkmoot.view.people import KEY_COLUMN, people_frame, people_of
+from folkmoot.view.person import find_person
+from tests.contract.runs import Crash, digest, respondent
 from tests.contract.small import several_parts
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -217,6 +220,44 @@ def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
     assert f"figures cover {count} of" in " ".join(done.output.split())
 
 
+def assert_exposure_shown(killed: Path, whole: Path) -> None:
+    """The page of a participant shows the exposure of a complete part, as that of the finished run
+    does, and none of an incomplete part."""
+    unfinished, finished = open_run(killed), open_run(whole)
+    shown = not_shown = 0
+    for key in people_frame(unfinished, people_of(unfinished)).collect()[KEY_COLUMN]:
+        person = find_person(unfinished, key)
+        if any(decision.shown for decision in person.decisions):
+            shown += 1
+            assert person.decisions == find_person(finished, key).decisions
+        else:
+            not_shown += 1
+    assert shown > 0 and not_shown > 0
+
+
+@pytest.mark.filterwarnings("error:.*tables made of others")
+def test_tables_made_of_others_wait_on_the_disk_while_a_killed_run_is_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = several_parts("town_hall", folder), folder / "crashed"
+    whole = folkmoot.run(path, out=folder / "whole", model="synthetic")
+    dies = respondent("town_hall", jitter=1, die_after=int(0.6 * whole.manifest["calls"]))
+    with pytest.raises(Crash):
+        # Few calls at the same time, so that sets are run one after the other.
+        folkmoot.run(path, out=out, provider=dies, concurrency=4)
+    assert_exposure_shown(out, whole.path)
+    in_memory = folkmoot.load(out).table("exposure")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for limit in ("MAX_ROWS_IN_MEMORY", "FRAME_ROWS"):
+        monkeypatch.setattr(f"folkmoot.storage.table_buffer.{limit}", 3)
+    run = folkmoot.load(out)
+    assert run.table("exposure").equals(in_memory) and in_memory.height > 100
+    assert list(tmp_path.glob("folkmoot-rows-*/*"))
+    del run
+    gc.collect()
+    assert not list(tmp_path.glob("folkmoot-rows-*"))
+
+
 # At any moment, also before the first answer.
 @pytest.mark.filterwarnings("error:.*tables made of others")
 @pytest.mark.parametrize("study", KILLED)
@@ -258,6 +299,7 @@ def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     count = assert_reported(out, study, "unfinished")
     assert count >= going_on > 0
     assert_exported_and_compared(out, whole, count)
+    assert_exposure_shown(out, whole)
     model.plan = FaultPlan()
     server.wait_until_quiet()
     run_to_end(out, "--resume")

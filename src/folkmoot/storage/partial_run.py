@@ -109,6 +109,11 @@ class PartialRun(PartsView):
     def with_excluded(self) -> PartialRun:
         return PartialRun(self._run, replace(self.parts, excluded=()), self._declared)
 
+    def with_only(self, part: str) -> PartialRun:
+        """Return the run with the rows of one part, or without rows if it is not complete."""
+        complete = tuple(name for name in self.parts.complete if name == part)
+        return PartialRun(self._run, replace(self.parts, complete=complete), self._declared)
+
     @property
     def is_finished(self) -> bool:
         return False

@@ -13,7 +13,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sqlite3
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -137,6 +140,15 @@ class RowFile:
             for key, number, cells in db.execute(query, (name,)):
                 yield key, number, orjson.loads(cells)
 
+    def finish_writing(self, buffers: Iterable[TableBuffer]) -> None:
+        """Close the writer. The rows of `buffers` that are in memory go to the file first.
+
+        If no row is in the file, all rows stay in memory.
+        """
+        if self._db is not None:
+            self.write_rows(buffers)
+            self.close()
+
     def close(self) -> None:
         """Close the connection of the writer. The file stays."""
         if self._db is not None:
@@ -183,6 +195,15 @@ class RowFile:
                 yield db
         except sqlite3.Error as error:
             raise StorageError(f"{self.path}: cannot be read: {error}") from error
+
+
+class TemporaryRowFile(RowFile):
+    """A file for rows that no run folder keeps. It is deleted when no object refers to it."""
+
+    def __init__(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="folkmoot-rows-"))
+        super().__init__(folder)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
 
 class TableBuffer:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 from starlette.exceptions import HTTPException
 
 from folkmoot.engine.journal.journal import unescape_address_part
+from folkmoot.engine.study.study import with_derived_tables
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -115,7 +116,7 @@ def find_person(run: RunFolder, key: str) -> Person:
             for column, value in sorted(row.items(), key=_persona_first)
             if _is_long(value)
         ),
-        tuple(_decisions_in_order(run, talk)),
+        tuple(_decisions_in_order(with_derived_tables(run, part_of=row), parts[-1], talk)),
         tuple(talk),
         tuple((table, _records_table(frame), frame.height) for table, frame in records),
     )
@@ -148,19 +149,25 @@ def _records_table(frame: pl.DataFrame) -> ResultTable:
     )
 
 
-def _decisions_in_order(run: RunFolder, talk: Sequence[ReplyView]) -> list[DecisionView]:
-    # Without a table of exposure, the decisions are the participant's choices.
+def _decisions_in_order(
+    run: RunFolder, participant_id: str, talk: Sequence[ReplyView]
+) -> list[DecisionView]:
     outcomes = {reply.address: _describe_outcome(reply) for reply in talk}
-    if not run.has_table(ExposureRow.table):
+    exposure_rows: list[dict[str, Any]] = []
+    if run.has_table(ExposureRow.table):
+        # One request may hold the decisions of several participants.
+        table = run.scan_table(ExposureRow.table).filter(participant_id=participant_id)
+        exposure_rows = table.filter(is_one_of("address", outcomes)).collect().to_dicts()
+    # Without exposure, the decisions are the participant's choices. An unfinished run has the
+    # exposure of its complete parts only.
+    if not exposure_rows and not (run.is_finished and run.has_table(ExposureRow.table)):
         return [
             DecisionView(reply.place, reply.value, reply.address, ())
             for reply in talk
             if reply.own and reply.value
         ]
-    table = run.scan_table(ExposureRow.table)
-    own_rows = table.filter(is_one_of("address", outcomes)).collect()
     decisions_by_address: dict[str, tuple[str, list[ShownTexts]]] = {}
-    for row in own_rows.iter_rows(named=True):
+    for row in exposure_rows:
         _, shown_texts = decisions_by_address.setdefault(row["address"], (row["decision"], []))
         ids = tuple(map(str, json.loads(row["text_ids"] or "[]")))
         shown_texts.append(

@@ -58,7 +58,7 @@ from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_
 from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
-from folkmoot.storage.table_buffer import TableBuffer
+from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
 from folkmoot.storage.tables import CONDITION_COLUMNS, build_codebook
 
 
@@ -409,13 +409,17 @@ def derive_tables(
     return buffers
 
 
-def with_derived_tables(run: RunFolder, study: Study | None = None) -> RunFolder:
+def with_derived_tables(
+    run: RunFolder, study: Study | None = None, *, part_of: Mapping[str, object] | None = None
+) -> RunFolder:
     """Return a run, finished or not, that has all tables of the study type.
 
     In a finished run all tables are files. In an unfinished run, derived tables are computed from
     the rows so far.
 
     - `study`: the study type. None means that the study type is looked up when needed.
+    - `part_of`: the cells of a row. If given, derived tables cover only the part of the run, such
+      as a session, that this row belongs to.
     """
     if not isinstance(run, RunSoFar):
         return run
@@ -430,16 +434,23 @@ def with_derived_tables(run: RunFolder, study: Study | None = None) -> RunFolder
             warnings.warn(f"{run.path}: tables made of others are missing: {error}", stacklevel=2)
             return {}
 
+        # The run folder belongs to the process that writes the run, so the rows wait elsewhere.
+        file = TemporaryRowFile()
+
         def new_buffer(table: str) -> TableBuffer:
-            return TableBuffer(table, declared=columns.get(table, {}))
+            return TableBuffer(table, file, columns.get(table, {}))
 
         tables = {name: new_buffer(name) for name in columns}
         try:
             # A table without rows so far is empty, and not an error.
-            parts = take_complete_parts(known_study, recorded.with_derived(lambda _: tables))
-            derived = derive_tables(known_study, parts, recorded.path / JOURNAL, new_buffer)
+            covered = take_complete_parts(known_study, recorded.with_derived(lambda _: tables))
+            if part_of is not None and isinstance(covered, PartialRun):
+                covered = covered.with_only(str(part_of.get(covered.parts.column)))
+            derived = derive_tables(known_study, covered, recorded.path / JOURNAL, new_buffer)
+            file.finish_writing(derived.values())
             return {**tables, **derived}
         except Exception as error:
+            file.close()
             warnings.warn(f"{run.path}: tables made of others are empty: {error!r}", stacklevel=2)
             return tables
 
