@@ -221,7 +221,7 @@ def enclose_text(text: str, source: Source) -> SourcedText:
 
 
 def source_of(value: object) -> Source | None:
-    """Return the source of a value, or None if the value has no source or several."""
+    """Return the source of a value. Returns None unless the value has exactly one source."""
     return value.source if isinstance(value, (Quoted, QuotedInt, QuotedFloat)) else None
 
 

@@ -95,7 +95,7 @@ class Run:
 
     @property
     def tables(self) -> Tables:
-        """All tables by name, as polars data frames."""
+        """All tables, as a map from table name to polars data frame."""
         # A table is read when it is accessed.
         return Tables(self.folder)
 
@@ -194,7 +194,10 @@ class Run:
 
 
 class Tables(Mapping[str, pl.DataFrame]):
-    """The tables of a run by name. A table is read from disk when it is accessed."""
+    """The tables of a run, as a map from name to table.
+
+    A table is read from disk when it is accessed.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder

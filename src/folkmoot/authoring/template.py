@@ -71,7 +71,7 @@ def study_file_template(study: Study, study_name: str = "") -> str:
 
 
 def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
-    """Return the files of a new study: the content of each file by file name."""
+    """Return the files of a new study, as a map from file name to content."""
     # Study file and JSON Schema are left out if the study type has its own study file or loader.
     template_files = study.template_files()
     name = study_file_name(study)

@@ -49,7 +49,7 @@ class BuildConfig(StudyConfig):
 
 
 def run_name(lines: Sequence[str]) -> str:
-    """Return the name of the run that creates personas from these lines."""
+    """Return the name of the run that creates personas from `lines`."""
     # Equal lines give equal names, so that a second call of the command resumes the first run.
     return f"personas-{digest(*lines, size=5).hex()}"
 

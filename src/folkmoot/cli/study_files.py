@@ -233,7 +233,10 @@ def new_command(kind: str | None, folder: Path | None) -> None:
 
 
 def read_examples() -> dict[str, bytes]:
-    """Return the content of the shipped examples, by path: `examples/…` and `config/pilot.yaml`."""
+    """Return the shipped example files, as a map from path to content.
+
+    The paths are `examples/…` and `config/pilot.yaml`.
+    """
     # They are read from the installed package, or from the repository in a clone.
     package = Path(__file__).parents[1]
     shipped_folder = package / "shipped"
@@ -305,7 +308,7 @@ def import_command(kind: str, folder: Path | None, path: Path) -> None:
 
 
 def people_command(table: Path, folder: Path) -> None:
-    """Write a study that replays the human experiment in a table."""
+    """Write a study that replays an experiment with humans. `table` holds the humans' answers."""
     from folkmoot.studies.replay.writing import files_of_replay
 
     _write_new(files_of_replay(table), folder)

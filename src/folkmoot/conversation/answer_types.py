@@ -143,9 +143,9 @@ class AnswerType(ABC, Generic[T_co]):
 
     @property
     def fields_for_people(self) -> Mapping[str, FieldForPeople]:
-        """The labels and options with which a human's page shows a JSON reply, by field name.
+        """A map from field name to the label and options with which a human's page shows the field.
 
-        A path such as `votes.choice` names a field of a nested object.
+        Only for JSON replies. A path such as `votes.choice` names a field of a nested object.
         """
         return {}
 

@@ -63,7 +63,7 @@ def fold_option(raw: object) -> str:
 def match_folded(raw: object, options: Sequence[str]) -> str | None:
     """Return the option that equals a text apart from case and punctuation.
 
-    Returns None if no option or several options equal the text.
+    Returns None unless exactly one option equals the text.
     """
     if raw in options:
         return str(raw)

@@ -161,7 +161,7 @@ def last_finish_reason(scope: object) -> str | None:
 
 
 class BuiltMessages(NamedTuple):
-    """The messages of a request, with cache breakpoints and with the sources of the texts."""
+    """The messages of a request, the cache breakpoints, and the sources of the texts."""
 
     messages: tuple[Message, ...]
     # Ascending character offsets into the concatenated message texts. A later request of the same

@@ -342,7 +342,7 @@ def exposure_finding(
     """Return the finding on which kinds of text the prompts of each condition contained.
 
     `label`: returns the name under which the chart shows a condition.
-    Returns None if the run has no table `exposure` or no decisions.
+    Returns None if the run lacks the table `exposure`, or if the run recorded no decisions.
     """
     # A cell is the share of decisions with a text of this kind in the prompt.
     if not run.has_table(ExposureRow.table):

@@ -136,10 +136,10 @@ def is_significant(estimate: Estimate) -> bool | None:
 
 
 def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
-    """Return the p-value of each comparison, adjusted by Holm's method, by label.
+    """Return a map from label to p-value, adjusted by Holm's method.
 
-    `estimates`: all comparisons of one table, by label.
-    The value is NaN for a comparison without a test.
+    `estimates`: a map from label to estimate, with all comparisons of one table.
+    The p-value is NaN for a comparison without a test.
     """
     # Too few units are no test. `holm` ignores NaN, so such a comparison does not make the others
     # stricter.

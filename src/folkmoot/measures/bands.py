@@ -52,7 +52,7 @@ class Band:
 
 @cache
 def human_bands() -> dict[str, Band]:
-    """Return all human benchmarks by key."""
+    """Return all human benchmarks, as a map from key to benchmark."""
     raw = json.loads(files("folkmoot.measures").joinpath("human_bands.json").read_text("utf-8"))
     sources = raw["sources"]
     return {b["key"]: _read_band(b, sources) for b in raw["bands"]}

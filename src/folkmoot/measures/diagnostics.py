@@ -64,7 +64,7 @@ class Margin:
     high: float = math.inf
 
     def judge_interval(self, figure: Estimate) -> Verdict:
-        """Return "passed" for an interval inside the margin, "failed" for an interval outside.
+        """Return "passed" for an interval inside the margin, "failed" for one outside the margin.
 
         Returns "not known" if the interval crosses a bound of the margin, or if there is no
         interval.

@@ -204,7 +204,7 @@ def total_variation(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def total_variation_by_chance(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the total variation that two samples of these sizes may show by chance alone.
+    """Return the total variation that two samples from one distribution may show by chance.
 
     - `first`, `second`: the counts of the two samples, shape (k,).
     """

@@ -102,7 +102,7 @@ def find_price(spec: ModelSpec) -> ModelPrice | None:
 def estimate_cost(
     spec: ModelSpec, input_tokens: int, output_tokens: int, cached: int = 0, *, batch: bool = False
 ) -> float | None:
-    """Return the estimated cost in USD of these token counts.
+    """Return the estimated cost in USD of a call with the given numbers of tokens.
 
     Returns None if the price is unknown.
     """

@@ -2,7 +2,7 @@
 
 - `document`: the report of a run. Start here.
 - `comparison`: compares runs with other runs, human data or a plan.
-- `preregistration`: describes a study before the first call.
+- `preregistration`: describes a planned study.
 - `study_check`: checks a study file before a run.
 - `export` and `polis`: write the tables or the votes of a run to files.
 

@@ -1,4 +1,4 @@
-"""The preregistration of a study: what the study file fixes before the first call.
+"""The preregistration of a study: what the study file fixes before a run calls a model.
 
 The text has the fields of the OSF template. Authors fill in what a program cannot know.
 """
@@ -69,7 +69,7 @@ class TemplateSection:
 class Preregistration:
     """A preregistration, with the digest of the plan.
 
-    The plan is the design that a run fixes before the first call.
+    The plan is the design that a run fixes before the run calls a model.
     """
 
     title: str
@@ -486,7 +486,7 @@ def is_registration_intact(run: RunFolder) -> bool:
 
 
 def registration_of_run(run: RunFolder) -> tuple[tuple[str, ...], ResultTable]:
-    """Return sentences on what a run registered before the first call, and a table of claims."""
+    """Return sentences on what a run registered before it called a model, and a table of claims."""
     claims = registered_claims(run)
     if claims is None:
         return ("No claims were sealed before the first call of this run.",), ResultTable((), ())

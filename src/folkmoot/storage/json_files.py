@@ -99,7 +99,7 @@ def iterate_list(path: Path, member: str) -> Iterator[Any]:
 
 
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors in a JSON file, by name.
+    """Return the vectors in a JSON file, as a map from name to vector.
 
     - `member`: the key under which the file holds the object with the vectors.
 

@@ -460,7 +460,7 @@ def seal_manifest(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def file_hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file in `names`, by name. Missing files are left out."""
+    """Return a map from file name to SHA-256 for `names`. Missing files are left out."""
     return {name: file_sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
 
 

@@ -41,7 +41,7 @@ class Parts:
 
     @property
     def analysed(self) -> tuple[str, ...]:
-        """The complete parts that are not excluded."""
+        """The complete parts, such as sessions, that are not excluded."""
         return tuple(part for part in self.complete if part not in self.excluded)
 
     @property
@@ -56,13 +56,16 @@ class Parts:
 
     @property
     def empty_arms(self) -> list[str]:
-        """The conditions without a complete part."""
+        """The conditions in which no part, such as a session, is complete yet."""
         done = set(self.complete)
         return [arm for arm, arm_parts in self.arms.items() if not done.intersection(arm_parts)]
 
 
 class PartsView(RunFolder):
-    """A view of a run without the rows of incomplete and excluded parts."""
+    """A view of a run without the rows of incomplete and excluded parts.
+
+    A part is, for example, a session.
+    """
 
     # Tables without a column that names the part are shown with all rows.
 
@@ -95,7 +98,7 @@ class PartsView(RunFolder):
 
 
 class PartialRun(PartsView):
-    """A view of an unfinished run with only the rows of complete parts."""
+    """A view of an unfinished run with only the rows of complete parts, such as sessions."""
 
     # `columns` declares the columns of the study's tables, so that tables without rows exist as
     # well.
@@ -153,8 +156,8 @@ class PartialRun(PartsView):
 def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> Finding:
     """Return the finding that counts the complete parts of each condition.
 
-    `names`: maps conditions to the names that readers see. A condition that is not in `names` is
-    shown by its id.
+    A part is, for example, a session. `names`: a map from condition to display name. A condition
+    that is not in `names` is shown by its id.
     """
     names = names or {}
     # The finding also names the comparisons that are still missing.
@@ -209,7 +212,7 @@ def parts_of(
     planned: Iterable[tuple[str, str, str]],
     recorded: Iterable[str],
 ) -> Parts:
-    """Return the planned parts and the complete parts of a run.
+    """Return the planned parts and the complete parts of a run. A part is, for example, a session.
 
     - `column`: the column of the tables that names the part.
     - `planned`: (part, key of the row, condition or "") for each planned row.

@@ -240,7 +240,7 @@ class RunFolder:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The content of `plan.json`: the design that was fixed before the first call."""
+        """The content of `plan.json`: the design that was fixed before the run called a model."""
         path = self.path / PLAN
         if not path.exists():
             return {}

@@ -124,7 +124,7 @@ class RowFile:
             buffer.waiting.clear()
 
     def table_shapes(self) -> dict[str, dict[str, Any]]:
-        """Return the shape of each table, by name: the number of rows, and the columns."""
+        """Return a map from table name to shape: the number of rows, and the columns."""
         # In the form of `TableBuffer.describe_shape`, with the types of the columns.
         with self._reading_connection() as db:
             # The run may have created the file a moment ago, and its tables are not there yet.
@@ -357,8 +357,9 @@ class TableBuffer:
 
 
 def read_recordings(folder: Path) -> dict[str, TableBuffer]:
-    """Return the tables with the rows that an unfinished run has recorded so far, by name.
+    """Return the tables of an unfinished run, as a map from name to table.
 
+    The tables hold the rows that the run has recorded so far.
     Raises StorageError if the file of rows cannot be read.
     """
     # The run may be active or killed.
@@ -387,7 +388,7 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
-    """Return the values of a row in the form in which they are stored.
+    """Return the values of a row as the files of the run store the values.
 
     Raises ProtocolError for an invalid value.
     """

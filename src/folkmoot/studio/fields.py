@@ -85,7 +85,7 @@ class StudyField:
 
     @property
     def key_name(self) -> str:
-        """The name of the input in which the researcher renames the field's key."""
+        """The `name` attribute of the HTML input for renaming the field's key."""
         return f"key {self.name}"
 
     @property
@@ -229,8 +229,9 @@ def _values_of(field: StudyField) -> tuple[str, ...]:
 
 
 def label_trails(fields: Sequence[StudyField], before: str = "") -> dict[str, str]:
-    """Return, by field id, the labels that lead to each field, such as `Topic › Options › 3`.
+    """Return a map from field id to the labels that lead to the field.
 
+    Example of such labels: `Topic › Options › 3`.
     `before`: the labels that lead to the group of `fields`, or "".
     """
     # The page names a field with a problem by its labels, because labels such as "Name" occur
@@ -298,7 +299,7 @@ def change_rows(
 def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return the problems by field id, and the problems that belong to no field."""
+    """Return a map from field id to problems, and a list of all other problems."""
     keys = {
         format_path(field.path): field.id
         for section in sections

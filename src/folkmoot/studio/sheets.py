@@ -210,7 +210,7 @@ def change_columns(values: Rows, action: str) -> Rows:
 def place_cell_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return the problems of cells by field id, and a list of all other problems."""
+    """Return a map from field id to problems of the cell, and a list of all other problems."""
     ids: dict[str, str] = {}
     for section in sections:
         for each in walk_fields(section.fields):

@@ -56,7 +56,7 @@ class StudyForm:
         return form_words(self.sections)
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return the problems by field id, and the problems that belong to no field."""
+        """Return a map from field id to problems, and a list of all other problems."""
         return place_problems(self.sections, problems)
 
     def save(
@@ -96,7 +96,7 @@ class WorkbookForm:
         return self.sheets.words
 
     def place(self, problems: Sequence[Problem]) -> tuple[dict[str, list[Problem]], list[Problem]]:
-        """Return the problems by field id, and the problems that belong to no field."""
+        """Return a map from field id to problems, and a list of all other problems."""
         return place_cell_problems(self.sections, problems)
 
     def save(

@@ -87,9 +87,9 @@ class SchemaReading:
     fields_for_people: Mapping[str, FieldForPeople]
 
     def find_wording(self, name: str) -> FieldForPeople | None:
-        """Return the words that a human reads for the field with this HTML name.
+        """Return the label and the options that a human reads for the field with this HTML name.
 
-        Returns None if the field has no title or options for humans.
+        Returns None if `fields_for_people` lacks the field.
         """
         path = [part for part in name.split(".")[1:] if not part.isdigit()]
         wordings = self.fields_for_people
@@ -106,7 +106,7 @@ def form_of(
 ) -> FormField:
     """Build the form for a JSON schema.
 
-    `fields_for_people`: the wordings for humans, by field name.
+    `fields_for_people`: a map from field name to the wording for humans.
     """
     definitions = schema.get("$defs")
     reading = SchemaReading(
@@ -127,7 +127,7 @@ def answer_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
 
 
 def way_out_of(form: FormField, sent: Mapping[str, Sequence[str]]) -> JsonValue:
-    """Return the value, such as `declined`, of the button with which the human declined to answer.
+    """Return the value, such as `declined`, of the button with which a human declined to answer.
 
     Returns None if no such button was chosen. Raises ValueError if the form also holds an answer.
     """

@@ -203,7 +203,7 @@ def count_of(run: RunFolder) -> int | None:
 
 
 def names_in(run: RunFolder, key: Sequence[str]) -> dict[str, str]:
-    """Return the names of the participants in a conversation, by id.
+    """Return a map from participant id to name, for the participants in a conversation.
 
     - `key`: the key of the conversation.
     """

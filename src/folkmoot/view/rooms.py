@@ -145,7 +145,7 @@ def in_room(
 ) -> list[Line]:
     """Return the public utterances and the private replies of a conversation.
 
-    - `given_names`: the names of participants by id.
+    - `given_names`: a map from participant id to name.
     """
     # The names are for tables that record only ids.
     conditions = [

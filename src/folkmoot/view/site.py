@@ -180,7 +180,7 @@ def _is_bounded(headers: Headers, max_bytes: int) -> bool:
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """Create a web app from these routes, with static files, error pages and access control."""
+    """Create a web app from `routes`, with static files, error pages and access control."""
     app = Starlette(
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(GuardMiddleware, guard)],

@@ -144,7 +144,7 @@ class Sourced(NamedTuple):
 
 
 def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return the passages of each request's prompt with their sources, by request address."""
+    """Return a map from request address to the passages of the prompt, each with its source."""
     # Runs of earlier versions did not record them. They give empty lists.
     spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
     if not addresses or not run.has_table(PROVENANCE):

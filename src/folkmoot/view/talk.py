@@ -156,7 +156,7 @@ def replies_at(
     participant_key: Sequence[str] = (),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ReplyView]:
-    """Return the replies at these addresses in the order of their questions.
+    """Return the replies at `addresses`, in the order of their questions.
 
     - `participant_key`: the values that identify the participant, with the speaker id last.
     """

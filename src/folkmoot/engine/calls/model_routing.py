@@ -183,7 +183,8 @@ class ModelRouter:
     def embedding_model(self, file: str) -> str:
         """Return the embedding model of a study that embeds texts.
 
-        Raises InputError if there is no embedding model or if word vectors are not installed.
+        Raises InputError if there is no embedding model, or if the model needs word vectors that
+        are not installed.
         """
         if isinstance(self.embedding_choice, Problem):
             raise InputError(replace(self.embedding_choice, file=file))

@@ -477,7 +477,7 @@ async def open_cluster(
 ) -> AsyncIterator[ClusterExecutor]:
     """Start the workers of a run. The workers end when this context manager is closed.
 
-    Raises InputError before the first call if workers cannot start.
+    Raises InputError if a worker cannot start. By then, this process has not called any model.
     """
     with connect_to_ray(address, workers):
         size = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))

@@ -118,10 +118,10 @@ async def run_pickled_locally(
 
     This shows before a cluster is used whether the study can run on a cluster.
 
-    - `results`: receives the result of each item, by number of the item.
+    - `results`: the dictionary to fill, a map from item number to result.
     - `stage`: the name of the stage in progress reports.
 
-    Returns the errors of failed items, by number of the item. Raises ProtocolError if something
+    Returns a map from item number to error, for the failed items. Raises ProtocolError if something
     cannot be pickled, or if the function changes outer variables.
     """
     # On another machine the function would change a copy of its variables. Only the outer `map` of

@@ -1,4 +1,4 @@
-"""Check before the first call whether a study can run on a cluster."""
+"""Check whether a study can run on a cluster, before the run calls a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def require_cluster_support(
     key: str | None,
     has_custom_provider: bool,
 ) -> None:
-    """Raise InputError if a run with these settings cannot use `executor`.
+    """Raise InputError if a run with the settings `config` cannot use `executor`.
 
     - `models`: the models that the run calls.
     - `key`: the API key that was given as an option, or None.

@@ -184,7 +184,7 @@ class WorkerRunContext(RunContext):
             await self.fetch_entry(address)
 
     def collect_new_files(self) -> dict[str, bytes]:
-        """Return the content of the files that the study wrote, by name, and delete these files."""
+        """Delete the files that the study wrote, and return a map from file name to content."""
         contents = {name: (self.folder / name).read_bytes() for name in self.study_files}
         for name in self.study_files:
             (self.folder / name).unlink()

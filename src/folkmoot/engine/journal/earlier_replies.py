@@ -69,7 +69,10 @@ class ReplyChange:
         return self.is_given and address == self.address
 
     def apply_to(self, entry: JournalEntry) -> JournalEntry:
-        """Return a copy of an earlier run's entry, with the changed reply and with zero tokens."""
+        """Return a copy of `entry` that holds the changed reply and counts zero tokens.
+
+        `entry`: the entry in the earlier run.
+        """
         return entry._replace(
             reply=self.reply or "",
             finish=f"refused:{DROPPED}" if self.dropped else "stop",

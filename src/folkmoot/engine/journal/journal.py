@@ -1,4 +1,4 @@
-"""The journal of a running study: looks up and appends entries by address.
+"""The journal of a running study: appends entries, and finds the entry at an address.
 
 Reports and `verify` read a journal with `journal_reader`.
 """
@@ -227,12 +227,12 @@ class Journal(JournalReader):
     def note_lost(self, out: Amount) -> None:
         """Record that calls of a lost worker may have been billed.
 
-        `out`: the number of these calls and their maximum cost.
+        `out`: the number and the maximum cost of the calls.
         """
         self._run_in_writer(lambda db: self._loan.record_lost_loan(db, out))
 
     def note_found(self, entries: Iterable[JournalEntry]) -> None:
-        """Record that these entries, which killed processes left behind, have been recovered.
+        """Record that `entries`, which killed processes left behind, have been recovered.
 
         From then on, the calls of these entries do not count as possibly billed.
         """

@@ -137,7 +137,7 @@ class OwnLoan:
     def record_lost_loan(self, db: sqlite3.Connection, out: Amount) -> None:
         """Record a lost worker's possibly billed calls in a separate row.
 
-        `out`: the number of these calls and their maximum cost.
+        `out`: the number and the maximum cost of the calls.
         """
         max_usd = None if self._unpriced else out.usd
         write_loan(db, OutstandingLoan(time.time(), WORKER, out.calls, max_usd))

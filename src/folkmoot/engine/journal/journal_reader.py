@@ -314,7 +314,7 @@ class JournalReader:
         return int(self._reader.execute("SELECT max(rowid) FROM entries").fetchone()[0] or 0)
 
     def read_batches(self) -> dict[str, BatchRecord]:
-        """Return the batches submitted to vendors, by name."""
+        """Return the batches submitted to vendors, as a map from name to batch."""
         if not self._has_table("batches"):
             return {}
         rows = self._reader.execute(f"SELECT {BATCH_COLUMNS} FROM batches")
@@ -420,7 +420,7 @@ class JournalReader:
                 yield number, entry, float(superseded_at)
 
     def entries_with_prefix(self, prefix: str) -> Iterable[JournalEntry]:
-        """Return the entries with addresses that begin with `prefix`, in the order of writing."""
+        """Return the entries at all addresses that begin with `prefix`, in the order of writing."""
         condition = "WHERE substr(address, 1, ?) = ? ORDER BY rowid"
         return self._read_entries(condition, (len(prefix), prefix))
 

@@ -121,7 +121,7 @@ def delete_shard(path: Path) -> None:
 
 
 def list_shards(folder: Path) -> list[Path]:
-    """Return the files of entries that workers left in a folder, sorted by name."""
+    """Return the files in `folder` in which workers left journal entries, sorted by file name."""
     return sorted(folder.glob(SHARD_PATTERN))
 
 
@@ -167,5 +167,8 @@ def merge_shards(folder: Path, path: Path) -> None:
 
 
 def entries_in_scopes(journal: JournalReader, scopes: Sequence[str]) -> dict[str, JournalEntry]:
-    """Return the committed entries of these scopes by address. The requests are left out."""
+    """Return a map from address to entry, for all committed entries in `scopes`.
+
+    The field `request` of each entry is empty.
+    """
     return {entry.address: entry for scope in scopes for entry in journal.entries_in_scope(scope)}

@@ -181,9 +181,9 @@ class Budget:
         self._admit_waiting_calls()
 
     def take_free(self) -> tuple[float, int]:
-        """Lower the limits by the budget that is neither spent nor reserved. Return this budget.
+        """Lower the limits by the free budget, and return the free budget: USD and number of calls.
 
-        Returns USD and the number of calls.
+        Free means neither spent nor reserved.
         """
         # Budget is free if it is neither spent nor reserved.
         usd, calls = self.remaining()
@@ -214,9 +214,9 @@ class Budget:
             self._admit_waiting_calls()
 
     def remaining(self) -> tuple[float, int]:
-        """Return the budget that is neither spent nor reserved: USD and calls.
+        """Return the free budget: USD and number of calls.
 
-        Where there is no limit, the amount is 0.
+        Free means neither spent nor reserved. Where there is no limit, the amount is 0.
         """
         usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
         calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls

@@ -403,7 +403,7 @@ def unpriced_in(journal: JournalReader) -> list[str]:
 def unknown_cost_text(models: Sequence[str]) -> str:
     """Return the error message for a budget in USD if the cost of earlier calls is unknown.
 
-    `models`: the models of these calls.
+    `models`: the models to which the earlier calls were sent.
     """
     return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
@@ -491,9 +491,10 @@ def simulate_remote_execution() -> ForkExecutor:
 def seal_registration(
     plan: Plan, study_file: StudyFile, providers: ModelRouter, seats: Sequence[Seat] | None = None
 ) -> None:
-    """Write the design, the planned comparisons and the seats to `plan.json` before the first call.
+    """Write the design, the planned comparisons and the seats to `plan.json`.
 
-    Raises DriftError if the file already holds a different design.
+    A run does this before it calls a model. Raises DriftError if the file already holds a different
+    design.
     """
     has_design = bool(plan.sealed_part(DESIGN))
     plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))

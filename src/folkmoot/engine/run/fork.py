@@ -149,8 +149,8 @@ def build_reply_change(
 ) -> ReplyChange:
     """Return the changed reply for a fork in `folder`, after checking that the fork is possible.
 
-    Raises InputError if the address has no question or is a repeated question.
-    Raises InputError also if the replacement does not fit the reply.
+    Raises InputError if no question is at `address`, if the question is a re-ask, or if the
+    replacement does not fit the reply.
     """
     # An utterance id is the address of the reply, `#` and the number of the utterance in it.
     question_address, _, _ = address.partition("#")

@@ -46,10 +46,10 @@ def repeat_fork(
     options: RunOptions,
     stopper: RunStopper | None = None,
 ) -> RunGrid:
-    """Fork a run `repeats` times with the changed reply and `repeats` times with the original.
+    """Fork a run 2 × `repeats` times: half with the changed reply, half with the original reply.
 
-    Raises RunExistsError if the folder `options.out` is not empty.
-    Also raises the errors of `fork_run`.
+    Raises RunExistsError if the folder `options.out` is not empty. Also raises the errors of
+    `fork_run`.
     """
     study_file = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]

@@ -31,7 +31,7 @@ class PageActivity:
     typed_at: float | None = None
 
     def note(self, now: float, idle: float | None, typed: float | None) -> None:
-        """Record when the human was last active and last typed.
+        """Record when the human in the seat was last active and last typed.
 
         `idle` and `typed` are seconds before `now`, or None if unknown.
         """

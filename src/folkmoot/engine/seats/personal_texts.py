@@ -1,4 +1,4 @@
-"""Find the texts of one human, and the requests and replies that contain these texts.
+"""Find the texts of a human who withdraws, and the requests and replies that contain these texts.
 
 `withdrawal` removes all texts that are found.
 """
@@ -64,7 +64,7 @@ COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
 
 
 class AffectedReply(NamedTuple):
-    """A reply in which a different speaker quotes or summarises the human's texts."""
+    """A reply by another speaker that quotes or summarises texts of the human who withdraws."""
 
     use: str
     address: str
@@ -82,7 +82,7 @@ QUOTATION = "Quotations in replies of others, which are removed"
 
 @dataclass
 class PersonalTexts:
-    """The texts of one human in a run, and the requests and replies that contain these texts."""
+    """All texts of a human who withdraws, and the requests and replies that contain these texts."""
 
     seat: Seat
     spans: _SpanTable
@@ -99,15 +99,15 @@ class PersonalTexts:
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
 
     def is_own(self, address: str) -> bool:
-        """Return whether the human wrote the reply at `address`.
+        """Return whether the human who withdraws wrote the reply at `address`.
 
-        Also returns True for a reply that only summarises the human's texts.
+        Also returns True for a reply by another speaker that only summarises the human's texts.
         """
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
     def without_quotations(self, address: str, text: str) -> str:
-        """Return `text` with a mark in place of each quotation of the human.
+        """Return `text` with a mark in place of each quotation of the human who withdraws.
 
         - `address`: the address of the reply from which the text comes.
         """
@@ -115,16 +115,17 @@ class PersonalTexts:
         return self.redaction.without_quotations(text, quotable)
 
     def redact_reply(self, address: str, text: str) -> str:
-        """Return `text` with marks in place of the human's texts.
+        """Return `text` with marks in place of the texts of the human who withdraws.
 
-        - `address`: the address of the reply by another speaker from which the text comes.
+        - `address`: the address of the reply from which the text comes. The reply is by another
+          speaker.
         """
         # The whole text may be an option that the human proposed and the speaker chose.
         whole = self.redaction.find_whole(text)
         return self.without_quotations(address, text) if whole is None else whole
 
     def is_personal(self, source: Source, address: str) -> bool:
-        """Return whether a text belongs to the human.
+        """Return whether a text belongs to the human who withdraws.
 
         - `source`: where the text comes from.
         - `address`: the request that contains the text.
@@ -140,7 +141,7 @@ class PersonalTexts:
         )
 
     def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
-        """Return the replacements that remove the human's texts from a message.
+        """Return the replacements that remove the withdrawing human's texts from a message.
 
         - `address`: the request that contains the message.
         - `message`: the number of the message.
@@ -188,7 +189,7 @@ class _SpanTable:
 
 
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
-    """Find the texts of a human participant, and the replies that quote these texts.
+    """Find the texts of the human in `seat`, and the replies that quote these texts.
 
     Raises InputError if the run lacks tables, recorded sources or answers of the human.
     """

@@ -1,4 +1,4 @@
-"""The content of a question page: the texts that a model would get in place of the human."""
+"""The content of a question page: the texts that a model would get if no human answered."""
 
 # The study's own prompts may have a separate wording for people. The utterances of other speakers
 # are shown unchanged.
@@ -39,7 +39,7 @@ class QuestionView:
     is_afterwards: bool = False
 
     def describe_exchange(self, reply: str) -> tuple[str, str]:
-        """Return the question and the human's reply as texts for a review."""
+        """Return the question and a human's reply to the question as texts for a review."""
         question = self.prompt or (self.history[-1].text if self.history else "")
         value: object = reply
         if self.answer_kind == "json" or self.fields_for_people:

@@ -226,7 +226,7 @@ PEOPLE_COLUMNS = columns_of_class(PEOPLE_TABLES)
 
 
 def excluded_parts(run: RunFolder) -> tuple[str, ...]:
-    """Return the names of the parts of a run that the analysis leaves out."""
+    """Return the names of the parts, such as sessions, that the analysis of a run leaves out."""
     if not run.has_table(CHECKS):
         return ()
     checks = run.scan_table(CHECKS)

@@ -207,7 +207,7 @@ def _ends_sentence(text: str, end: int) -> bool:
 
 @dataclass(slots=True)
 class RecordedText:
-    """A text that the run has recorded as said or written by the human."""
+    """A text that the run has recorded as said or written by the human who withdraws."""
 
     words: Words
     # The parts that the human wrote, as word numbers (first, last excluded).
@@ -234,7 +234,7 @@ class RecordedText:
         """Return whether this text occurs in a second text at the word number `first`.
 
         - `words`: the words of the second text.
-        - `beside`: places in the second text that belong to the human.
+        - `beside`: places in the second text that belong to the human who withdraws.
         """
         # The caller has compared the words, so only the characters between them are compared here.
         # A short text counts only as an option, as a whole sentence, or next to one of the places
@@ -257,7 +257,10 @@ class RecordedText:
 
 @dataclass
 class Redaction:
-    """Finds the texts of one human and replaces each by a mark, such as `[withdrawn 3f0c…]`."""
+    """Finds the texts of a human who withdraws, and replaces each by a mark.
+
+    An example of a mark is `[withdrawn 3f0c…]`.
+    """
 
     # Names of the human in rows and files.
     ids: frozenset[str] = frozenset()
@@ -291,7 +294,7 @@ class Redaction:
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
     def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text with a mark in place of each quotation of the human's words.
+        """Return a text with a mark in place of each quotation of the human who withdraws.
 
         `quotable`: the sequences of words that count as quotations.
         """
@@ -309,13 +312,13 @@ class Redaction:
                 self.impersonal.add(words.line)
 
     def is_impersonal(self, text: str) -> bool:
-        """Return whether a text comes from the study and not from the human."""
+        """Return whether a text comes from the study and not from the human who withdraws."""
         return Words(text).line in self.impersonal
 
     def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
-        """Record a text of the human, as a whole and line by line.
+        """Record a text of the human who withdraws, as a whole and line by line.
 
-        `quotable`: if given, only these sequences of words are the human's.
+        `quotable`: if given, only the sequences of words in `quotable` are the human's.
         """
         # Texts without a letter are not personal.
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
@@ -358,7 +361,7 @@ class Redaction:
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
     ) -> list[Replacement]:
-        """Return replacements for all places in a text that repeat a recorded text of the human.
+        """Return replacements for all places in `text` that repeat the withdrawing human's texts.
 
         - `altered`: True to ignore case in short texts too. Case is always ignored in long texts.
         - `own`: True if the text is from a table row of the human.
@@ -405,9 +408,9 @@ class Redaction:
         return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
-        """Return the mark for a text that equals a recorded text of the human.
+        """Return the mark for a text that equals a recorded text of the human who withdraws.
 
-        Returns None for all other texts. `own`: the text is from a row of the human.
+        Returns None for all other texts. `own`: the text is from a table row of the human.
         """
         # A text that was also given by another speaker counts only in a row of the human.
         words = Words(text)
@@ -422,9 +425,9 @@ class Redaction:
         return str(replace_parts(SourcedText(text), self.replacements_for(text, spans)))
 
     def redact_text(self, text: str, *, own: bool = False) -> str:
-        """Return a text, JSON text or file content without the human's texts.
+        """Return a text, JSON text or file content without the texts of the human who withdraws.
 
-        `own`: the text is from a row of the human.
+        `own`: the text is from a table row of the human.
         """
         whole = self.find_whole(text, own=own)
         if whole is not None:
@@ -440,7 +443,7 @@ class Redaction:
     def redact_json(
         self, value: JsonValue, around: frozenset[str] = frozenset(), *, own: bool = False
     ) -> JsonValue:
-        """Return JSON data without the human's texts and without embeddings of the texts.
+        """Return JSON data without the withdrawing human's texts and the embeddings of the texts.
 
         - `around`: the keys and names in the objects that contain the data.
         - `own`: all of the data belongs to the human.

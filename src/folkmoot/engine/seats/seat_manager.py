@@ -260,7 +260,7 @@ class SeatManager:
         self._views_by_address[address] = self._at[seat], view
 
     def enqueue(self, address: str, request: ModelRequest) -> PendingQuestion:
-        """Queue a request for the human in the seat, and return the question that now waits."""
+        """Queue a request for the human in a seat, and return the question that now waits."""
         # If the seat gives no more answers, the future of the question is already done. It then
         # holds a missing answer with the reason.
         seat_state, view = self._view_at(address)
@@ -340,7 +340,7 @@ class SeatManager:
     # --- the page's side ------------------------------------------------------------------------
 
     def has_arrived(self, seat_state: SeatState) -> bool:
-        """Return whether the human has arrived and agreed to take part."""
+        """Return whether the human in a seat has arrived and agreed to take part."""
         return seat_state.has_agreed
 
     def describe_state(self, seat_state: SeatState) -> str:
@@ -364,7 +364,7 @@ class SeatManager:
         )
 
     def record_consent(self, seat_state: SeatState) -> None:
-        """Record that the human has arrived and agreed."""
+        """Record that the human in a seat has arrived and agreed to take part."""
         # The record is on disk after `wait_until_saved`.
         if not seat_state.has_agreed and not seat_state.ended:
             seat_state.has_agreed, seat_state.left = True, None
@@ -460,7 +460,7 @@ class SeatManager:
             self._changed += 1
 
     def go_on_with(self, humans: Collection[str]) -> None:
-        """Start the study at once with these humans."""
+        """Start the study at once, with humans only in the seats that `humans` names."""
         # An earlier process of the run did so.
         self._start_study(humans)
 
@@ -521,7 +521,7 @@ class SeatManager:
     async def answer(
         self, seat_state: SeatState, question: PendingQuestion, text: str | None
     ) -> bool:
-        """Answer a question and return whether the answer is on disk.
+        """Answer a question for the human in a seat, and return whether the answer is on disk.
 
         `text` is None if the human declines to answer.
         """
@@ -607,7 +607,7 @@ def read_seats(folder: Path) -> dict[Seat, str]:
 
 
 def recruitment_ids(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return a map from seat name to the ids that a recruitment site gave to the human.
+    """Return a map from seat name to the ids that a recruitment site gave to the human in the seat.
 
     Raises StorageError if the file cannot be read.
     """

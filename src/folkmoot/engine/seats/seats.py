@@ -67,7 +67,7 @@ class Seat:
 
     @property
     def address(self) -> str:
-        """The address prefix of the questions that this human gets outside the protocol."""
+        """The address prefix of this seat's questions outside the protocol, such as checks."""
         return f"seats/{self.name.replace('/', '.')}"
 
     @property
@@ -325,7 +325,7 @@ SeatSettingsField = Annotated[
 def select_seats(seats: SeatSettings, available: Sequence[Seat], seed: int) -> tuple[Seat, ...]:
     """Return the seats that humans take, in the order of the study.
 
-    Raises InputError if a name fits no seat or several seats, or if too few seats are open.
+    Raises InputError if a name does not fit exactly one seat, or if too few seats are open.
     """
     # If `available` is empty, the study type does not list its participants. Then every name is
     # accepted.

@@ -45,7 +45,7 @@ def require_type(value: object, kind: type, argument: str, hint: str) -> None:
 def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitable[R]:
     """Return `awaitable`, or raise ProtocolError if it cannot be awaited.
 
-    `role`: the name of the function in the error.
+    `role`: what the error message calls `fn`.
     """
     if inspect.isawaitable(awaitable):
         return awaitable
@@ -61,7 +61,8 @@ def require_awaitable(awaitable: Awaitable[R], fn: object, role: str) -> Awaitab
 def item_key(item: object) -> str:
     """Return the name of an item in addresses, for a `Scope.map` call without `key=`.
 
-    Raises ProtocolError if the item is neither a string nor an integer and has no `id`.
+    A string or an integer is its own name. The name of any other item is the item's `id`.
+    Raises ProtocolError if there is no such `id`.
     """
     if isinstance(item, (str, int)):
         return str(item)

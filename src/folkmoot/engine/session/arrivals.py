@@ -17,7 +17,7 @@ from folkmoot.engine.settings.config import StudyConfig
 def create_seat_manager(
     config: StudyConfig, seats: Sequence[Seat], folder: Path, readers: tuple[str, ...], plan: Plan
 ) -> SeatManager:
-    """Return the manager of these seats."""
+    """Return the manager of `seats`."""
     # If the plan already names the humans who have arrived, the study starts with them at once.
     assert config.seats is not None
     ordered_seats = entry_order(seats, config.random_seed) if config.seats.open else seats

@@ -200,7 +200,7 @@ def write_settings(folder: Path, config: StudyConfig) -> None:
 
 
 def remove_empty_run(folder: Path) -> None:
-    """Delete the folder of a run that stopped before the first call because of bad input."""
+    """Delete the folder of a run that bad input stopped before the run called a model."""
     # The corrected study can then run in the same folder. A folder that holds an answer is kept.
     if (folder / JOURNAL).exists() and not _has_no_calls(folder):
         return

@@ -58,9 +58,11 @@ async def run_locally(
     results: dict[int, R],
     stage: str,
 ) -> dict[int, BaseException]:
-    """Run items concurrently in this process, and return the errors of failed items by item number.
+    """Run items concurrently in this process.
 
-    `results`: receives the result of each item that succeeds, by item number.
+    `results`: the dictionary to fill, a map from item number to result.
+
+    Returns a map from item number to error, for the failed items.
     """
     # This is a `ForkExecutor`.
     failures: dict[int, BaseException] = {}

@@ -25,7 +25,7 @@ REGISTERED = (DESIGN, CLAIMS, SEATS)
 
 
 def digest_registration(plan: Mapping[str, Any]) -> str:
-    """Return one hash of all parts that a plan fixed before the first call.
+    """Return one hash of the parts of a plan that were fixed before the run called a model.
 
     Returns an empty string if the plan has none of these parts.
     """

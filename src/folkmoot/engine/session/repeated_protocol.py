@@ -177,7 +177,7 @@ class RepeatedProtocol(RunContext):
         return not self._stale
 
     def answers(self) -> dict[str, RepeatedAnswer]:
-        """The answers at the addresses in `watched`, by address."""
+        """A map from each address in `watched` to the answer at this address."""
         return {
             address: RepeatedAnswer(
                 row,

@@ -89,7 +89,8 @@ class ForkLike(Protocol[I, R_co]):
 class ForkExecutor(Protocol):
     """A function that runs items of one `Scope.map` call, for example on the workers of a cluster.
 
-    It stores results by item number in `results` and returns errors by item number.
+    It stores the results in `results`, a map from item number to result. It returns a map from item
+    number to error, for the failed items.
     """
 
     async def __call__(
@@ -172,7 +173,7 @@ class RunContext:
         self.seat_humans(self.seats)
 
     def seat_humans(self, seats: Sequence[Seat]) -> None:
-        """Let humans answer in these seats, and models in all others."""
+        """Let humans answer in `seats`, and models in all other seats."""
         self.seats = seats
         self._seated: dict[str, list[Seat]] = {}
         for seat in seats:

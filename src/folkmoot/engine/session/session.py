@@ -128,7 +128,7 @@ class Scope:
         return bool(self._run.find_seat_in_scope(Speaker(id), (*self.path, *scope_names)))
 
     def child(self, *names: str) -> Scope:
-        """Return the child scope with these names.
+        """Return the child scope at the path `names` below this scope.
 
         In the tables, the rows of the child scope have the position of this call.
         """
@@ -369,18 +369,18 @@ class Scope:
         block: Callable[[Any], Hashable] | None = None,
         width: int = 0,
     ) -> dict[str, R]:
-        """Run `fn(scope, item)` for all items at the same time, and return the results by key.
+        """Run `fn(scope, item)` for all items at once, and return a map from key to result.
 
             answers = await session.map(people, ask_person)
 
-        - `items`: the items in a list, or in a mapping by key.
+        - `items`: a list of items, or a map from key to item.
         - `key`: returns the key of an item. The default is the item itself, or its `id`.
         - `block`: returns the name of an item's block. Under a budget, blocks run one by one.
         - `width`: how many calls one item usually makes at once. The larger this number, the fewer
           items run at once.
 
-        Results are in input order, and keys must be unique. Without `fn`, the values of the mapping
-        are functions that get a scope. Raises the error of the first failed item.
+        Results are in input order, and keys must be unique. Without `fn`, the values of the map
+        `items` are functions that get a scope. Raises the error of the first failed item.
         """
         # If an item fails, no new calls start and calls in flight are journaled. Under a budget,
         # blocks run in order, so that the money buys complete comparisons. `width` limits how many

@@ -124,7 +124,10 @@ def report_unawaited_coroutines(on_unawaited: Callable[[ProtocolError], object])
 
 
 def last_author_location(error: BaseException) -> tuple[str, int] | None:
-    """Return file and line of the study author's code in which an error arose, or None."""
+    """Return the file and the innermost line of the study author's code that led to an error.
+
+    Returns None if no line of the author's code led to the error.
+    """
     # The innermost frame counts.
     locations = [
         (frame.f_code.co_filename, line)

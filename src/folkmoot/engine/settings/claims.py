@@ -393,7 +393,7 @@ def as_declared(
     - `tables`: the declared tables, each with the kinds of its columns. If no table declares the
       measure, kind and unit of the claim stay as they are.
     - `others`: the claims of the study type.
-    - `names`: condition → name as readers see it.
+    - `names`: a map from condition to display name.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
     named = _name_as_declared(claim, others, names or {})

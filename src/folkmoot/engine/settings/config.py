@@ -66,8 +66,8 @@ def _as_given(settings: object) -> object:
 class StudyConfig(BaseModel):
     """Settings shared by all study types. Unknown keys are rejected. Instances are immutable.
 
-    A study type subclasses this class and adds its own keys. The tables of keys in `docs/`, new
-    study files, the JSON Schema and the problem messages are made from the fields of the class.
+    A study type subclasses this class and adds its own keys. The fields of the class generate the
+    JSON Schema, the problem messages, new study files, and the tables of keys in `docs/`.
     """
 
     # Without `protected_namespaces=()`, pydantic would warn of keys that begin with `model_`.

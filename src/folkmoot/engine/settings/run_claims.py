@@ -34,7 +34,7 @@ CLAIMS = "claims"
 
 
 def registered_claims(run: RunFolder) -> list[Claim] | None:
-    """Return the claims that a run fixed in `plan.json` before the first call.
+    """Return the claims that a run fixed in `plan.json` before the run called a model.
 
     Returns None if the plan holds no claims.
     """

@@ -160,7 +160,7 @@ def _compare_conclusions(
 def describe_exclusions(
     run: PartsView, findings: Sequence[Finding], included: Sequence[Finding]
 ) -> Finding:
-    """Return the finding on the parts of a run that a failed check excludes.
+    """Return the finding on the parts of a run, such as sessions, that a failed check excludes.
 
     - `findings`: computed without the excluded parts.
     - `included`: computed with the excluded parts.

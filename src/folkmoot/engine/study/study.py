@@ -84,7 +84,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One prompt in the form in which it would be sent.
+    """One prompt, as a request would send it.
 
     The title names the speaker. The messages are those of the request.
     """

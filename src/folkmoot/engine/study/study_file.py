@@ -407,7 +407,7 @@ def _respondent_problems(config: StudyConfig) -> list[Problem]:
 def resolve_study_type(tree: YamlTree, path: Path, consent: Consent) -> tuple[Study, bool]:
     """Return the study type of a file, and whether the type is certain.
 
-    Raises InputError if no type or more than one fits the file.
+    Raises InputError if no type fits the file, or if several types fit equally well.
     """
     # The type is certain if the file names it or if the type claims the file (`Study.matches`).
     # Otherwise the type with the most keys in common is returned, if no other type has as many and

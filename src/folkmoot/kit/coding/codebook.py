@@ -42,7 +42,7 @@ class Codebook(_FrozenModel):
     `choose`: exactly one code (`one`), or all that apply (`any`). `level: ordinal` means that the
     codes are ordered, which matters for the agreement of coders. `slots` maps each kind of object
     that a code can refer to, such as `option` or `member`, to its meaning. Each text lists the
-    permitted values of the slots. `fixed` means that findings need the codes by name. A
+    permitted values of the slots. `fixed` means that findings refer to the names of the codes. A
     researcher's version may then reword the codes and add others, but must keep every name.
     """
 

@@ -199,7 +199,7 @@ async def code_texts(
     *,
     rule: RuleCoder | None = None,
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Code texts with a codebook and return the valid codes by text id.
+    """Code texts with a codebook and return a map from text id to valid codes.
 
     - `rule`: a function that codes texts by phrases, for comparison with the model.
 
@@ -252,7 +252,7 @@ async def code_texts(
 async def code_with_models(
     session: Session[Any], book: Codebook, texts: Sequence[TextToCode], sample: frozenset[str]
 ) -> dict[str, tuple[AssignedCode, ...]]:
-    """Ask the coder for codes of all texts, and return the valid codes by text id.
+    """Ask the coder for codes of all texts, and return a map from text id to valid codes.
 
     `sample`: the texts for the second coder, if there is one.
     """

@@ -49,7 +49,7 @@ def code_finished_run(
     """Code the texts of a finished run with the model `coder`, or resume such a coding.
 
     `sample`: code only the texts that a second coder would get.
-    Raises InputError if the run is unfinished, has no texts, or was coded by this model.
+    Raises InputError if the run is unfinished, lacks texts, or was already coded by `coder`.
     Also raises the errors of `run_study`.
     """
     require_codable(run, coder)

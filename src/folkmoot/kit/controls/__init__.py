@@ -4,7 +4,7 @@
 - `conversations`: reads the decisions from the run.
 - `replacing`: changes the prompt of a decision.
 - `forking`, `reply_graph` and `session_forks`: repeat the questions that depend on a change.
-- `forms`: the answer types for asking again for a JSON form.
+- `forms`: the answer types for repeated questions that ask for a JSON form.
 - `respondent`: answers controls without a model.
 - `pricing`: estimates the cost.
 - `attributes`: reads what personas state.

@@ -204,7 +204,7 @@ def decision_contrasts(
 ) -> dict[Contrast, tuple[str, str]]:
     """Return, for each pair of groups, the names of the two decisions to compare.
 
-    `options`: the options of each decision, by the address of the decision.
+    `options`: a map from the address of a decision to the options of the decision.
     """
     made = table.filter(control=AS_DESIGNED)
     found = {}
@@ -244,9 +244,9 @@ def _decisions(
 def measure_effects(
     table: pl.DataFrame, contrasts: Mapping[Contrast, tuple[str, str]]
 ) -> dict[Contrast, dict[str, Effect]]:
-    """Return the effect of each contrast, with the original prompts and with each changed version.
+    """Return the effects of each contrast under the original and under each changed prompt.
 
-    The inner key is the name of the version.
+    The inner key is the name of the version of the prompt.
     """
     # A change that left all prompts of the two groups as they were is left out.
     made = [name for name in REPLACING if name in set(table["control"])]

@@ -97,7 +97,7 @@ def findings_in(
 ) -> list[Finding]:
     """Return the findings of a table of answers to control questions.
 
-    - `options`: the options of each decision, by the address of the decision.
+    - `options`: a map from the address of a decision to the options of the decision.
     - `margins`: for each question, the largest difference that counts as no difference.
     - `attributes`: the stated attributes of the participants, or None.
     """

@@ -154,7 +154,7 @@ def with_new_replies(
 ) -> list[str] | None:
     """Return the texts of a request with the new replies in place of the old ones.
 
-    `new`: the address and text of each new reply, by the address of the old reply.
+    `new`: a map from the address of the old reply to the address and the text of the new reply.
     Returns None if a new JSON reply lacks the part that the request quotes.
     """
     parts: dict[int, list[Replacement]] = {}

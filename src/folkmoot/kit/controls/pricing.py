@@ -91,7 +91,7 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
 def describe_humans(found: StudyFile) -> list[str]:
     """Return sentences on what the controls cannot ask because humans take part.
 
-    The list is empty if no humans take part or the study has no controls.
+    The list is empty if the study lacks controls, or if only models take part.
     """
     controls = found.config.controls
     if found.config.seats is None or controls is None or not controls.asks_anything:

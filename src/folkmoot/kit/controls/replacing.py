@@ -153,7 +153,7 @@ class Subject(NamedTuple):
     options: tuple[str, ...] = ()
 
     def is_own(self, source: Source, writers: Mapping[str, str]) -> bool:
-        """Return whether a text is the persona of these participants or was said by them.
+        """Return whether a text is the persona of one of `participants` or was said by one of them.
 
         `writers`: the writer of each utterance that was written in another speaker's name.
         """

@@ -114,7 +114,7 @@ class ReplyGraph:
         self._replies: dict[str, JournaledReply | None] = {}
 
     def replies_at(self, addresses: Iterable[str]) -> Iterator[JournaledReply]:
-        """Yield the replies at these addresses, if `read_behind` has read them."""
+        """Yield the replies at `addresses`, if `read_behind` has read the replies."""
         for address in addresses:
             if (reply := self._replies.get(address)) is not None:
                 yield reply

@@ -1,4 +1,4 @@
-"""Run sessions again by the study's own code, with parts of their prompts replaced."""
+"""Repeat sessions by running the study's own code, with some texts in the prompts replaced."""
 # A prompt may hold values that the study computes from several replies, such as the result of a
 # game. Then no request can be built without the code of the study. A repetition answers all
 # requests that have not changed from the journal of the run, at no cost, and asks the others.

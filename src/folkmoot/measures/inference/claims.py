@@ -168,7 +168,7 @@ class Claim:
 
     @property
     def arm_labels(self) -> tuple[str, str]:
-        """The two conditions, as readers see their names."""
+        """The display names of the two conditions that the claim compares."""
         # A key of the tables is put into words as that of a measure is.
         first, second = (
             name or arm.replace("_", " ")
@@ -178,7 +178,7 @@ class Claim:
 
     @property
     def label(self) -> str:
-        """The measure, as readers see its name."""
+        """The display name of the measure that the claim is about."""
         # Its outcome, or the name of its column in words.
         return self.outcome or self.measure.rpartition(".")[2].replace("_", " ")
 

@@ -1,4 +1,4 @@
-"""Holm's method for several claims, with confidence intervals that agree with the verdicts.
+"""Holm's method for several claims, and confidence intervals that agree with Holm's verdicts.
 
 Sources: Strassburger and Bretz (2008), Statistics in Medicine 27, 4914–4927. Guilbaud (2008),
 Biometrical Journal 50, 678–692. Shaffer (1980), Annals of Statistics 8, 1342–1347, for decisions
@@ -21,7 +21,7 @@ from folkmoot.measures.inference.proportions import holm
 
 
 class JointInterval(NamedTuple):
-    """The interval of a primary claim. The intervals of these claims hold jointly at 95 %."""
+    """The interval of a primary claim. The intervals of all primary claims hold jointly at 95 %."""
 
     low: float
     high: float

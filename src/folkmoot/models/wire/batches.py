@@ -191,10 +191,10 @@ class AnthropicBatchApi:
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of a batch that may be the one submitted as `name`.
 
-        Batches have no names at Anthropic. So the batch is found by its number of requests `calls`
-        and by its time, which is not earlier than about `submitted_at`.
+        Batches have no names at Anthropic. A batch matches if it has `calls` requests and was not
+        created long before `submitted_at`.
 
-        Returns None if there is no such batch.
+        Returns None if no batch matches.
         """
         # Batches have no names at Anthropic, so the result may be a batch of another run. The
         # caller can tell by the keys in the results, because keys are unique to a run.

@@ -41,7 +41,7 @@ class ChatProvider(ABC):
 
     @abstractmethod
     def encode_request(self, request: ModelRequest, capabilities: Capabilities) -> JsonObject:
-        """Return the body of a request for a model with these capabilities."""
+        """Return the body of a request for a model that has `capabilities`."""
 
     @abstractmethod
     def decode_reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion:

@@ -61,7 +61,7 @@ _REASONING_MODELS = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])(?!.*chat)")
 
 
 def default_capabilities(model: str) -> Capabilities:
-    """Return what a model is known to accept before the first call."""
+    """Return the capabilities that a model is assumed to have until it has been called."""
     # Reasoning models reject a temperature and need `max_completion_tokens`.
     is_reasoning = bool(_REASONING_MODELS.search(model))
     return Capabilities(

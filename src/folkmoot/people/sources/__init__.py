@@ -24,7 +24,7 @@ PersonaSource = Callable[[int, np.random.Generator], list[Persona]]
 
 
 def installed_sources() -> dict[str, EntryPoint]:
-    """Return the entry points of the installed sources by name."""
+    """Return the installed sources of personas, as a map from name to entry point."""
     # No source is imported for this.
     return installed_entry_points(PERSONAS)
 

@@ -55,7 +55,7 @@ def read_people(path: Path) -> pl.DataFrame:
 
 
 def name_people_columns(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return the table with the standard names of columns and with cleaned cells."""
+    """Return a copy of the table that has the standard column names and cleaned cells."""
     names: dict[str, str] = {}
     for column in table.columns:
         cleaned = clean_name(column)

@@ -447,7 +447,7 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
 def starting_points(runs: Sequence[Sample]) -> Finding | None:
     """Compare the first and last votes of each run with the votes of the first run.
 
-    Returns None if the first run has no votes, or no other run has votes.
+    Returns None unless the first run and at least one other run have votes.
     """
     rows: list[Row] = []
     tests: list[tuple[str, float, float]] = []

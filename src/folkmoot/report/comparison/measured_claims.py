@@ -98,7 +98,7 @@ def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False)
       drawn texts. Then the participants who read the same drawn texts count as one independent
       unit.
 
-    Returns None if the sample does not have the measure or has no known value.
+    Returns None if the sample lacks the measure, or if all values are unknown.
     """
     table_and_column = _table_of(sample, measure)
     if table_and_column is None:

@@ -88,7 +88,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
     """Return the findings from all finished runs of a grid together.
 
     `cells`: the findings of each finished run, if the caller has computed them.
-    Raises InputError if no run has finished or has usable results.
+    Raises InputError if no run has finished, or if all finished runs lack usable results.
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:

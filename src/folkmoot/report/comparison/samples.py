@@ -225,7 +225,7 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
     """Join two tables on the units for which `column` is known in both.
 
     The columns `first` and `second` of the result hold the two values. The result is empty if ids
-    are not unique or not shared.
+    repeat within a table, or if the tables share no ids.
     """
     keys = [
         column

@@ -1,6 +1,6 @@
 """Compare the plan with the run, for the list of deviations in the report.
 
-The sealed plan (`plan.json`) is the design that was fixed before the first call.
+The sealed plan (`plan.json`) is the design that was fixed before the run called a model.
 """
 # `Study.expected_rows` states the planned rows. Settings, seed, files and models are compared for
 # all study types.

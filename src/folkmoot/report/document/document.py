@@ -112,7 +112,7 @@ def build_document(
     - `known`: findings that the caller has already computed, with those of controls.
     - `over_grid`: the finding on claims under all wordings of the prompts, or None.
 
-    Raises StorageError if the run has no tables yet or a table is missing.
+    Raises StorageError if the run has not written its tables yet, or if a table is missing.
     """
     run.require_tables()
     study = find_study_of_run(run)

@@ -388,9 +388,9 @@ def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
 def trust_lights(
     run: RunFolder, findings: Sequence[Finding], deviations: Sequence[str]
 ) -> Iterator[TrustLight]:
-    """Yield a light for every reason for caution, the most serious first.
+    """Yield one light for each reason for caution, the most serious first.
 
-    Without such a reason, yield one green light.
+    If there is no reason for caution, yield one green light.
     """
     found = [
         TrustLight("red", alarm)

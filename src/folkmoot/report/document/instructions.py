@@ -114,7 +114,7 @@ def _interval_of(share: Estimate) -> str:
 def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
-    Returns None if the journal has no first replies or cannot be read.
+    Returns None if the journal cannot be read, or if the journal holds no first replies.
     """
     try:
         with JournalReader(run.path / JOURNAL) as journal:

@@ -1,4 +1,4 @@
-"""Write `report.pdf`, the same report as the HTML page, with Typst.
+"""Write `report.pdf` with Typst. The PDF is the same report as the HTML page.
 
 Typst is an optional extra that works offline.
 """

@@ -180,7 +180,7 @@ def _is_chance(key: str) -> bool:
 
 
 def planted_effects(options: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return the settings of all built-in effects in force, in the form in which a run prints them.
+    """Return the settings of all built-in effects in force, as a run prints the settings.
 
     Raises InputError for an unknown or invalid key.
     """

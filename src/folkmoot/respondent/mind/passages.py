@@ -45,7 +45,7 @@ def passages_of(request: ModelRequest) -> tuple[Passage, ...]:
 
 
 def of_kind(passages: Sequence[Passage], *kinds: str, own: bool | None = None) -> list[Passage]:
-    """Return the passages (texts of known source) that have one of these kinds.
+    """Return the passages (texts of known source) with a kind in `kinds`.
 
     - `own`: True for passages of the speaker who is asked, False for passages of other speakers,
       None for all passages.

@@ -1,4 +1,4 @@
-"""The keys of a cross-pollination study file, the conditions, and the claims declared before a run.
+"""The keys of a cross-pollination study file, the conditions, and the planned claims.
 
 The keys of the source study come first. The keys that Folkmoot adds follow.
 """
@@ -58,7 +58,7 @@ LABELS: Mapping[str, str] = {
 
 
 def condition_label(condition: str) -> str:
-    """Return the name of a condition as readers see it in reports, such as "Simple voting"."""
+    """Return the display name of a condition, such as "Simple voting"."""
     # A condition that the study file adds has no label: "my_test" becomes "My test".
     return LABELS.get(condition, condition.replace("_", " ").capitalize())
 
@@ -529,7 +529,7 @@ class CrossPollinationConfig(CodingStudyConfig):
         )
 
     def conditions_with(self, *switches: str) -> tuple[str, ...]:
-        """Return the conditions in which all of `switches` are on, such as `interview`."""
+        """Return the conditions that switch on all of `switches`. One switch is `interview`."""
         designs = self.condition_designs.items()
         return tuple(
             name for name, design in designs if all(getattr(design, switch) for switch in switches)
@@ -537,7 +537,7 @@ class CrossPollinationConfig(CodingStudyConfig):
 
     @property
     def uninformed_revote_conditions(self) -> tuple[str, ...]:
-        """Return the conditions with two votes and neither summaries nor a dialogue."""
+        """The conditions with two votes, without summaries and without a dialogue."""
         # The condition `simple_voting` counts only if the setting `revote` is on.
         return tuple(
             name
@@ -567,9 +567,10 @@ def declare_claims(config: CrossPollinationConfig) -> list[Claim]:
 
 
 def name_conditions(config: CrossPollinationConfig) -> dict[str, dict[str, str]]:
-    """Return the names of conditions as readers see them, by id of the condition.
+    """Return the display names of conditions, as maps from condition id to display name.
 
-    Under "condition" are all conditions. Under `CHANGED` are the conditions with two votes.
+    The map under the key "condition" holds all conditions. The map under the key `CHANGED` holds
+    the conditions with two votes.
     """
     names = {name: condition_label(name) for name in config.condition_designs}
     twice = {name: label for name, label in names.items() if name != SIMPLE_VOTING or config.revote}

@@ -205,7 +205,7 @@ class ConditionSummary(TypedDict):
 def summarise_conditions(
     config: CrossPollinationConfig, people: Sequence[CountedVotes]
 ) -> dict[str, ConditionSummary]:
-    """Return counts of participants and votes, by condition."""
+    """Return a map from condition to the numbers of participants and votes."""
     return {
         condition: _summarise_condition(
             config, [person for person in people if person.condition == condition]

@@ -121,7 +121,7 @@ PERSONAS, PEOPLE, STUDY_FILE = "personas.csv", "people.csv", "cross_pollination.
 
 
 def from_polis(conversation: PolisConversation, statement: str | None) -> dict[str, str | bytes]:
-    """Return the files of a new study, by name.
+    """Return the files of a new study, as a map from file name to content.
 
     - `conversation`: the exported data of a Polis survey.
     - `statement`: the number of the comment on which participants vote. None selects the most

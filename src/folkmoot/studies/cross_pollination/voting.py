@@ -450,10 +450,9 @@ def format_cross_pollination_content(
 async def adversarial_dialogue(
     scope: Scope, config: CrossPollinationConfig, state: State, rows: Scope
 ) -> Iterable[Participant]:
-    """Hold an adversarial dialogue with each participant in conditions with a dialogue.
+    """Hold an adversarial dialogue with every participant in a condition that includes dialogues.
 
     After the dialogue, each participant gives the final vote.
-
     Returns the participants' records with their final votes.
     """
     # A moderator argues for the opposing view with Socratic questions. Only participants of

@@ -37,7 +37,7 @@ class DiscussionMessage(BaseModel):
       if this position differs from the speaker's last known position.
     - `asks` holds the ids of the participants whom a question addresses by name.
     - `rung` is 1 for a probe that asks for the reason, 2 for a probe that asks why the reason
-      matters. The answer to a probe has the same number as the probe.
+      matters. The answer to a probe has the same `rung` as the probe.
     - `stance` says how the message responds to others, as the coder reads it: `agree`, `disagree`
       or None.
     - `reading_missing` is the reason why the coder gave no position. `valence` is then the

@@ -153,7 +153,7 @@ async def collect_ballots(
 
     `proposal`: the mediator's proposal, as a `SourcedText`.
 
-    Returns the parsed ballots by member id.
+    Returns a map from member id to parsed ballot.
     """
     # If a member's ballot is missing, the vote counts only the preference that the member has
     # stated.

@@ -1,4 +1,4 @@
-"""The keys of a negotiation's study file, and the comparisons that are declared before a run."""
+"""The keys of a negotiation's study file, and the planned comparisons between conditions."""
 
 from __future__ import annotations
 
@@ -370,7 +370,7 @@ COMPARED = {
 
 
 def declare_claims(config: NegotiationConfig) -> list[Claim]:
-    """Return the comparisons of conditions that are declared before a run."""
+    """Return the planned comparisons between conditions, which are fixed before a run."""
     # They compare conditions within groups, in three measures. Three comparisons of satisfaction
     # are primary: C5 with C4, C4 with C3 and C3 with C2. All other comparisons of adjacent
     # conditions are secondary. Pairs that are not adjacent are exploratory.
@@ -392,9 +392,10 @@ def declare_claims(config: NegotiationConfig) -> list[Claim]:
 
 
 def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
-    """Return the names of the conditions as readers see them, by id of the condition.
+    """Return the display names of the conditions.
 
-    The only key of the outer dictionary is "condition", the column of the tables.
+    The result has one key, "condition", which is the column of the tables. The value is a map from
+    condition id to display name.
     """
     return {"condition": {name: _name_condition(name) for name in config.conditions}}
 

@@ -471,7 +471,7 @@ class Negotiation:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
-        """Return the stated preferences on a topic, by member id."""
+        """Return a map from member id to the member's stated preference on a topic."""
         statements = self.stated[topic]
         return {
             member.id: str(statements[member.id].text)

@@ -531,9 +531,9 @@ def _decided_options(decision: SlotDecision) -> str:
 def local_constraints(
     by_topic: Mapping[str, SlotDecision], transportation: str | None
 ) -> dict[str, object]:
-    """Return the decisions as constraints in TripCraft's input format, by name of the constraint.
+    """Return the decisions in TripCraft's input format, as a map from constraint name to value.
 
-    A constraint is None if TripCraft has no term for the decided option.
+    The value is None if TripCraft has no term for the decided option.
     """
 
     def decided_words(topic: str) -> list[str] | None:

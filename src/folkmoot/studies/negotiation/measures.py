@@ -62,7 +62,7 @@ UNKNOWN_OPTION, NOT_SCORED = "unknown_option", "not_scored"
 def satisfaction_of_members(
     scores: Scores, portions: Sequence[Portion], lowest: float = STRONG_REJECTION
 ) -> dict[str, float]:
-    """Return the satisfaction of members with a decision, by member id.
+    """Return a map from member id to the member's satisfaction with a decision.
 
     - `scores`: the score that each member gives to each option.
     - `portions`: the parts of the decision.
@@ -100,7 +100,7 @@ def satisfaction_of_members(
 def why_unknown(
     group: Group, scores: Scores, slot_decision: SlotDecision, known: Collection[str]
 ) -> dict[str, str]:
-    """Return why the satisfaction of members with a decision is unknown, by member id.
+    """Return a map from member id to the reason why the member's satisfaction is unknown.
 
     `known`: the ids of the members with a known satisfaction.
     """
@@ -146,13 +146,13 @@ def _member_coverage(scores: Scores, portions: Sequence[Portion]) -> dict[str, f
 def text_scores_of(
     group: Group, texts: Mapping[str, str], options: Sequence[str], portions: Sequence[Portion]
 ) -> Scores:
-    """Return how strongly each member's stated preference favours each option, by member id.
+    """Return how strongly each member's stated preference favours each option.
 
-    - `texts`: the stated preferences, by member id.
+    - `texts`: a map from member id to stated preference.
     - `options`: the options to score.
     - `portions`: the parts of a decision. The options in these parts are scored too.
 
-    Members who stated nothing are left out.
+    The keys of the result are member ids. Members who stated nothing are left out.
     """
     # Options that occur only in `portions` are scored too.
     all_options = tuple(dict.fromkeys([*options, *(portion.option for portion in portions)]))
@@ -274,7 +274,7 @@ def _satisfied_share(
 def session_measures(
     case: Negotiation, decisions: Sequence[SlotDecision], measured: Sequence[DecisionMeasures]
 ) -> dict[str, float]:
-    """Return the measures of a session by name.
+    """Return the measures of a session, as a map from name to value.
 
     A value is NaN if the measure does not apply.
     """
@@ -384,7 +384,10 @@ class Difference(Figure):
 
 
 class NotAskedAgain(TypedDict):
-    """The comparison of conditions without those decisions in which a question was asked twice."""
+    """The comparison of conditions.
+
+    Decisions in which a question was asked twice are left out.
+    """
 
     # A decision is left out if a question about it was asked twice.
 
@@ -419,7 +422,7 @@ class SessionResult:
     measured: tuple[DecisionMeasures, ...]
 
     def values(self, left_out: Collection[str] = ()) -> dict[str, float]:
-        """Return the measures of the session by name.
+        """Return the measures of the session, as a map from name to value.
 
         `left_out`: the topics of the decisions that are left out.
         """
@@ -460,9 +463,9 @@ def compare_measures(
 ) -> Comparison:
     """Return the comparison of conditions, computed from the tables of a run.
 
-    - `measures`, `decisions`: the tables of these names.
-    - `not_asked_again`: the measures without those decisions in which a question was asked twice.
-      None if no question was asked twice.
+    - `measures`, `decisions`: the tables with these names.
+    - `not_asked_again`: the measures, computed without decisions in which a question was asked
+      twice. None if no question was asked twice.
     """
     groups = measures["group_id"].unique(maintain_order=True).to_list()
     values_of = _by_session(measures)

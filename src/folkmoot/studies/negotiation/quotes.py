@@ -287,7 +287,7 @@ def left_out(group: Group, texts: Mapping[str, str], resolution: str) -> list[Me
 
     The stated preference of such a member has no word in common with the decision.
 
-    - `texts`: the stated preferences, by member id.
+    - `texts`: a map from member id to stated preference.
     - `resolution`: the decision in words.
     """
     # Differences of case and simple plurals are ignored. Stop words, words like "prefer", numbers

@@ -551,9 +551,10 @@ def decision_rows(
 ) -> Iterator[Row]:
     """Yield all rows about one decision, for several tables.
 
-    - `satisfaction`: the satisfaction of members, by member id. Unknown values are left out.
-    - `unknown`: the reason why a satisfaction is unknown, by member id.
-    - `covered`: 1 for a member who gets an option that the member favours, otherwise 0.
+    - `satisfaction`: a map from member id to satisfaction, without unknown values.
+    - `unknown`: a map from member id to the reason why the satisfaction is unknown.
+    - `covered`: a map from member id to 1 or 0. The value is 1 if the member gets an option that
+      the member favours.
     """
     topic = case.topic(slot_decision.topic)
     decision_key = ids_of_decision(case, topic)

@@ -78,7 +78,7 @@ def limit_answers(config: ReplayConfig, count: int) -> ReplayConfig:
 
 
 async def run_protocol(session: Session[ReplayConfig]) -> None:
-    """Ask the model the questions of the human experiment."""
+    """Ask the model the questions that humans answered in the replayed experiment."""
     # Each sampled row has its own conversation. A row holds one human's answers about one item.
     config = session.config
     people = read_experiment(session.study_folder / config.people)

@@ -19,7 +19,7 @@ __all__ = ["STUDY"]
 
 
 def files_of_replay(table: Path) -> dict[str, str | bytes]:
-    """Return the files of a replay by name.
+    """Return the files of a replay, as a map from file name to content.
 
     Raises InputError if the table has problems.
     """

@@ -1,7 +1,7 @@
 """The protocol of a workbook.
 
-It draws treatments, sessions, roles and the order of tasks before the first call. Then it runs
-each session and records its rows.
+It draws treatments, sessions, roles and the order of tasks before the run calls a model. Then it
+runs each session and records its rows.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def variable_descriptions(workbook: Workbook) -> list[dict[str, Any]]:
 
 
 def record_design(scope: Scope, experiments: list[Experiment], plans: list[SessionPlan]) -> None:
-    """Record the texts and the assignment of all experiments before the first call."""
+    """Record the texts and the assignment of all experiments, before the run calls a model."""
     # Variables are the same in all experiments.
     for row in variable_descriptions(experiments[0].workbook):
         scope.record(Variable(**row))

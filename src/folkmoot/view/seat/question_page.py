@@ -112,7 +112,7 @@ def opening_of(parts: Sequence[MessagePart]) -> str:
 
 
 def policy_for(images: Collection[str]) -> str:
-    """Return a content security policy that lets the browser load these images.
+    """Return a content security policy that lets the browser load `images`.
 
     - `images`: the references to the images, as written in the texts of the page.
     """
@@ -127,7 +127,7 @@ def policy_for(images: Collection[str]) -> str:
 
 
 def so_far(question: PendingQuestion) -> list[UtteranceView]:
-    """Return the same conversation that a model would be sent in place of the human."""
+    """Return the conversation before a question, as a model would get it if no human answered."""
     # Names of speakers are shown if there are several other speakers.
     view = question.view
     has_several_speakers = (

@@ -117,7 +117,7 @@ def published_correlations() -> NDArray[np.float64]:
 
 
 def scores_of(circumstances: Circumstances, traits: Traits) -> dict[str, float]:
-    """Return the standardised scores of a participant's demographics and traits, by name."""
+    """Return a participant's demographics and traits as a map from name to standardised score."""
     return {
         **circumstances.standardised_scores(),
         **{trait: traits.standard_score(trait) for trait in TRAITS},
@@ -129,7 +129,7 @@ def weighted_sum(weights: Mapping[str, float], scores: Mapping[str, float]) -> f
 
 
 def draw_vals(rng: np.random.Generator, scores: Mapping[str, float], data: Figures) -> Vals:
-    """Return the consumer segment of a participant with these scores."""
+    """Return the consumer segment of a participant with the standardised scores `scores`."""
     # Participants with the most resources are innovators, and those with the fewest survivors. For
     # the others, motivation and resources decide together.
     terms = data["vals"]
@@ -157,7 +157,7 @@ def draw_consumer(
 ) -> ConsumerProfile:
     """Return the buying behaviour of a participant.
 
-    - `scores`: the standardised scores of the participant by name.
+    - `scores`: a map from the name of an attribute to the participant's standardised score.
     - `fixed`: known values. They replace drawn values.
     """
     drawn = {

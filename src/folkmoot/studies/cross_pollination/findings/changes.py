@@ -187,9 +187,9 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
 
 
 def difference_finding(votes: Votes) -> Finding | None:
-    """Return the finding that compares the share of changed choices between pairs of conditions.
+    """Return the finding that compares conditions, pair by pair, by their share of changed choices.
 
-    Returns None if participants voted twice in fewer than two conditions.
+    Returns None unless at least two conditions have participants who voted twice.
     """
     # All pairs are compared, the main claims first.
     return claims_finding(

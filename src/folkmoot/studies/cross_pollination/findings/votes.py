@@ -96,7 +96,10 @@ class ConditionVotes:
 
     @property
     def without_final_vote(self) -> tuple[Voter, ...]:
-        """The participants with a first vote who gave no final vote or dropped out."""
+        """The participants with a first vote but without a usable final vote.
+
+        The final vote is missing, or the participant dropped out.
+        """
         return tuple(
             voter
             for voter in self.rows
@@ -166,7 +169,7 @@ class Votes:
         return condition_switches(self.config)
 
     def conditions_with(self, switch: str) -> list[ConditionVotes]:
-        """Return the conditions with two votes in which `switch`, such as "summaries", is on."""
+        """Return the conditions with two votes that switch on `switch`, for example "summaries"."""
         return [
             condition_votes
             for condition_votes in self.two_vote_conditions
@@ -367,7 +370,7 @@ class Votes:
         ]
 
     def summary_embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Return the embedding of each individual summary, by participant id."""
+        """Return a map from participant id to the embedding of the participant's summary."""
         # The file is read at each call, because it would take too much memory to keep all
         # embeddings.
         path = self.run.path / "individual_embeddings.json"

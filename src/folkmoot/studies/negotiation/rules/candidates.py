@@ -45,7 +45,7 @@ def candidate_options(
     """Return the options among which a group can decide, in alphabetical order.
 
     - `catalogue`: the usual options of the topic.
-    - `texts`: the stated preferences, by member id.
+    - `texts`: a map from member id to stated preference.
     """
     # An option of the catalogue is on the table if at least one text names it, in favour or not. A
     # text that names none in favour adds an option in the member's own words. These are the words

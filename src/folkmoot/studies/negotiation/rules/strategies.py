@@ -321,7 +321,7 @@ class Group:
 
     @property
     def names_by_member(self) -> dict[str, str]:
-        """The name of each member, by member id."""
+        """A map from member id to name."""
         return {member.id: member.name for member in self.members}
 
 

@@ -363,7 +363,8 @@ Voters = Sequence[Member]
 class Tally:
     """The score that every member gives to every option.
 
-    The argument `voters` of a method limits the count to these members. None counts all members.
+    A method with the argument `voters` counts only the members in `voters`, or all members if
+    `voters` is None.
     """
 
     # Options are in alphabetical order, voters in the order of their ids.
@@ -423,7 +424,7 @@ class Tally:
         )
 
     def first_choices(self, voters: Voters | None = None) -> dict[str, str]:
-        """Return the first choice of each voter who has one, by voter id."""
+        """Return a map from voter id to first choice, for all voters who have a first choice."""
         selected = self._selected_voters(voters)
         return {
             member.id: wish
@@ -432,7 +433,7 @@ class Tally:
         }
 
     def unmet_first_choices(self, selected: str | None) -> dict[str, str]:
-        """Return the first choices that differ from the selected option, by voter id."""
+        """Return a map from voter id to first choice, for first choices other than `selected`."""
         # That is, the first choice differs from `selected`.
         return {
             member_id: wish for member_id, wish in self.first_choices().items() if wish != selected
@@ -466,7 +467,7 @@ def count_votes(
 ) -> Tally:
     """Return the score that every member gives to every option.
 
-    `texts`: the stated preferences, by member id.
+    `texts`: a map from member id to stated preference.
     """
     sorted_options = tuple(sorted(options))
     voters = tuple(sorted(members, key=lambda member: natural_sort_key(member.id)))
@@ -608,7 +609,7 @@ def describe_coverage(
     - `selected`: the option that sums up the decision.
     - `given`: the options that the decision gives to each member.
 
-    Returns None if no option is selected, or if there is no such member.
+    Returns None if `selected` is None, or if every member got the first choice.
     """
     # A member who already gets the first choice is promised nothing.
     unmet_choices = tally.unmet_first_choices(selected)

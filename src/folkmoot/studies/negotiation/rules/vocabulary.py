@@ -171,7 +171,7 @@ def describe_members(group: Group) -> str:
 def describe_mismatches(unmatched: Mapping[str, Sequence[str]]) -> SourcedText:
     """Return sentences for a re-ask that list the entries of a reply which match no allowed value.
 
-    `unmatched`: these entries, by the kind of value that was expected.
+    `unmatched`: a map from expected kind of value to the entries that match no value of this kind.
     """
     return join_texts(
         " ", (_describe_mismatch(what, entries) for what, entries in unmatched.items())

@@ -175,7 +175,7 @@ class AskContext:
     def find_resident(self, raw: object) -> str:
         """Return the id of the resident that a text names by id or name.
 
-        Returns "" if the text names no resident or several residents.
+        Returns "" unless the text names exactly one resident.
         """
         match = resolve_id(raw, self.ids)
         if match or not isinstance(raw, str):
@@ -254,7 +254,7 @@ class Repairer:
     def target(self, raw: object, field: str) -> str:
         """Return the id of the resident that a value names.
 
-        Returns "" if the value names the speaker, no resident, or several residents.
+        Returns "" unless the value names exactly one resident other than the speaker.
         """
         match = self.asked.find_resident(raw)
         if not match:

@@ -441,7 +441,7 @@ Rows = Sequence[Sequence[Scalar | None]]
 
 
 def template_files() -> dict[str, str | bytes]:
-    """Return the content of the files that `folkmoot new workbook` writes, by file name."""
+    """Return the files that `folkmoot new workbook` writes, as a map from file name to content."""
     return {BLANK_NAME: blank_workbook(), EXAMPLE_NAME: example_workbook()}
 
 
@@ -521,7 +521,7 @@ def workbook_bytes(
 ) -> bytes:
     """Return the bytes of an .xlsx file.
 
-    - `content`: the rows of each sheet, by sheet name.
+    - `content`: a map from sheet name to the rows of the sheet.
     - `notes`: the lines of an additional sheet with notes.
     """
     # Rows hold values in the column order of `COLUMNS`. `notes` are written to a separate sheet.

@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One sheet, with its cells by row number and column number."""
+    """One sheet. `rows` maps row numbers to rows, and each row maps column numbers to cells."""
 
     # Both numbers start at 1. Blank cells are left out.
 
@@ -57,7 +57,7 @@ class Sheet:
                 yield row, column, cell
 
     def texts(self, row: int) -> dict[int, str]:
-        """Return the texts of the cells in a row, by column number."""
+        """Return the texts of the cells in a row, as a map from column number to text."""
         return {column: cell.text for column, cell in self.rows.get(row, {}).items()}
 
 

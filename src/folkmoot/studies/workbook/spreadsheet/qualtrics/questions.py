@@ -296,7 +296,7 @@ class FormMaker:
     def multiple_choice(self, question: Question) -> QuestionForm | None:
         """Return the tasks of a multiple-choice question.
 
-        Returns None if the question has no choices or an unknown format.
+        Returns None if the question lacks choices, or if the question's format is unknown.
         """
         # It has one answer, several answers, or a score of 0–10.
         stem = self._question_text(question)
@@ -341,7 +341,8 @@ class FormMaker:
     def matrix(self, question: Question) -> QuestionForm | None:
         """Return the tasks of a matrix question.
 
-        Returns None if the matrix has no statements, no scale points or an unknown format.
+        Returns None if the matrix lacks statements or scale points, or if the question's format is
+        unknown.
         """
         # Each statement, or each cell, is a task.
         stem = self._question_text(question)
@@ -416,7 +417,7 @@ class FormMaker:
     def slider(self, question: Question) -> QuestionForm | None:
         """Return a task for each slider of a question. The answer to a task is a number.
 
-        Returns None if the question has no items or an impossible scale.
+        Returns None if the question lacks items, or if the scale is impossible.
         """
         stem, configuration = self._question_text(question), question.configuration
         low, high = as_number(configuration.get("CSSliderMin")), None
@@ -444,7 +445,7 @@ class FormMaker:
 
         The participant's numbers for all items must add up to a total.
 
-        Returns None if the question has no items or an impossible total.
+        Returns None if the question lacks items, or if the total is impossible.
         """
         stem, settings = self._question_text(question), question.validation
         totals = (settings.get(key) for key in ("ChoiceTotal", "TotalSum", "Total"))

@@ -270,7 +270,11 @@ def as_number(value: object) -> float | None:
 
 
 def in_order(value: object) -> list[tuple[str, Any]]:
-    """Return the keys and entries of a list or JSON object, in order."""
+    """Return (key, entry) for each entry of a list or JSON object, in order.
+
+    The key of an entry in a list is the entry's number as text, from 1. The result is empty for
+    any other value.
+    """
     # The keys of a list are the numbers from 1. Entries of an object are in the order of their
     # numeric keys.
     if isinstance(value, dict):
