@@ -6,6 +6,7 @@ Each check gives the faults it finds; a healthy run has none, a miswired one at 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -62,7 +63,7 @@ class Audit:
                 exposure,
                 seed=int(self.run.manifest["seed"]),
                 settings=self.run.config.get("respondent") or {},
-                against=[p["opposition_view"] for p in own],
+                against=_count_opposing_views(own),
             )
             found[condition] = sum(rates) / len(rates)
         return found
@@ -139,6 +140,15 @@ class Audit:
                 view = person["opposition_view"]
                 if view == person["initial_choice"]:
                     yield f"{person['participant_id']}: opposed with the own choice"
+
+
+def _count_opposing_views(people: list[dict[str, Any]]) -> dict[str, Counter[str]] | None:
+    """Return how often each option opposed each first vote, or None without opposing views."""
+    views: dict[str, Counter[str]] = {}
+    for p in people:
+        if p["opposition_view"]:
+            views.setdefault(p["initial_choice"], Counter())[p["opposition_view"]] += 1
+    return views or None
 
 
 def _number(address: str) -> int:

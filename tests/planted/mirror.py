@@ -36,34 +36,49 @@ def true_rates(
     *,
     seed: int,
     settings: Mapping[str, object] | None = None,
-    against: Sequence[str | None] = (),
+    against: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[float]:
     """The probability, for each of these people, that a second vote differs from the first.
 
-    `personas` are descriptions as `Speaker.persona` has them. `against`: for each person the one
-    option for which was argued; left out, all options but the one held. Arguments for an
-    option come from the camps of those who hold it.
+    `personas` are descriptions as `Speaker.persona` has them. `against`: option held → option
+    argued for → number of people. Each person meets one option, with these numbers as weights, or
+    equal weights for an option that no person holds. Left out, each person meets all options but
+    the one held. Arguments for an option come from the camps of those who hold it.
     """
     knobs = RespondentSettings.from_mapping(settings or {})
     people = [persona_from_text(text, seed) for text in personas]
     crowd = _crowd(people, options, knobs)
     rates = []
-    for who, opponent in zip(people, against or [None] * len(people), strict=True):
+    for who in people:
         first = _first(who, options, knobs)
         stays = 0.0
+        # The opposing view is chosen after the first vote. So each first vote that was possible
+        # has its own opposing views, and not the one of the vote that was cast.
         for at, p in enumerate(_shares(first, knobs)):
             rivals = [o for o in options if o != options[at]]
-            argued = [o for o in rivals if opponent in (None, o)]
-            words = dict.fromkeys(rivals, exposure.read)
-            words |= {o: max(exposure.read, exposure.argued) for o in argued}
-            dose = ExposureDose(
-                {o: _words(crowd[o], n) for o, n in words.items() if n},
-                dict.fromkeys(argued, exposure.turns),
-                exposure.interviewed,
-            )
-            stays += p * _shares(apply_persuasion(first, options, dose, who, knobs), knobs)[at]
+            for argued, weight in _list_argued(options[at], rivals, against):
+                words = dict.fromkeys(rivals, exposure.read)
+                words |= {o: max(exposure.read, exposure.argued) for o in argued}
+                dose = ExposureDose(
+                    {o: _words(crowd[o], n) for o, n in words.items() if n},
+                    dict.fromkeys(argued, exposure.turns),
+                    exposure.interviewed,
+                )
+                after = _shares(apply_persuasion(first, options, dose, who, knobs), knobs)
+                stays += p * weight * after[at]
         rates.append(1.0 - stays)
     return rates
+
+
+def _list_argued(
+    held: str, rivals: Sequence[str], against: Mapping[str, Mapping[str, int]] | None
+) -> list[tuple[list[str], float]]:
+    """Return the options argued for to people who hold an option, each case with its share."""
+    if against is None:
+        return [([*rivals], 1.0)]
+    counts = against.get(held) or dict.fromkeys(rivals, 1)
+    # A faulty run may argue for the option held, which has no effect.
+    return [([o] if o in rivals else [], n / sum(counts.values())) for o, n in counts.items()]
 
 
 def _first(who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings) -> list[float]:

@@ -156,6 +156,19 @@ def test_each_of_reading_an_interview_and_a_dialogue_adds_to_the_others() -> Non
                 assert rates[together] > size + 0.015, (have, more, rates)
 
 
+def test_of_two_options_the_opposing_view_of_each_possible_first_vote_is_the_other_one() -> None:
+    people, pair = [persona(n) for n in range(200)], (MARKET, BUSES)
+    dialogue = Exposure(read=45, turns=3, interviewed=True)
+    named = {MARKET: {BUSES: 3}, BUSES: {MARKET: 1}}
+    all_rivals = true_rates(people, pair, dialogue, seed=1)
+    assert true_rates(people, pair, dialogue, seed=1, against=named) == all_rivals
+    # An opposing view that is the option held is a dialogue without effect.
+    own = {o: {o: 1} for o in pair}
+    assert true_rates(people, pair, dialogue, seed=1, against=own) == true_rates(
+        people, pair, Exposure(read=45, interviewed=True), seed=1
+    )
+
+
 @pytest.mark.parametrize(("knobs", "moved"), [({}, True), ({"persuasion": 0}, False)])
 def test_reading_moves_people_unless_persuasion_is_zero(
     knobs: dict[str, float], moved: bool
