@@ -84,12 +84,17 @@ class RowOrder:
 class RowFile:
     """The file for those rows of a run that are no longer kept in memory."""
 
-    # One SQLite database for all tables. There is one writer. Each scan opens a separate
-    # connection, in any thread or process.
+    # One SQLite database, with one table for each table of the run. There is one writer. Each scan
+    # opens a separate connection, in any thread or process. Rows are appended as they come, and
+    # each scan sorts them. Inserting them in the order of their keys took three times as long,
+    # because the rows of one second have keys all over a table.
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ROWS
         self._db: sqlite3.Connection | None = None
+        # The number in the name of the SQLite table, by table of the run. SQLite would not tell
+        # `Votes` from `votes`.
+        self._numbers: dict[str, int] = {}
 
     def write_rows(self, buffers: Iterable[TableBuffer]) -> None:
         """Move the rows of `buffers` from memory to the file.
@@ -107,13 +112,19 @@ class RowFile:
         try:
             db.execute("BEGIN")
             for buffer in waiting_buffers:
+                number = self._numbers.setdefault(buffer.name, len(self._numbers))
                 shape = orjson.dumps(buffer.describe_shape())
-                db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (buffer.name, shape))
-                rows = (
-                    (buffer.name, key, number, orjson.dumps(cells))
-                    for key, number, cells in buffer.waiting
+                db.execute(
+                    "INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (buffer.name, number, shape)
                 )
-                db.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
+                table = f"rows{number}"
+                db.execute(
+                    f"CREATE TABLE IF NOT EXISTS {table}(key BLOB, columns INTEGER, cells BLOB)"
+                )
+                rows = (
+                    (key, columns, orjson.dumps(cells)) for key, columns, cells in buffer.waiting
+                )
+                db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
@@ -136,9 +147,11 @@ class RowFile:
     def rows(self, name: str) -> Iterator[BufferedRow]:
         """Yield the rows of a table in the order of their keys."""
         with self._reading_connection() as db:
-            query = "SELECT key, columns, cells FROM rows WHERE name = ? ORDER BY key"
-            for key, number, cells in db.execute(query, (name,)):
-                yield key, number, orjson.loads(cells)
+            query = "SELECT number FROM tables WHERE name = ?"
+            (number,) = db.execute(query, (name,)).fetchone()
+            query = f"SELECT key, columns, cells FROM rows{number} ORDER BY key"
+            for key, columns, cells in db.execute(query):
+                yield key, columns, orjson.loads(cells)
 
     def finish_writing(self, buffers: Iterable[TableBuffer]) -> None:
         """Close the writer. The rows of `buffers` that are in memory go to the file first.
@@ -175,11 +188,7 @@ class RowFile:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("BEGIN")
-        self._db.execute("CREATE TABLE tables(name TEXT PRIMARY KEY, shape BLOB)")
-        self._db.execute(
-            "CREATE TABLE rows(name TEXT, key BLOB, columns INTEGER, cells BLOB, "
-            "PRIMARY KEY (name, key)) WITHOUT ROWID"
-        )
+        self._db.execute("CREATE TABLE tables(name TEXT PRIMARY KEY, number INTEGER, shape BLOB)")
         self._db.execute("COMMIT")
         return self._db
 
@@ -236,6 +245,9 @@ class TableBuffer:
         # the number instead of its column names.
         self._numbers: dict[tuple[str, ...], int] = {}
         self._columns: list[tuple[str, ...]] = []
+        # The types of whole rows that were added to `_kinds`, for each tuple of columns. A new row
+        # nearly always has the types of an earlier one.
+        self._counted: list[set[tuple[type, ...]]] = []
         # The smallest key with these columns. It decides the order of the columns in the table, so
         # that this order does not depend on scheduling.
         self._first: list[bytes] = []
@@ -249,20 +261,24 @@ class TableBuffer:
         """
         # A column that mixes text with numbers is detected later, by `to_frame`.
         columns = tuple(row)
-        cells = list(row_cells(row, self.name).values())
+        cells = _list_cells(row, self.name)
         if key is None:
             key = RowOrder().key_of(self._count)
         number = self._numbers.get(columns)
         if number is None:
             number = self._numbers[columns] = len(self._columns)
             self._columns.append(columns)
+            self._counted.append(set())
             self._first.append(key)
             for name in columns:
                 self._kinds.setdefault(name, set())
         elif key < self._first[number]:
             self._first[number] = key
-        for name, cell in zip(columns, cells, strict=True):
-            self._kinds[name].add(type(cell).__name__)
+        types = tuple(map(type, cells))
+        if types not in self._counted[number]:
+            self._counted[number].add(types)
+            for name, cell_type in zip(columns, types, strict=True):
+                self._kinds[name].add(cell_type.__name__)
         self.waiting.append((key, number, cells))
         self._count += 1
         if len(self.waiting) >= MAX_ROWS_IN_MEMORY and self._file is not None:
@@ -312,6 +328,7 @@ class TableBuffer:
         self._count = shape["count"]
         self._kinds = {column: set(kinds) for column, kinds in shape["kinds"].items()}
         self._columns = [tuple(columns) for columns in shape["columns"]]
+        self._counted = [set() for _ in self._columns]
         self._first = [bytes.fromhex(key) for key in shape["first"]]
         return self
 
@@ -392,16 +409,18 @@ def row_cells(row: Mapping[str, object], table: str) -> dict[str, TableCell]:
 
     Raises ProtocolError for an invalid value.
     """
+    return dict(zip(row, _list_cells(row, table), strict=True))
+
+
+def _list_cells(row: Mapping[str, object], table: str) -> list[TableCell]:
     # Most cells are short texts or empty. They are decided here, because a call per cell is a
     # noticeable part of the cost of a call of the model.
-    return {
-        name: (
-            value
-            if value is None or (type(value) is str and value.isascii())
-            else _check_cell(value, name, table)
-        )
+    return [
+        value
+        if value is None or (type(value) is str and value.isascii())
+        else _check_cell(value, name, table)
         for name, value in row.items()
-    }
+    ]
 
 
 def _check_cell(value: object, name: str, table: str) -> TableCell:
