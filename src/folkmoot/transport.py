@@ -10,6 +10,7 @@ import ssl
 import urllib.request
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -80,7 +81,7 @@ class HttpConnections:
         """
         # A failure of a server that never answered may be due to a wrong address.
         self._headers = headers
-        self._timeout = timeout
+        self._timeout = _client_timeout(timeout)
         self._limit = limit
         self._reached = reached_hosts
         self._session: aiohttp.ClientSession | None = None
@@ -132,14 +133,14 @@ class HttpConnections:
             # aiohttp never repeats a POST, even if a kept connection fails. The headers belong to
             # the request and not to the session, because aiohttp sends session headers to the proxy
             # too, including the key.
-            async with self._session.request(
+            async with await self._session.request(
                 request.method,
                 url,
                 data=request.body,
                 headers={**self._headers, **request.headers},
                 proxy=proxy,
                 allow_redirects=False,
-                timeout=_client_timeout(request.seconds or self._timeout),
+                timeout=_client_timeout(request.seconds) if request.seconds else self._timeout,
             ) as response:
                 answer_began = response.ok
                 body = await _read_body(response, limit)
@@ -243,7 +244,8 @@ def _ssl_context() -> ssl.SSLContext:
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     pieces: list[bytes] = []
     remaining = limit
-    while piece := await response.content.readany():
+    while not response.content.at_eof():
+        piece = await response.content.readany()
         remaining -= len(piece)
         if remaining < 0:
             # Stop reading at once, so that a huge body never fills the memory.
@@ -330,6 +332,7 @@ def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferEr
     return TransferError(Failure.BAD_ADDRESS, f"{host} cannot be used: {error}")
 
 
+@lru_cache(256)
 def _server_address(url: str) -> str:
     # The key under which a server is remembered.
     parts = urlsplit(url)

@@ -177,9 +177,8 @@ def estimate_tokens(*texts: str) -> int:
 
 def parse_token_count(value: object) -> int | None:
     """Return a token count that a server sent, or None if the value is not a count."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return None
-    return value
+    # True and False are no counts, although they are instances of int.
+    return value if type(value) is int and value >= 0 else None
 
 
 def part_text(part: object) -> str:
@@ -215,6 +214,8 @@ def normalise_finish_reason(word: object) -> str:
     Raises TransientError if the vendor failed while the model was writing.
     """
     vendor_reason = word.strip().lower() if isinstance(word, str) else ""
+    if (finish := _FINISH_REASONS.get(vendor_reason)) is not None:
+        return finish
     if _VENDOR_FAILURE_PATTERN.search(vendor_reason):
         raise TransientError(
             f"the reply was interrupted upstream (finish reason {vendor_reason!r})",
@@ -222,7 +223,7 @@ def normalise_finish_reason(word: object) -> str:
         )
     if vendor_reason in _UNSTATED_REASONS:
         return FINISH_UNKNOWN
-    return _FINISH_REASONS.get(vendor_reason) or f"{FINISH_UNKNOWN}:{vendor_reason[:40]}"
+    return f"{FINISH_UNKNOWN}:{vendor_reason[:40]}"
 
 
 # Match each closed block, a block without an end, and the text before an end without a start. The

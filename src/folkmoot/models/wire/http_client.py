@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -116,14 +116,16 @@ class HttpClient:
             headers, settings.timeout, settings.max_reply_bytes, settings.reached_hosts
         )
 
-    async def post_json(self, path: str, body: Mapping[str, object]) -> HttpResponse:
+    def post_json(
+        self, path: str, body: Mapping[str, object]
+    ) -> Coroutine[object, object, HttpResponse]:
         """Post a JSON body and return the response.
 
         Raises TransientError for a time-out, or for an unreachable server that answered earlier.
         Raises FatalModelError if no server ever answered at the base URL. Raises RefusedError for a
         response that is too large.
         """
-        return await self._send_request("POST", path, json_text.encode_json(body))
+        return self._send_request("POST", path, json_text.encode_json(body))
 
     async def send_bulk(
         self,
