@@ -303,8 +303,10 @@ def _hold_back(execution: Execution, context: RunContext, log: RunLog) -> None:
     # A resume writes files only after the journal has changed or the run is complete.
     def begin_writing() -> None:
         log.write_held_lines()
-        # A resume may change keys that are not sealed, such as the concurrency.
-        write_settings(execution.folder, execution.study_file.config)
+        # A resume may change keys that are not sealed, such as the concurrency. The settings of a
+        # new run are written when its folder is made.
+        if execution.options.resume or not (execution.folder / STUDY_FILE_NAME).exists():
+            write_settings(execution.folder, execution.study_file.config)
         context.write_held_files()
 
     if execution.options.resume:
