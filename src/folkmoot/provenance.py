@@ -132,7 +132,7 @@ class Quoted(SourcedText):
     source: Source
 
     def __new__(cls, text: str, source: Source) -> Self:
-        inner = tuple(span for span in spans_of(text) if span.source not in (UNKNOWN, source))
+        inner = [span for span in spans_of(text) if span.source not in (UNKNOWN, source)]
         self = super().__new__(cls, text, (Span(0, len(text), source), *inner) if text else ())
         self.source = source
         return self

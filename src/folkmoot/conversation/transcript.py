@@ -232,14 +232,14 @@ def build_messages(
         offset += len(utterance.text)
         length += len(label) + len(utterance.text)
     # The prompt is the last text, so its breakpoints are counted back from the end.
-    breakpoints += (
-        length - len(prompt) + prompt_offset for prompt_offset in _breakpoints_in(prompt)
-    )
+    if prompt_breakpoints := _breakpoints_in(prompt):
+        start = length - len(prompt)
+        breakpoints += [start + prompt_offset for prompt_offset in prompt_breakpoints]
     if any(not utterance.speaker_id for utterance in spoken):
         breakpoints.append(length)
-    messages = (
+    messages = [
         Message(role, "".join(content)) for role, content in zip(roles, contents, strict=True)
-    )
+    ]
     return BuiltMessages(tuple(messages), tuple(dict.fromkeys(breakpoints)), tuple(spans))
 
 

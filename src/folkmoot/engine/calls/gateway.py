@@ -296,13 +296,12 @@ class Gateway:
                     ) from None
                 if isinstance(error, RefusedError) and not isinstance(error, RejectedError):
                     return refused_completion(error)
+                await self._record_broken_reply(model_state, call, error)
                 # A rejection may concern this prompt or every call. The retry policy decides by the
                 # answers to other calls.
                 raise
             model_state.accepts_images = model_state.accepts_images or bool(wire_request.images)
             return reply
-
-        send = self._record_broken_replies(model_state, call, call_provider)
 
         async def complete_with_retries() -> Completion:
             batch_queue = self._batch_queue
@@ -311,10 +310,10 @@ class Gateway:
                 call.batched = batch_queue.should_batch(model_state, address, fingerprint)
             try:
                 try:
-                    return await self._attempts.run(model_state, call, send)
+                    return await self._attempts.run(model_state, call, call_provider)
                 except TooFewCallsForBatchError:
                     call.batched = False
-                    return await self._attempts.run(model_state, call, send)
+                    return await self._attempts.run(model_state, call, call_provider)
             except RejectedError as error:
                 return refused_completion(error)
 
@@ -414,6 +413,9 @@ class Gateway:
                 raise FatalModelError(
                     f"{model_state.name} refuses to embed {address}: {error}"
                 ) from None
+            except ModelError as error:
+                await self._record_broken_reply(model_state, call, error)
+                raise
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
             vectors, usage = result
@@ -432,28 +434,24 @@ class Gateway:
                 started_at=call.started_at,
             )
 
-        send = self._record_broken_replies(model_state, call, call_provider)
         return await self._call_and_journal(
-            model_state, call, lambda: self._attempts.run(model_state, call, send), build_entry
+            model_state,
+            call,
+            lambda: self._attempts.run(model_state, call, call_provider),
+            build_entry,
         )
 
-    def _record_broken_replies(
-        self, model_state: ModelState, call: ModelCall, send: Callable[[], Awaitable[R]]
-    ) -> Callable[[], Awaitable[R]]:
+    async def _record_broken_reply(
+        self, model_state: ModelState, call: ModelCall, error: ModelError
+    ) -> None:
         # The vendor may bill such a reply. Its record is on disk before the retry, so a resume
         # counts it.
-        async def send_and_keep_broken() -> R:
-            try:
-                return await send()
-            except ModelError as error:
-                if error.may_be_billed:
-                    error.max_usd = self._charge_broken(model_state, call)
-                    broken = BrokenReply(time.time(), call.address, model_state.name, error.max_usd)
-                    if isinstance(self._journal, Journal):
-                        await asyncio.wrap_future(self._journal.put_broken(broken))
-                raise
-
-        return send_and_keep_broken
+        if not error.may_be_billed:
+            return
+        error.max_usd = self._charge_broken(model_state, call)
+        broken = BrokenReply(time.time(), call.address, model_state.name, error.max_usd)
+        if isinstance(self._journal, Journal):
+            await asyncio.wrap_future(self._journal.put_broken(broken))
 
     def _charge_broken(self, model_state: ModelState, call: ModelCall) -> float | None:
         # Returns the maximum cost (USD) of the broken-off reply, or None if unknown.
@@ -520,17 +518,25 @@ class Gateway:
     def count_usage(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
         """Add the tokens and cost of one call to the usage of `model`."""
         # The call may have been made here or by a cluster worker.
-        usage = self.usage_by_model.setdefault(model, ModelUsage())
+        usage = self.usage_by_model.get(model)
+        if usage is None:
+            usage = self.usage_by_model[model] = ModelUsage()
         usage.calls += not replayed
         usage.replayed += replayed
         usage.add_reply(entry.input_tokens, entry.output_tokens, entry.cost_usd)
         usage.cached_tokens += entry.cached_tokens or 0
         if entry.model_served not in ("", RESEARCHER):
             usage.served_models.add(entry.model_served)
-        tokens = (entry.input_tokens, entry.output_tokens)
-        entry_fields = (entry.kind, entry.address)
         self._progress(
-            CallDone(entry.model_asked, replayed, entry.cost_usd, *tokens, *entry_fields)
+            CallDone(
+                entry.model_asked,
+                replayed,
+                entry.cost_usd,
+                entry.input_tokens,
+                entry.output_tokens,
+                entry.kind,
+                entry.address,
+            )
         )
 
     def _open_model(self, model: str) -> ModelState:
@@ -575,7 +581,7 @@ def _max_input_tokens(request: ModelRequest) -> int:
     # A byte is at most one token. 200 bytes bound the wrapper of a schema, 16 tokens that of a
     # message.
     schema_bytes = len(json.dumps(request.schema)) + 200 if request.schema is not None else 0
-    message_bytes = byte_count(*(message.content for message in request.messages))
+    message_bytes = byte_count(*[message.content for message in request.messages])
     message_bytes += MAX_IMAGE_TOKENS * len(request.images)
     # Twice the schema: providers add keys to it, and without native support it is spelt out in the
     # prompt.

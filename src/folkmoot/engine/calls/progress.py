@@ -284,10 +284,6 @@ class ProgressTally:
                 pass
 
     @property
-    def _root_tally(self) -> StageTally | None:
-        return self.stages.get(ROOT_STAGE)
-
-    @property
     def calls(self) -> int:
         return self.total.calls
 
@@ -360,13 +356,18 @@ class ProgressTally:
         names = call.address.split("/", 2)
         # The items of a fork at the root are the first part of addresses. Those of another stage
         # are the second part, after its name.
-        for stage, item in ((self.stages.get(names[0]), names[1:2]), (self._root_tally, names[:1])):
-            if stage is not None and item and len(names) > 1:
-                stage.count_call(item[0], replayed=call.replayed)
+        if len(names) > 1:
+            if (stage := self.stages.get(names[0])) is not None:
+                stage.count_call(names[1], replayed=call.replayed)
+            if (root := self.stages.get(ROOT_STAGE)) is not None:
+                root.count_call(names[0], replayed=call.replayed)
         if call.replayed:
             self.replayed += 1
             return
-        for usage in (self.total, self.models.setdefault(call.model, ModelUsage())):
+        model_usage = self.models.get(call.model)
+        if model_usage is None:
+            model_usage = self.models[call.model] = ModelUsage()
+        for usage in (self.total, model_usage):
             usage.calls += 1
             usage.add_reply(call.input_tokens, call.output_tokens, call.cost_usd)
 

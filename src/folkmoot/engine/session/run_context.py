@@ -451,9 +451,10 @@ class RunContext:
 
         `key`: the position of the row in the table.
         """
-        if table not in self.tables:
-            self.tables[table] = self.new_recording(table)
-        self.tables[table].add_row(row, key)
+        buffer = self.tables.get(table)
+        if buffer is None:
+            buffer = self.tables[table] = self.new_recording(table)
+        buffer.add_row(row, key)
         # Use a timer instead of checking the clock with each row: rows must also be written while
         # none are added, as when a human takes minutes to answer.
         if self._next_flush is None:

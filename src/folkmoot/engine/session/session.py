@@ -72,6 +72,7 @@ I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 DEFAULT_REASKS = 2
+_TABLE_NAME = re.compile(r"\w[\w-]*")
 
 
 class Scope:
@@ -259,8 +260,8 @@ class Scope:
             if view is not None:
                 run.seat_progress[seat].own_answers.append(view.describe_exchange(result.text))
         row = build_answer_row(self.path, address, speaker, wanted, result)
-        answered_by = {"model_asked": model, "answered_by": run.answerer_kind(model)}
-        run.record_row(self._row_order, "answers", {**row, **answered_by})
+        row["model_asked"], row["answered_by"] = model, run.answerer_kind(model)
+        run.record_row(self._row_order, "answers", row)
         return result._replace(
             value=_with_source(result.value, wanted, address, speaker), address=address
         )
@@ -510,11 +511,12 @@ class Scope:
         require_type(name, str, "record(): the table", hint)
         require_type(cells, Mapping, "record(): the row", hint)
         is_engine_table = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
-        if is_engine_table or not re.fullmatch(r"\w[\w-]*", name):
+        if is_engine_table or not _TABLE_NAME.fullmatch(name):
             reason = "a table of the engine" if is_engine_table else "not a plain name"
             raise ProtocolError(f"record(): the table {name!r} is {reason}; choose another name")
         for column in cells or ():
-            require_type(column, str, f"record(): a column of {name}", hint)
+            if not isinstance(column, str):
+                require_type(column, str, f"record(): a column of {name}", hint)
         self._run.record_row(self._row_order, name, cells or {})
 
     def prompt(self, name: str, **variables: object) -> str:
@@ -645,12 +647,8 @@ class Session(Scope, Generic[ConfigT]):
 def _hints_for_respondent(
     speaker: Speaker, answer_type: AnswerType[object], about: str, history: Transcript
 ) -> RespondentHints:
-    names = tuple(
-        {
-            utterance.speaker_id: utterance.name for utterance in history if utterance.speaker_id
-        }.items()
-    )
-    hints = (
+    names = {utterance.speaker_id: utterance.name for utterance in history if utterance.speaker_id}
+    return RespondentHints(
         speaker.role,
         answer_type.form_kind,
         answer_type.offered_values,
@@ -658,8 +656,8 @@ def _hints_for_respondent(
         about,
         speaker.id,
         answer_type.total,
+        tuple(names.items()),
     )
-    return RespondentHints(*hints, names)
 
 
 def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker: Speaker) -> Any:
@@ -710,7 +708,10 @@ async def _ask_self_description(run: RunContext, seat: Seat) -> Quoted:
 
 
 def _first_not_none(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 @dataclass(frozen=True)
