@@ -146,6 +146,8 @@ def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
     call("plan", str(path), "--model", "synthetic")  # the same text
     other = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
     assert other.exit_code == 2 and "holds another text" in other.output
+    folder = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--out", "."])
+    assert folder.exit_code == 2 and "is a folder" in folder.output
     assert "has already started" not in (
         tmp_path / "cross_pollination_preregistration.md"
     ).read_text("utf-8")

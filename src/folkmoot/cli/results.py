@@ -328,13 +328,17 @@ def bands_command(table: Path | None, scale: tuple[float, float] | None) -> None
 def plan_command(path: Path, options: RunOptions, target: Path | None, *, pdf: bool) -> None:
     """Write the preregistration of a study, and print the path and the digest of the plan.
 
-    Raises InputError if the file exists already and holds a different text.
+    Raises InputError if `target` is a folder, or a file that holds a different text.
     """
     from folkmoot.report.preregistration import as_markdown, build_preregistration
 
     text = build_preregistration(load_study_with_options(path, options), options)
-    target = Path(f"{path.stem}_preregistration.md") if target is None else target
+    default_name = f"{path.stem}_preregistration.md"
+    target = Path(default_name) if target is None else target
     content = as_markdown(text)
+    if target.is_dir():
+        hint = f"name a file, for example --out {target / default_name}"
+        raise InputError(Problem("is a folder", str(target), hint=hint))
     if target.exists() and target.read_text("utf-8", "replace") != content:
         hint = "name another with --out, or move it"
         raise InputError(Problem("holds another text", str(target), hint=hint))
