@@ -229,7 +229,8 @@ def assert_exposure_shown(killed: Path, whole: Path) -> None:
         person = find_person(unfinished, key)
         if any(decision.shown for decision in person.decisions):
             shown += 1
-            assert person.decisions == find_person(finished, key).decisions
+            # They are in the order of the answers, which is another one in each run.
+            assert sorted(person.decisions) == sorted(find_person(finished, key).decisions)
         else:
             not_shown += 1
     assert shown > 0 and not_shown > 0
