@@ -18,6 +18,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.randomness import uniform_values
 from folkmoot.respondent import Respondent
 from tests.contract.small import people_of, small_study
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 # Words of the protocol come from no reply. A vote of a negotiation is put into words by the study.
@@ -57,7 +58,9 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
     assert "cut by the token limit" in meaning
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="mutations")
+)
 def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
     def empty(reply: Completion, address: str) -> Completion:
         question = re.sub(r"(\.r\d+|\.long)+$", "", address)  # its tries again share the fate

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,11 +26,17 @@ from folkmoot.errors import BudgetReachedError
 from folkmoot.storage import table_buffer
 from tests.contract.runs import Crash, SerialRun, digest, play, respondent
 from tests.contract.small import small_study
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# The three types that run most calls side by side. Daily, the other two are paused and resumed at
+# random latencies in test_partial_runs, or crash and are resumed below.
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(STUDIES, daily=("cross_pollination", "negotiation", "workbook"), part="kills"),
+)
 def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
     study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +50,9 @@ def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
     assert not list(jittered.path.glob(".*.rows"))
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="kills")
+)
 def test_crashed_and_resumed_is_the_same_run(
     study: str, serial_run: SerialRun, tmp_path: Path
 ) -> None:
@@ -73,19 +81,27 @@ print(json.dumps({study: digest(run) for study, run in runs.items()}))
 """
 
 
+# Daily the two types with the most sets and mappings of names: votes that are clustered, and rooms.
+@pytest.mark.parametrize(
+    "studies",
+    [
+        pytest.param(("cross_pollination", "town_hall"), id="daily"),
+        pytest.param(STUDIES, id="all", marks=pytest.mark.nightly(part="kills")),
+    ],
+)
 def test_another_process_with_another_hash_seed_gives_the_same(
-    small_run: Callable[[str], Path], tmp_path: Path
+    studies: Sequence[str], small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
-        [sys.executable, "-c", IN_PROCESS, str(tmp_path), *STUDIES],
+        [sys.executable, "-c", IN_PROCESS, str(tmp_path), *studies],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
-    here = {study: [*digest(folkmoot.load(small_run(study)))] for study in STUDIES}
+    here = {study: [*digest(folkmoot.load(small_run(study)))] for study in studies}
     assert json.loads(done.stdout.splitlines()[-1]) == here
 
 

@@ -18,6 +18,7 @@ from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.participants import Participant
 from folkmoot.studies.focus_group import participants as focus_group
 from tests.contract.small import EXAMPLES, people_of, small_study
+from tests.sweeps import sample_daily
 
 # Study → the kinds that its decisions are checked for.
 KINDS = {
@@ -88,7 +89,10 @@ def written(study: str) -> ScriptedProvider:
     return ScriptedProvider(reply)
 
 
-@pytest.mark.parametrize("study", KINDS)
+# Daily two types. Tests of sources (`test_…_sources`) ask the same of a run of each type every day.
+@pytest.mark.parametrize(
+    "study", sample_daily(KINDS, daily=("cross_pollination", "focus_group"), part="alarms")
+)
 def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
     """Every text that the design shows stands in full, however models write."""
     done = folkmoot.run(small_study(study, tmp_path), provider=written(study), out=tmp_path / "run")
@@ -111,7 +115,9 @@ def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path
     assert FOREIGN_WORDS not in set(done.table("exposure")["kind"])
 
 
-@pytest.mark.parametrize("study", DROPPED)
+@pytest.mark.parametrize(
+    "study", sample_daily(DROPPED, daily=("negotiation", "town_hall", "workbook"), part="alarms")
+)
 def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path) -> None:
     name, variable, told = DROPPED[study]
     shipped = find_study(study).prompts

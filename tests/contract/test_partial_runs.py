@@ -39,6 +39,7 @@ from tests.contract.runs import Crash, digest, respondent
 from tests.contract.small import several_parts
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 from tests.waiting import wait_until
 
 
@@ -149,7 +150,11 @@ def calls_by_set(folder: Path, study: str) -> Counter[str]:
         return Counter(match[1] for match in found if match)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# Daily one type that is paid set by set, at random latencies, and one that is paid session by
+# session. test_every_study crashes and resumes the others.
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="kills")
+)
 def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
     """With nothing complete, with some parts complete, and at its end, which is that of a run that
     was never paused. A budget buys whole sets, at random latencies too."""
@@ -192,10 +197,7 @@ def server() -> Iterator[ServerThread]:
         yield running
 
 
-KILLED = [
-    pytest.param(study, marks=() if study == "town_hall" else pytest.mark.nightly(part="kills"))
-    for study in STUDIES
-]
+KILLED = sample_daily(STUDIES, daily=("town_hall",), part="kills")
 
 
 def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:

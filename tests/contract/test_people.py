@@ -26,6 +26,7 @@ from folkmoot.studies.focus_group.participants import LENGTH_ADVICE, STYLE_ADVIC
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
@@ -179,7 +180,10 @@ def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     }
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# Daily, test_withdrawals takes back a participant's words in the other three types.
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="mutations")
+)
 def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     study: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from folkmoot.view.forms import FormField
 from folkmoot.view.seat.question_page import form_for, render_question
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
+from tests.sweeps import sample_daily
 
 # The parts of small studies that people can play, with every question that may be put to a seat.
 PLAYED = {
@@ -57,7 +58,10 @@ def lists_in(text: str, options: list[str]) -> int:
     return sum(heads)
 
 
-@pytest.mark.parametrize("study", sorted(PLAYED))
+# Daily one type with closed questions and long texts, and one with forms of its own.
+@pytest.mark.parametrize(
+    "study", sample_daily(sorted(PLAYED), daily=("cross_pollination", "workbook"), part="wordings")
+)
 def test_a_page_has_no_instructions_for_models_and_its_options_once(
     study: str, tmp_path: Path
 ) -> None:

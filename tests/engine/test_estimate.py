@@ -37,6 +37,12 @@ replications: {groups}
 """
 
 
+@pytest.fixture
+def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large studies are estimated from a sample of fewer calls than else, which takes less time."""
+    monkeypatch.setattr(estimate, "SUFFICIENT_SAMPLE_CALLS", 250)
+
+
 def test_totals_add_up_and_time_is_the_longest_bound() -> None:
     total = RunEstimate(
         (StageEstimate("a", 1000, 10_000, 1_000), StageEstimate("b", 20, 500, 50)), 30
@@ -54,6 +60,7 @@ def test_a_token_is_four_bytes() -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 30])
+@pytest.mark.usefixtures("small_sample")
 def test_a_long_concept_is_counted_in_every_prompt_that_holds_it(
     groups: int, tmp_path: Path
 ) -> None:
@@ -69,6 +76,7 @@ def test_a_long_concept_is_counted_in_every_prompt_that_holds_it(
     assert more > 0.5 * long.calls  # most prompts show it
 
 
+@pytest.mark.usefixtures("small_sample")
 def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     calls = []
@@ -201,7 +209,7 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
 ) -> None:
     """The work is bounded, and the estimate is near what the whole dry run counts."""
     path = tmp_path / "hall.yaml"
-    path.write_text(BIG_HALL.format(rounds=2, general=12))
+    path.write_text(BIG_HALL.format(rounds=2, general=8))
     found = load_study_file(path)
     whole = estimate_run(found, None)
     assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
@@ -212,10 +220,10 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
         work.append(self.bytes)
         return count(self)
 
-    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 700_000)
+    monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 600_000)
     monkeypatch.setattr(CountingProvider, "state", state)
     sampled = estimate_run(found, None)
-    assert max(work) < 3 * 700_000
+    assert max(work) < 3 * 600_000
     assert sampled.sampled is not None and not sampled.incomplete
     assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
     assert sampled.input_tokens == pytest.approx(whole.input_tokens, rel=0.25)

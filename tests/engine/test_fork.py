@@ -25,6 +25,7 @@ from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.contract.small import people_of, small_study
+from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 WORDS = "The costs are unfair, and my neighbours would have to leave."
@@ -55,7 +56,11 @@ def entries(run: Path) -> dict[str, tuple[bytes, str, int]]:
         return {e.address: (e.fingerprint, e.reply, e.attempts) for e in journal.read_entries()}
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+# Daily one type without a verification of its own below, and one with it.
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(sorted(registered_studies()), daily=("negotiation", "workbook"), part="kills"),
+)
 def test_only_what_depends_on_the_reply_is_asked(
     study: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
@@ -133,7 +138,12 @@ def test_another_model_gives_the_reply(tmp_path: Path) -> None:
 
     inner = people_of("focus_group")
     source = small_study("focus_group", tmp_path)
-    base = folkmoot.run(source, out=tmp_path / "run", provider=people_of("focus_group"))
+    base = folkmoot.run(
+        source,
+        out=tmp_path / "run",
+        provider=people_of("focus_group"),
+        overrides=("replications=1", "phases=[warmup, reaction]"),
+    )
     replies = base.table("utterances").filter(
         (pl.col("speaker_role") == "participant") & (pl.col("address") != "")
     )

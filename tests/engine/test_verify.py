@@ -110,7 +110,15 @@ def manifest_anew(folder: Path) -> None:
     path.write_text(json.dumps(seal_manifest(manifest), indent=2), "utf-8")
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+# Daily, test_fork verifies a fork of the workbook and one of the focus group.
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(
+        sorted(registered_studies()),
+        daily=("cross_pollination", "negotiation", "town_hall"),
+        part="mutations",
+    ),
+)
 def test_every_study_type_can_be_verified(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
