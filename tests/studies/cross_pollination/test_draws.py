@@ -147,7 +147,7 @@ def test_the_estimate_counts_the_draws_and_a_smaller_run_has_no_more_than_it_can
     pilot.write_text(
         "study: cross_pollination\npilot_id: pilot\nsummary_draws: 3\nrestatement: true\n"
         "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
-        "participants_per_condition: 40\npersonas: {source: quota}\n"
+        "participants_per_condition: 15\npersonas: {source: quota}\n"
     )
     checked = CliRunner().invoke(app, ["check", str(pilot)])
     assert checked.exit_code == 0 and "rehearsal" not in checked.output

@@ -163,20 +163,20 @@ def moved(run: RunFolder) -> float:
 def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
     """The respondent knows the others by their words alone: with one message in mind it hears
     less, and moves less."""
-    full = moved(play(tmp_path / "full", "replications=6", "coding=off"))
-    deaf = moved(play(tmp_path / "deaf", "replications=6", "coding=off", "context_messages=1"))
+    full = moved(play(tmp_path / "full", "replications=3", "coding=off"))
+    deaf = moved(play(tmp_path / "deaf", "replications=3", "coding=off", "context_messages=1"))
     assert deaf < 0.6 * full
 
 
 def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolder) -> None:
     pleasing = play(
-        tmp_path / "run", "replications=12", "coding=off", "respondent={sycophancy: 0.9}"
+        tmp_path / "run", "replications=8", "coding=off", "respondent={sycophancy: 0.9}"
     )
     honest, pleased = (
         sycophancy.check_transcripts(
             [
                 TranscriptFormatter.from_json(run.text(f"groups/group_{i:03d}/transcript.json"))
-                for i in range(1, 13)
+                for i in range(1, 9)
             ]
         )
         for run in (groups, pleasing)

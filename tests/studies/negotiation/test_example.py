@@ -29,7 +29,7 @@ def test_the_example_decides_the_same_at_any_concurrency(tmp_path: Path) -> None
 
 def test_a_small_part_of_the_example(tmp_path: Path) -> None:
     """What members say reaches the decision: text is the respondent's only channel."""
-    run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", limit=2)
+    run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", limit=1)
     scores = run.table("scores")
     named = scores.filter(scores["condition"] == "C2")
     assert (named.group_by("group_id", "topic", "member_id").max()["score"] >= 2).mean() > 0.9

@@ -140,7 +140,7 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
                 return changed(text, hard_no=["a unicorn"], resolved=False)
         return None
 
-    run = play(tmp_path, {"group_types": ["family", "strangers"]}, **spoiled(spoil))
+    run = play(tmp_path, {"conditions": ["C2", "C3", "C4", "C5"]}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert {"theory", "unmatched"} <= set(run.read_table("decisions")["asked_again"].drop_nulls())
@@ -163,7 +163,7 @@ def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
             return '{"declined": true}'
         return "{" if title_of(request) == "BallotForm" and "traveler_2" in address else None
 
-    run = play(tmp_path, {"group_types": ["family", "strangers"]}, **spoiled(spoil))
+    run = play(tmp_path, {"group_types": ["family", "spouses"]}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert run.read_table("decisions")["parse_error"].any()

@@ -149,7 +149,7 @@ def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {
         "levels": ["2-1", "placebo"],
         "level_settings": {"placebo": {"labels": "shuffled"}},
-        "sets": 12,
+        "sets": 8,
     }
     found = hold(tmp_path, settings, scripted(by_hand)).table("discussions")
     gap = pl.col("gap_weighted_inclusivity_score")

@@ -182,7 +182,7 @@ def example(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> R
     """One set of the example, at the lowest and at the highest level."""
 
     def make(folder: Path) -> None:
-        overrides = ("sets=1", "levels=[1,4]", "coding=off")
+        overrides = ("sets=1", "levels=[1,4]", "rounds=2", "coding=off")
         folkmoot.run(EXAMPLE, model="synthetic", out=folder / "run", overrides=overrides)
 
     return folkmoot.load(shared_folder("hall/example", make) / "run").folder

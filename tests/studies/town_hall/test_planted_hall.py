@@ -80,7 +80,9 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 @pytest.fixture(scope="session")
 def run(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
     levels = ["quiet", "chaired", "unlisted", "placebo"]
-    return folkmoot.load(shared_folder("hall/planted", lambda at: hold(at, levels)) / "run")
+    small = {"residents": {"general": 6}}
+    made = shared_folder("hall/planted", lambda at: hold(at, levels, **small))
+    return folkmoot.load(made / "run")
 
 
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
@@ -115,6 +117,8 @@ def test_who_was_answered_ends_more_content(run: Run) -> None:
     assert by[True] > by[False] + 0.5
 
 
+# Daily, a moderator whom nobody hears has no effect either (below).
+@pytest.mark.nightly(part="truths")
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
     none = hold(tmp_path, ["quiet", "chaired"], **SMALL, respondent={"persuasion": 0})
     found = change(none, "quiet", "chaired")
@@ -291,7 +295,7 @@ def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(run: Run) -> None:
     for row in run.table("utterances").filter(speaker_role="moderator").iter_rows(named=True):
         for words in re.findall(r"\d+ residents spoke of the [\w ]+, ([^.]+) among", row["text"]):
             named += [names[row["set"], name] for name in words.split(" and ")]
-    late = sum(id > "A06" for id in named) / len(named)  # of twelve
+    late = sum(id > "A05" for id in named) / len(named)  # of ten
     assert len(named) > 100 and 0.35 < late < 0.65
 
 

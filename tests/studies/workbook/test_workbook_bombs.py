@@ -30,7 +30,7 @@ def with_parts(
     good_one: Path, path: Path, pack: int = zipfile.ZIP_DEFLATED, **parts: bytes
 ) -> Path:
     """A copy of a workbook with some of its parts replaced, or others added."""
-    with zipfile.ZipFile(good_one) as old, zipfile.ZipFile(path, "w", pack) as new:
+    with zipfile.ZipFile(good_one) as old, zipfile.ZipFile(path, "w", pack, compresslevel=1) as new:
         names = {name: old.read(name) for name in old.namelist()} | parts
         for name, data in names.items():
             new.writestr(name, data)
