@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
-PARTS  := truths wordings alarms kills pages mutations scale local
+PARTS  := truths wordings alarms kills pages mutations scale local properties
 CODE   := src tests benchmarks tools packaging
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
@@ -54,12 +54,14 @@ bench: setup
 	@$(BIN)/python -m benchmarks
 
 # Long tests: all parts one after the other, or one with PART=…. A part that fails stops no other.
+# The properties are daily tests, here with new and more draws.
 nightly: local cluster
 	@failed=; for part in $(or $(PART),$(PARTS)); do \
 	  echo "nightly: $$part"; \
-	  $(BIN)/pytest -n 2 --dist loadgroup -m "nightly(part='$$part')" || failed="$$failed $$part"; \
-	  if [ $$part = mutations ]; then \
-	    FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 --dist loadgroup -m hypothesis || failed="$$failed properties"; \
+	  if [ $$part = properties ]; then \
+	    FOLKMOOT_FUZZ=1 $(BIN)/pytest -n 2 --dist loadgroup -m hypothesis || failed="$$failed $$part"; \
+	  else \
+	    $(BIN)/pytest -n 2 --dist loadgroup -m "nightly(part='$$part')" || failed="$$failed $$part"; \
 	  fi; \
 	done; if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 

@@ -30,14 +30,15 @@ hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else "steady")
 
 
-# What the parts of `make nightly` are; each should end within forty minutes on two quiet cores.
+# What the parts of `make nightly` are; each should end within forty minutes on two quiet cores. One
+# more, `properties`, is the daily tests of properties with new draws.
 PARTS = {
     "truths": "planted effects over many seeds; figures of reports computed anew",
     "wordings": "planted effects with other wordings of all prompts",
     "alarms": "coverage of intervals, false alarms, faults that the controls have to find",
     "kills": "processes, workers and machines that end at any moment",
     "pages": "whole studies in a browser, and examples as the pages show them",
-    "mutations": "damaged input, and properties with new draws",
+    "mutations": "damaged input",
     "scale": "examples at full size, memory, large batches",
     "local": "a real model on this machine",
 }
