@@ -31,6 +31,7 @@ from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from folkmoot.studies.focus_group.positions import describe_position
 from tests.contract.small import people_of, small_study
+from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 ALL = {"negative": False, "no_persona": True, "same_length": True, "order": True}
@@ -156,7 +157,9 @@ LEFT_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(LEFT_OUT))
+@pytest.mark.parametrize(
+    "name", sample_daily(sorted(LEFT_OUT), daily=("town_hall", "workbook"), part="truths")
+)
 def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
     name: str, small_run: SmallRun, tmp_path: Path
 ) -> None:

@@ -204,7 +204,7 @@ def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> Non
         grid = simulated_power(trials, trials.run_trials(1)).grid
         return [row[grid.columns.index("power_rate")] for row in grid.rows]  # type: ignore[misc]
 
-    small, large = power("6,40", 3, 3)
+    small, large = power("6,40", 3, 2)
     assert small < large
     assert power("40", 0, 2) == [0.0]
 

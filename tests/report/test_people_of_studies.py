@@ -118,6 +118,13 @@ def rows(finding: Finding) -> list[dict[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
+@pytest.mark.parametrize(
+    "compared",
+    sample_daily(
+        sorted(CASES), daily=("cross_pollination", "town_hall", "workbook"), part="truths"
+    ),
+    indirect=True,
+)
 def test_each_measure_of_the_claims_is_compared_by_its_unit(
     compared: tuple[Case, Path, Path],
 ) -> None:

@@ -19,9 +19,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.sweeps import sample_daily
 
 # Daily, test_charts draws each kind of chart.
-STUDIES = sample_daily(
-    sorted(registered_studies()), daily=["cross_pollination", "workbook"], part="pages"
-)
+STUDIES = sample_daily(sorted(registered_studies()), daily=["workbook"], part="pages")
 SVG = "{http://www.w3.org/2000/svg}"
 
 

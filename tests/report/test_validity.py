@@ -40,7 +40,7 @@ topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
 conditions: [simple_voting, acp]
-participants_per_condition: 60
+participants_per_condition: 40
 personas: {source: quota}
 revote: true
 """
@@ -113,7 +113,7 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) 
         assert before[name].verdict == "not known" and not before[name].figures
         (command,) = re.findall(r"run (folkmoot controls RUN .*?)\.$", before[name].consequence)
     arguments = command.replace("RUN", str(run.path)).split()[1:]
-    ended = CliRunner().invoke(app, [*arguments, "--participants", "60"])
+    ended = CliRunner().invoke(app, [*arguments, "--participants", "40"])
     assert ended.exit_code == 0, ended.output
     after = card_of(report_of(run))
     assert after["Persona kept"] == (
@@ -130,7 +130,7 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) 
 
 def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
     run = pilot_run(tmp_path, drift=0.8, persona_forgetting=0.6, instability=0.7)
-    run_controls(run, {"participants": 60}, RunOptions())
+    run_controls(run, {"participants": 40}, RunOptions())
     card = card_of(report_of(run))
     for name in ("User drift", "Persona kept", "Reliability (retest)"):
         assert card[name].verdict == "failed", card[name]
@@ -153,7 +153,7 @@ def test_controls_that_left_a_threat_out_name_its_key(sound: Path) -> None:
 def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
     """Thirty people who all choose one option beside thirty models."""
     study = tmp_path / "study.yaml"
-    one = PILOT.replace("[simple_voting, acp]", "[simple_voting]")
+    one = PILOT.replace("[simple_voting, acp]", "[simple_voting]").replace("40", "60")
     study.write_text(f"{one}seats: 30\n", "utf-8")
 
     def answer(_: SeatState, question: PendingQuestion) -> str:
@@ -177,7 +177,7 @@ def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path)
     for name in ("one", "two"):
         shutil.copytree(prompts, tmp_path / name)
     study = tmp_path / "study.yaml"
-    study.write_text(PILOT.replace("60", "10"), "utf-8")
+    study.write_text(PILOT.replace("40", "5"), "utf-8")
     out = tmp_path / "grid"
     ended = CliRunner().invoke(
         app,
@@ -241,7 +241,7 @@ def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None
 def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(
-        f"{PILOT}hypotheses:\n- {{measure: participants.position_changed, "
+        f"{PILOT.replace('40', '6')}hypotheses:\n- {{measure: participants.position_changed, "
         "contrast: [acp, simple_voting], direction: greater}\n",
         "utf-8",
     )
