@@ -81,11 +81,43 @@ def kill_when_asked(studio: StudioProcess, server: ServerThread) -> None:
     studio.process.wait()
 
 
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc")
+reads_proc = pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="processes are read in /proc"
+)
+
+
+@reads_proc
 def test_a_run_goes_on_without_its_studio_and_its_key_is_in_no_file(
     page: Page, server: ServerThread, folder: Path
 ) -> None:
-    run = folder / "outputs" / "ovens"
+    start_run_and_kill_studio(page, server, folder)
+    with StudioProcess(folder) as later:
+        pause_and_resume(page, later, server, folder)
+        let_run_end(server, folder)
+        read_pages_and_report(page, later)
+    assert_key_in_no_file(server, folder)
+
+
+# The same run, of which the second studio is killed as well.
+@reads_proc
+@pytest.mark.nightly(part="kills")
+def test_a_run_that_was_resumed_ends_without_its_studio(
+    page: Page, server: ServerThread, folder: Path
+) -> None:
+    start_run_and_kill_studio(page, server, folder)
+    with StudioProcess(folder) as later:
+        pause_and_resume(page, later, server, folder)
+        kill_when_asked(later, server)
+    # The run ends while no studio is there. The next one finds it finished.
+    let_run_end(server, folder)
+    with StudioProcess(folder) as last:
+        enter_key(page, last)
+        read_pages_and_report(page, last)
+    assert_key_in_no_file(server, folder)
+
+
+def start_run_and_kill_studio(page: Page, server: ServerThread, folder: Path) -> None:
+    """Start a run in a studio, and kill the studio. The run survives it."""
     with StudioProcess(folder) as studio:
         page.goto(f"{studio.link}")
         page.get_by_role("link", name="API keys").click()
@@ -96,39 +128,50 @@ def test_a_run_goes_on_without_its_studio_and_its_key_is_in_no_file(
         page.wait_for_url("**/run/ovens/**", timeout=120_000)
         assert_not_in_arguments(studio.process.pid)
         kill_when_asked(studio, server)
-    # The run survives the studio. A later studio pauses and resumes it.
-    assert_not_in_arguments(process_of(run))
-    with StudioProcess(folder) as later:
-        page.goto(later.link)
-        expect(page.locator(".state.running")).to_have_count(1)
-        page.get_by_role("link", name="ovens", exact=True).click()
-        page.get_by_role("button", name="Pause").click()
-        # Pausing waits for the calls in flight, which the server holds back.
-        server.model.plan = FaultPlan(hold_after=10, key=SECRET)
-        expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=120_000)
-        wait_until(lambda: not process_of(run))
+    assert_not_in_arguments(process_of(folder / "outputs" / "ovens"))
 
-        enter_key(page, later)
-        page.goto(f"{later.url}/run/ovens/-/")
-        page.get_by_role("button", name="Resume").click()
-        kill_when_asked(later, server)
-    # The run ends while no studio is there. The next one finds it finished.
+
+def pause_and_resume(page: Page, studio: StudioProcess, server: ServerThread, folder: Path) -> None:
+    """Pause a run that an earlier studio started, and resume it."""
+    page.goto(studio.link)
+    expect(page.locator(".state.running")).to_have_count(1)
+    page.get_by_role("link", name="ovens", exact=True).click()
+    page.get_by_role("button", name="Pause").click()
+    # Pausing waits for the calls in flight, which the server holds back.
+    server.model.plan = FaultPlan(hold_after=10, key=SECRET)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=120_000)
+    wait_until(lambda: not process_of(folder / "outputs" / "ovens"))
+
+    enter_key(page, studio)
+    page.goto(f"{studio.url}/run/ovens/-/")
+    page.get_by_role("button", name="Resume").click()
+    wait_until(lambda: server.model.answering > 0)
+
+
+def let_run_end(server: ServerThread, folder: Path) -> None:
+    """Release the calls that wait, and wait for the end of the run and of its process."""
+    run = folder / "outputs" / "ovens"
     release(server)
     wait_until(lambda: (run / "manifest.json").exists() and not process_of(run))
-    with StudioProcess(folder) as last:
-        page.goto(last.link)
-        expect(page.locator(".state.done")).to_have_count(1)
-        enter_key(page, last)
-        for address in ("/", "/keys", "/run/ovens/-/", "/study/ovens/ovens.yaml/-/"):
-            page.goto(f"{last.url}{address}")
-            assert SECRET not in page.content(), address
-        page.goto(f"{last.url}/keys")
-        page.get_by_role("button", name="Forget OPENAI_API_KEY").click()
-        expect(page.get_by_text("entered here")).to_have_count(0)
-        page.goto(f"{last.url}/run/ovens/-/")
-        page.get_by_role("link", name="Read the report").click(timeout=120_000)
-        expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
-    # The key reached the model server and stands in no file.
+
+
+def read_pages_and_report(page: Page, studio: StudioProcess) -> None:
+    """The run is finished, no page shows the key that was entered, and there is a report."""
+    page.goto(studio.link)
+    expect(page.locator(".state.done")).to_have_count(1)
+    for address in ("/", "/keys", "/run/ovens/-/", "/study/ovens/ovens.yaml/-/"):
+        page.goto(f"{studio.url}{address}")
+        assert SECRET not in page.content(), address
+    page.goto(f"{studio.url}/keys")
+    page.get_by_role("button", name="Forget OPENAI_API_KEY").click()
+    expect(page.get_by_text("entered here")).to_have_count(0)
+    page.goto(f"{studio.url}/run/ovens/-/")
+    page.get_by_role("link", name="Read the report").click(timeout=120_000)
+    expect(page).to_have_title("ovens: the report – Folkmoot", timeout=120_000)
+
+
+def assert_key_in_no_file(server: ServerThread, folder: Path) -> None:
+    """The key reached the model server and stands in no file."""
     assert server.model.authorizations == {f"Bearer {SECRET}"}
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 20

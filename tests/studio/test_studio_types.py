@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
 
+import openpyxl
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -13,11 +16,39 @@ from tests.waiting import wait_until
 
 __all__ = ["page"]
 
-# Each day a workbook is filled in, and a town hall with rows and mappings is checked. A vote is
-# made and comes to its report each day by keyboard.
+# Each day a sheet of a workbook gets a row, and a town hall with rows and mappings is checked. A
+# vote is made and comes to its report each day by keyboard.
 NIGHTLY = pytest.mark.nightly(part="pages")
 
 
+def test_rows_and_cells_of_a_form_are_those_of_its_workbook(
+    page: Page, studio: StudioProcess
+) -> None:
+    """What is entered stands in the file, and what is missing or wrong is told by its label."""
+    make(page, studio, "workbook", "prices")
+    add(page, "Treatments")
+    enter(page, "Treatment label", "plain")
+    file = studio.folder / "prices" / "experiment.xlsx"
+    wait_until(
+        lambda: "plain" in cells_of(file, "treatments"), lambda: cells_of(file, "treatments")
+    )
+    status = page.locator("#status")
+    expect(status).to_contain_text("to correct")
+    expect(status).to_contain_text("Experiment ID")
+    expect(status).to_contain_text("Number of sessions")
+    enter(page, "Experiment ID", "prices")
+    enter(page, "Number of sessions", "two")
+    expect(status).not_to_contain_text("Experiment ID")
+    expect(status).to_contain_text("Number of sessions")
+
+
+def cells_of(file: Path, sheet: str) -> list[object]:
+    """All values of a sheet of a workbook."""
+    with closing(openpyxl.load_workbook(file)) as book:
+        return [value for row in book[sheet].iter_rows(values_only=True) for value in row]
+
+
+@NIGHTLY
 def test_an_experiment_is_written_in_the_form_of_its_workbook(
     page: Page, studio: StudioProcess
 ) -> None:

@@ -29,7 +29,7 @@ from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.default_signals import with_default_signals
-from tests.sweeps import SCREEN_WIDTHS
+from tests.sweeps import SCREEN_WIDTHS, sample_daily
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import SHOTS, Table
@@ -209,34 +209,38 @@ def taken_seats(out: Path) -> set[str]:
     return {name for name, seat in seats.items() if seat["visit"]}
 
 
-async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", sample_daily([24, 60], [24], "scale"))
+async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
+    tmp_path: Path, count: int
+) -> None:
     """Each has one seat and nobody two, whether they have an id, a name, or a name that somebody
     else has too. Who leaves before the start was never there; who leaves later takes their words
     along."""
     study, out = tmp_path / "class.yaml", tmp_path / "run"
-    study.write_text(VOTES.format(share=30, minutes=10))
-    queries = [f"?PROLIFIC_PID=5f{n:022x}" if n % 3 == 0 else "" for n in range(60)]
+    study.write_text(VOTES.format(share=count // 2, minutes=10))
+    queries = [f"?PROLIFIC_PID=5f{n:022x}" if n % 3 == 0 else "" for n in range(count)]
     names = ["" if query else f"Kim Secretname{n // 12}" for n, query in enumerate(queries)]
     with open_run(study, out) as run:
         async with visitors(run.entry, *queries) as people:
             early, late, staying = people[:5], people[5:10], people[10:]
             pages = await asyncio.gather(
-                *(one.enter(name, times=2) for one, name in zip(people[:59], names, strict=False))
+                *(one.enter(name, times=2) for one, name in zip(people[:-1], names, strict=False))
             )
             assert all("Lobby" in page for page in pages)
-            assert "59 of 60 seats are taken" in await people[0].get(people[0].seat)
-            assert len({one.seat for one in people[:59]}) == len({one.code for one in people[:59]})
-            assert len({one.seat for one in people[:59]}) == 59
+            assert f"{count - 1} of {count} seats are taken" in await people[0].get(people[0].seat)
+            assert len({one.code for one in people[:-1]}) == count - 1
+            assert len({one.seat for one in people[:-1]}) == count - 1
             # Five leave before the start. Their seats are free again, and one of them is taken.
             gone = await asyncio.gather(*(one.leave() for one in early))
             assert all("You have left" in page for page in gone)
             # They have written nothing that could be deleted or shown to others.
             assert all("Your seat is free again" in page for page in gone)
             assert not any("where others were shown it" in page for page in gone)
-            assert "55 of 60 seats are taken" in await people[59].enter(names[59])
+            taken = await people[-1].enter(names[-1])
+            assert f"{count - 5} of {count} seats are taken" in taken
             # Coming back by the link leads to the same seat, by the id or the cookie.
             seats = [one.seat for one in people[5:]]
-            assert len(set(seats)) == 55
+            assert len(set(seats)) == count - 5
             await asyncio.gather(*(one.get(one.link) for one in people[5:]))
             assert [one.seat for one in people[5:]] == seats
             await run.begin(staying[0])
@@ -249,17 +253,19 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(tmp_path: Pa
             gone = await asyncio.gather(*(one.leave() for one in late))
             assert all("You have left" in page for page in gone)
             overview = await staying[0].get(run.researcher)
-            assert "60 seats: " in overview and "5 withdrawn" in overview
-            assert re.search(r'<option value="p_\d+">p_\d+ Kim Secretname4<', overview)
+            assert f"{count} seats: " in overview and "5 withdrawn" in overview
+            assert re.search(
+                rf'<option value="p_\d+">p_\d+ Kim Secretname{(count - 1) // 12}<', overview
+            )
             given = await asyncio.gather(*(one.take_part() for one in staying))
             assert min(given) >= 1
         assert await run.over() == 0
     answers = RunFolder(out).read_table("answers")
     humans = answers.filter(answered_by="human")
-    assert len(taken_seats(out)) == humans["speaker_id"].n_unique() == 55
+    assert len(taken_seats(out)) == humans["speaker_id"].n_unique() == count - 5
     # Models have answered for the five seats that were free, and for nobody else.
     participants = answers.filter(role="participant")
-    assert participants["speaker_id"].n_unique() == 60
+    assert participants["speaker_id"].n_unique() == count
     assert participants.filter(answered_by="synthetic")["speaker_id"].n_unique() == 5
     assert len({found.data["seat"] for found in read_withdrawals(out)}) == 5
     _nothing_is_told(out, run, people)
