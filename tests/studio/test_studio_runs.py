@@ -100,7 +100,7 @@ def test_a_run_goes_on_without_its_studio_and_its_key_is_in_no_file(
 
 # The same run, of which the second studio is killed as well.
 @reads_proc
-@pytest.mark.nightly(part="kills")
+@pytest.mark.nightly(part="pages")
 def test_a_run_that_was_resumed_ends_without_its_studio(
     page: Page, server: ServerThread, folder: Path
 ) -> None:
