@@ -397,7 +397,7 @@ async def test_a_researcher_closes_a_seat_and_the_others_go_on(
     overview = table.links["All seats, for you alone"]
     page = await async_browser.new_page()
     await page.goto(overview)
-    await expect(page.get_by_text("not here yet")).to_have_count(2)
+    await expect(page.locator("tr", has_text="not here yet")).to_have_count(2)
     row = page.locator("tr", has_text="p_0002")
     await row.get_by_role("link", name="Close").click()
     await page.get_by_role("checkbox").check()
