@@ -164,6 +164,8 @@ def test_another_process_reads_the_rows_so_far(tmp_path: Path) -> None:
     so_far = seen["votes"].to_frame().lazy().collect()
     assert so_far.to_dicts() == [{"n": 1, "share": 1.0}, {"n": 3, "share": 1.0}]
     file.write_rows([votes, texts])
+    # What was read before has the rows of that moment, and not one that lies between them.
+    assert seen["votes"].to_frame().lazy().collect().equals(so_far)
     found = read_recordings(tmp_path)["votes"].to_frame().lazy().collect()
     assert found.equals(votes.to_frame().lazy().collect()) and found["late"].to_list()[1] is True
     file.remove_file()

@@ -144,13 +144,15 @@ class RowFile:
             shape_rows = db.execute("SELECT name, shape FROM tables ORDER BY name").fetchall()
         return {name: orjson.loads(shape) for name, shape in shape_rows}
 
-    def rows(self, name: str) -> Iterator[BufferedRow]:
-        """Yield the rows of a table in the order of their keys."""
+    def rows(self, name: str, count: int) -> Iterator[BufferedRow]:
+        """Yield the first `count` written rows of a table, in the order of their keys."""
         with self._reading_connection() as db:
             query = "SELECT number FROM tables WHERE name = ?"
             (number,) = db.execute(query, (name,)).fetchone()
-            query = f"SELECT key, columns, cells FROM rows{number} ORDER BY key"
-            for key, columns, cells in db.execute(query):
+            # The run may have appended further rows since the shape of the table was read. Rows of
+            # other tables that belong to those rows were not read.
+            query = f"SELECT key, columns, cells FROM rows{number} WHERE rowid <= ? ORDER BY key"
+            for key, columns, cells in db.execute(query, (count,)):
                 yield key, columns, orjson.loads(cells)
 
     def finish_writing(self, buffers: Iterable[TableBuffer]) -> None:
@@ -338,7 +340,7 @@ class TableBuffer:
             # Sort by the key alone. Cells of different types cannot be compared.
             return sorted(self.waiting, key=lambda buffered_row: buffered_row[0])
         self._file.write_rows([self])
-        return self._file.rows(self.name)
+        return self._file.rows(self.name, self._count)
 
     def _frames(self, schema: Mapping[str, pl.DataType]) -> Iterator[pl.DataFrame]:
         rows = iter(self._iterate_rows())
