@@ -502,6 +502,6 @@ def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prom
     p.many("simple_voting", STILL)
     p.many("acp", STILL)
     notes = " ".join(p.found()["position_change"].notes)
-    assert f"With `exposure: source` and {wording}," in notes
+    assert f"With the exposure of the source study and {wording}," in notes
     assert "source's prompts" not in notes
     assert "as those of other participants" in notes

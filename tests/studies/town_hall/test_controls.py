@@ -106,8 +106,11 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
     }  # fmt: skip
     assert len(drawn) == 2 and drawn != {("A11", "A12", "A13", "A14")}
     says = next(f.says for f in compute_findings(held[0].folder) if f.key == "inclusion")
-    assert "At level placebo the residents drawn at random as vulnerable scored" in says
-    assert "a placebo gap of" in says and "At level bare no vulnerable residents" in says
+    described = "(own sessions, 5 models, moderator)"
+    drawn_at_random = "the residents drawn at random as vulnerable scored"
+    assert f"At level placebo {described} {drawn_at_random}" in says
+    assert "a placebo gap of" in says
+    assert f"At level bare {described} no vulnerable residents" in says
 
 
 def test_life_stories_of_all_are_of_one_length(held: tuple[Run, ScriptedProvider]) -> None:

@@ -52,7 +52,7 @@ function count() {
 }
 
 // A long part would push the question of a phone's page out of sight. seat.css has the same width.
-const part = document.querySelector("details.card");
+const part = document.getElementById("part");
 if (part && matchMedia("(max-width: 40rem)").matches && part.offsetHeight > innerHeight / 3) part.open = false;
 
 for (const once of document.querySelectorAll("form.once")) {
