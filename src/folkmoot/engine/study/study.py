@@ -446,6 +446,8 @@ def with_derived_tables(
             covered = take_complete_parts(known_study, recorded.with_derived(lambda _: tables))
             if part_of is not None and isinstance(covered, PartialRun):
                 covered = covered.with_only(str(part_of.get(covered.parts.column)))
+                if not covered.parts.complete:
+                    return tables
             derived = derive_tables(known_study, covered, recorded.path / JOURNAL, new_buffer)
             file.finish_writing(derived.values())
             return {**tables, **derived}
