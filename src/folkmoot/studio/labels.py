@@ -27,11 +27,6 @@ def words_of(name: str) -> str:
     return " ".join(WORDS.get(part, part) for part in name.split("_"))
 
 
-def capitalise(text: str) -> str:
-    """Return a text that begins with a capital letter, as labels and help texts do."""
-    return text[:1].upper() + text[1:]
-
-
 def value_words(value: str) -> str:
     """Return a value that a form offers as the form shows it."""
     if value in ("true", "false"):

@@ -11,8 +11,9 @@ from pathlib import Path
 from openpyxl.utils import column_index_from_string, get_column_letter
 
 from folkmoot.errors import Problem
+from folkmoot.measures.wording import capitalise
 from folkmoot.studio.fields import FormSection, StudyField, name_by_labels, walk_fields
-from folkmoot.studio.labels import FormWords, capitalise, words_of
+from folkmoot.studio.labels import FormWords, words_of
 from folkmoot.studio.sheet_files import MAX_COLUMNS, MAX_ROWS, Rows, SheetCells, read_sheets
 
 # Rows with more columns are folded, so that the rows of a sheet can be seen together.

@@ -15,7 +15,7 @@ from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import join_sentences, word
+from folkmoot.measures.wording import capitalise, join_sentences, word
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
@@ -236,16 +236,11 @@ def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]
             f"Within groups: {outcome}",
             [result for result in results if result.claim.outcome == outcome],
             axis=outcome,
-            notes=(f"{_with_capital(data['measures'][measure])}.", _PAIRED),
+            notes=(f"{capitalise(data['measures'][measure])}.", _PAIRED),
             units=data["groups"],
         )
         for measure, outcome in COMPARED.items()
     ]
-
-
-def _with_capital(text: str) -> str:
-    # `str.capitalize` would also lower the rest, such as the names of conditions.
-    return text[:1].upper() + text[1:]
 
 
 def _by_type(measures: pl.DataFrame) -> Finding | None:
