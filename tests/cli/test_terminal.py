@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from folkmoot.cli.run import TerminalProgress
-from folkmoot.cli.tables import finding_view, print_findings
+from folkmoot.cli.tables import GridView, finding_view, print_findings
 from folkmoot.engine.calls.progress import (
     AnswerMissing,
     CallDone,
@@ -79,6 +79,27 @@ def test_no_terminal_is_too_narrow_for_a_figure(rows: list[tuple[str, int]], wid
     print_findings(Console(file=file, width=width), [Finding("k", "t", "s", grid)])
     words = file.getvalue().split()
     assert all(f"{n:,}" in words for _, n in rows)
+
+
+def test_in_a_usual_terminal_no_name_of_a_condition_is_broken() -> None:
+    arms = ("Adversarial (ACP)", "Clarified passive", "Simple voting")
+    rows = tuple(
+        (first, second, "exploratory", 0.127, 0.061, 0.192, 1e-4, 2e-4, 0.046, 0.206)
+        for first in arms
+        for second in arms
+    )
+    columns = "first second family difference_points low_points high_points p adjusted_p"
+    file = io.StringIO()
+    columns += " joint_low_points joint_high_points"
+    grid = GridView(ResultTable(tuple(columns.split()), rows))
+    Console(file=file, width=80).print(grid)
+    lines = file.getvalue().splitlines()
+    words = {word for line in lines for word in line.split()}
+    assert {"Adversarial", "(ACP)", "Clarified", "Simple", "exploratory", "difference"} <= words
+    # One table, and not one list for each row. An interval is broken before its upper bound.
+    assert sum("difference" in line for line in lines) == 1
+    assert {"+6.1", "+19.2", "+20.6"} <= words
+    assert max(map(len, lines)) <= 80
 
 
 class Clock:

@@ -24,9 +24,10 @@ from folkmoot.storage.findings import Finding, ResultTable, column_heading, form
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MAX_ROWS = 40
-# Widths in characters that a column of names and one of sentences need, if their cells are not
-# shorter.
-NAME_WIDTH, SENTENCE_WIDTH = 9, 24
+# A column of sentences needs so many characters. In other columns a longer word may be broken.
+SENTENCE_WIDTH = 24
+# Characters between two columns, and in a terminal that is too narrow for them.
+GAP, NARROW_GAP = 2, 1
 
 
 def finding_view(finding: Finding) -> RenderableType:
@@ -61,10 +62,11 @@ class GridView:
         self.columns = _format_columns(grid)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        # One character separates two columns.
-        width = sum(_readable_width(cells) + 1 for _, cells, _ in self.columns)
-        if width <= options.max_width:
-            yield self._as_table()
+        for gap, breaks_titles in ((GAP, False), (NARROW_GAP, False), (NARROW_GAP, True)):
+            available = options.max_width - gap * (len(self.columns) - 1)
+            if widths := self._fit_widths(available, breaks_titles):
+                yield self._as_table(widths, gap)
+                break
         else:
             yield from self._as_records()
         rows_left = len(self.grid.rows) - MAX_ROWS
@@ -72,14 +74,37 @@ class GridView:
         lines_below += [remove_control_characters(self.grid.caption)] if self.grid.caption else []
         yield from (Text(line, style="dim") for line in lines_below)
 
-    def _as_table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-        for title, cells, numeric in self.columns:
-            # In a narrow terminal, a text may break anywhere and a number must not.
-            words = [word for cell in cells for word in cell.split()] if numeric else []
+    def _fit_widths(self, available: int, breaks_titles: bool) -> list[int]:
+        # One width per column, at most `available` together, or [] if the columns do not fit. Rich
+        # would make columns narrower than their longest word. Titles are broken inside words for
+        # a matrix, of which they are wider than the numbers.
+        widths = [
+            _readable_width("" if breaks_titles else title, cells, numeric)
+            for title, cells, numeric in self.columns
+        ]
+        spare = available - sum(widths)
+        if spare < 0:
+            return []
+        # First whole numbers and intervals, as far as they fit.
+        for i, (_, cells, numeric) in enumerate(self.columns):
+            wanted = max(map(len, cells)) - widths[i]
+            if numeric and 0 < wanted <= spare:
+                widths[i] += wanted
+                spare -= wanted
+        full_widths = [max(map(len, (title, *cells))) for title, cells, _ in self.columns]
+        for _ in range(min(spare, sum(full_widths) - sum(widths))):
+            # The column with the most lines in a row gets the next character.
+            most_wrapped = max(range(len(widths)), key=lambda i: full_widths[i] / widths[i])
+            widths[most_wrapped] += 1
+        return widths
+
+    def _as_table(self, widths: list[int], gap: int) -> Table:
+        # The box itself draws one of the characters between two columns.
+        padding = (0, gap - 1, 0, 0)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding)
+        for (title, _, numeric), width in zip(self.columns, widths, strict=True):
             justify: JustifyMethod = "right" if numeric else "left"
-            min_width = max(map(len, words), default=None)
-            table.add_column(title, justify=justify, min_width=min_width, overflow="fold")
+            table.add_column(title, justify=justify, width=width, overflow="fold")
         for row in zip(*(cells for _, cells, _ in self.columns), strict=True):
             table.add_row(*map(Text, row))
         return table
@@ -97,9 +122,17 @@ class GridView:
                 yield Padding(Text(f"{title}: {cell}"), (0, 0, 0, 2))
 
 
-def _readable_width(cells: Iterable[str]) -> int:
-    widest = max(map(len, cells), default=0)
-    return min(widest, SENTENCE_WIDTH if widest > 2 * SENTENCE_WIDTH else NAME_WIDTH)
+def _readable_width(title: str, cells: list[str], numeric: bool) -> int:
+    # The smallest width at which no number and no word of usual length is broken.
+    title_width = max(1, *map(len, title.split(" ")))
+    if numeric:
+        # An interval may be broken before its upper bound.
+        lines = (line for cell in cells for line in cell.replace(" to ", " to\n").split("\n"))
+        return max(title_width, *map(len, lines))
+    if max(map(len, cells)) > 2 * SENTENCE_WIDTH:
+        return SENTENCE_WIDTH
+    longest_word = max(len(word) for cell in cells for word in cell.split(" "))
+    return min(max(title_width, longest_word), SENTENCE_WIDTH)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:
