@@ -8,7 +8,6 @@ Analysis code reads tables through `RunFolder`.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -252,9 +251,11 @@ def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, 
     # The numbers of missing cells and of distinct values, and the count of each value. With more
     # than `MAX_LEVELS` distinct values, there may be no counts.
     if isinstance(cells, pl.Series):
-        count_by_value = Counter(cells)
-        missing = count_by_value.pop(None, 0)
-        return missing, len(count_by_value), count_by_value
+        missing = cells.null_count()
+        distinct = cells.n_unique() - bool(missing)
+        if distinct > MAX_LEVELS:
+            return missing, distinct, {}
+        return missing, distinct, dict(cells.drop_nulls().value_counts().iter_rows())
     # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
     # memory.
     column = pl.first()
