@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
-PARTS  := truths wordings alarms kills pages mutations scale local properties
+PARTS  := truths wordings alarms kills pages mutations workbooks scale local properties
 CODE   := src tests benchmarks tools packaging
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
@@ -41,7 +41,7 @@ cluster: setup
 test: setup
 	@echo "format";  $(BIN)/ruff format --check --quiet $(CODE)
 	@echo "lint";    $(BIN)/ruff check --quiet $(CODE)
-	@echo "types";   $(BIN)/mypy --no-error-summary
+	@echo "types";   $(BIN)/mypy --num-workers 2 --no-error-summary
 	@echo "layers";  $(BIN)/lint-imports --no-logo >$(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 	@echo "tests";   $(BIN)/pytest -n 2 --dist loadgroup
 

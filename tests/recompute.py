@@ -312,6 +312,15 @@ def _skewed(values: pd.Series) -> dict[str, object]:
     return plain | {"low": mean_at(limit), "high": mean_at(-limit)}
 
 
+# The four levels of the study as readers are told them. The order is that of the study.
+LEVEL_LABELS = {
+    "1": "level 1 (shared session)",
+    "2-1": "level 2-1 (own sessions)",
+    "3": "level 3 (own sessions, 5 models)",
+    "4": "level 4 (own sessions, 5 models, moderator)",
+}
+
+
 def _main_levels(folder: Path) -> dict[str, pd.DataFrame]:
     held = table(folder, "discussions")
     held = held[held.part == "main"]
@@ -339,7 +348,7 @@ def steps(folder: Path) -> Rows:
     gaps = {
         level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
     }
-    return _paired_claims({"gap": gaps}, lambda level: f"level {level}", last=False)
+    return _paired_claims({"gap": gaps}, LEVEL_LABELS.__getitem__, last=False)
 
 
 def outcome(folder: Path) -> Rows:

@@ -155,7 +155,7 @@ def test_each_measure_of_the_claims_is_compared_by_its_unit(
 def test_the_command_tells_the_same(compared: tuple[Case, Path, Path]) -> None:
     case, run, file = compared
     shown = CliRunner().invoke(
-        app, ["compare", str(run), "--people", str(file)], env={"COLUMNS": "220"}
+        app, ["compare", str(run), "--people", str(file)], env={"COLUMNS": "400"}
     )
     assert shown.exit_code == 0, shown.output
     assert "Measures of the claims, run by run" in shown.output

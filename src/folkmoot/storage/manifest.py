@@ -25,6 +25,7 @@ from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
 from folkmoot.models.request import FINISH_UNMOVED, FINISH_UNREAD
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.tables import Table
 
 SYNTHETIC_MARK, HUMAN_MARK, MIXED_MARK = "SYNTHETIC", "HUMAN", "MIXED"
 NO_FINDINGS = "These are not findings about people."
@@ -164,7 +165,7 @@ def round_cost(usd: float) -> float:
     return round(round(usd, 10), 6)
 
 
-def build_manifest(facts: RunFacts, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
+def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, object]:
     """Return the manifest as JSON data."""
     answers = _answer_columns(tables.get("answers"))
     usages, earlier = facts.models.values(), facts.earlier_manifest
@@ -310,7 +311,7 @@ def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -
 
 
 def _synthetic_section(
-    facts: RunFacts, answers: pl.DataFrame | None, provenance: pl.LazyFrame | None
+    facts: RunFacts, answers: pl.DataFrame | None, provenance: Table | None
 ) -> dict[str, object]:
     # The label (such as SYNTHETIC), a note, and the effects built into the respondent. Empty if
     # only models answered.
@@ -340,10 +341,10 @@ def _synthetic_section(
     }
 
 
-def _count_prompts_of_unknown_source(provenance: pl.LazyFrame | None) -> int:
+def _count_prompts_of_unknown_source(provenance: Table | None) -> int:
     if provenance is None:
         return 0
-    unknown = provenance.filter(kind=UNATTRIBUTED).select(pl.col("address").n_unique())
+    unknown = provenance.lazy().filter(kind=UNATTRIBUTED).select(pl.col("address").n_unique())
     return int(unknown.collect().item())
 
 
@@ -396,7 +397,7 @@ def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
+def _answer_columns(answers: Table | None) -> pl.DataFrame | None:
     if answers is None:
         return None
     known_columns = answers.collect_schema().names()
@@ -404,7 +405,10 @@ def _answer_columns(answers: pl.LazyFrame | None) -> pl.DataFrame | None:
         *("parse_step", "reasks", "missing", "finish", "role"),
         *("answered_by", "speaker_id"),
     )
-    return answers.select(column for column in wanted_columns if column in known_columns).collect()
+    columns = [column for column in wanted_columns if column in known_columns]
+    return (
+        answers[columns] if isinstance(answers, pl.DataFrame) else answers.select(columns).collect()
+    )
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:

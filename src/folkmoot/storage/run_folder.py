@@ -70,10 +70,13 @@ class RowStream(Collection[dict[str, object]]):
 
     def __init__(self, table: pl.LazyFrame) -> None:
         self._table = table
-        self._count = int(table.select(pl.len()).collect().item())
 
     def __len__(self) -> int:
         return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        return int(self._table.select(pl.len()).collect().item())
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self._table.collect_batches(chunk_size=ROWS_PER_BATCH):

@@ -19,6 +19,8 @@ import polars.selectors as cs
 from folkmoot.files import write_bytes, write_with
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+# A small table is in memory, and a large one is read when it is needed.
+Table = pl.DataFrame | pl.LazyFrame
 
 
 # Two functions of polars take the same settings. The type lets mypy check both calls.
@@ -48,7 +50,7 @@ FORMULA = r"^[=+\-@\t\r]"
 SIGNED_NUMBER = r"[+-]?[\d.,]+%?"
 
 
-def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
+def write_table(folder: Path, name: str, data: Table) -> Table:
     """Write `<name>.parquet` and `<name>.csv` and return the written table."""
     # The output of models is untrusted. So the CSV has an apostrophe before each text that a
     # spreadsheet would run as a formula. Tables in `PARQUET_ONLY` have no CSV. Both files are
@@ -58,7 +60,7 @@ def write_table(folder: Path, name: str, data: pl.DataFrame | pl.LazyFrame) -> p
         write_with(parquet, lambda file: data.write_parquet(file, **PARQUET))
         if name not in PARQUET_ONLY:
             write_bytes(csv, format_csv(data))
-        return data.lazy()
+        return data
     write_parquet(parquet, data)
     # Read the CSV from the written file. The lazy frame would compute all rows a second time.
     written = pl.scan_parquet(parquet, glob=False)
@@ -81,7 +83,7 @@ def write_csv(path: Path, data: pl.LazyFrame) -> None:
 def format_csv(data: pl.DataFrame) -> bytes:
     """Return the content of a table's CSV file as bytes."""
     # With formulas escaped as in `write_table`.
-    return _escape_formulas(data).write_csv().encode()
+    return (_escape_formulas(data) if _may_have_formulas(data) else data).write_csv().encode()
 
 
 def is_one_of(column: str, values: Collection[str]) -> pl.Expr:
@@ -97,6 +99,18 @@ def escape_formula(text: str) -> str:
     # patterns, because a call per cell would take most of the time of writing them.
     is_formula = re.match(FORMULA, text) and not re.fullmatch(SIGNED_NUMBER, text)
     return f"'{text}" if is_formula else text
+
+
+# A query of polars costs some 100 µs, and most tables of a run are small. Below these numbers of
+# cells and rows, cells are read in Python.
+MAX_CELLS_READ_IN_PYTHON = 500
+
+
+def _may_have_formulas(data: pl.DataFrame) -> bool:
+    texts = [column for column in data if column.dtype == pl.String]
+    if len(texts) * data.height > MAX_CELLS_READ_IN_PYTHON:
+        return True
+    return any(cell and re.match(FORMULA, cell) for column in texts for cell in column.to_list())
 
 
 def _escape_formulas(data: Frame) -> Frame:
@@ -168,7 +182,7 @@ ENGINE_COLUMNS: dict[str, str] = {
 
 
 def build_codebook(
-    tables: Mapping[str, pl.LazyFrame], descriptions: Mapping[str, object] | None = None
+    tables: Mapping[str, Table], descriptions: Mapping[str, object] | None = None
 ) -> dict[str, object]:
     """Return the codebook, which gives the type, the meaning and the range of each column.
 
@@ -182,20 +196,23 @@ def build_codebook(
     }
 
 
-# A query of polars costs some 100 µs, and a codebook asks two or three of each column. Below this
-# number of rows, a table is read once and its columns are described without queries.
+# A codebook asks two or three queries of each column. Below this number of rows, a table is read
+# once and its columns are described without queries.
 MAX_ROWS_DESCRIBED_IN_MEMORY = 5_000
 
 
-def _describe_table(data: pl.LazyFrame, find_meaning: Callable[[str], str]) -> dict[str, object]:
-    rows = data.select(pl.len()).collect().item()
-    in_memory = data.collect() if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY else None
+def _describe_table(data: Table, find_meaning: Callable[[str], str]) -> dict[str, object]:
+    rows = data.height if isinstance(data, pl.DataFrame) else data.select(pl.len()).collect().item()
+    if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY:
+        data = data.collect() if isinstance(data, pl.LazyFrame) else data
+    else:
+        data = data.lazy()
     return {
         "rows": rows,
         # One column at a time, because a column of texts may be large.
         "columns": {
             column: _describe_column(
-                data.select(column) if in_memory is None else in_memory[column],
+                data[column] if isinstance(data, pl.DataFrame) else data.select(column),
                 kind,
                 find_meaning(column),
             )
@@ -255,7 +272,9 @@ def _count_values(cells: pl.Series | pl.LazyFrame) -> tuple[int, int, dict[Any, 
         distinct = cells.n_unique() - bool(missing)
         if distinct > MAX_LEVELS:
             return missing, distinct, {}
-        return missing, distinct, dict(cells.drop_nulls().value_counts().iter_rows())
+        count_by_value = dict(cells.value_counts().iter_rows())
+        count_by_value.pop(None, None)
+        return missing, distinct, count_by_value
     # Count hashes instead of texts. All texts of a run may be distinct, and they would fill the
     # memory.
     column = pl.first()

@@ -193,7 +193,7 @@ def test_a_few_dozen_mutations(tmp_path: Path) -> None:
     assert counts["ran"] > 5 and counts["refused"] > 15
 
 
-@pytest.mark.nightly(part="mutations")
+@pytest.mark.nightly(part="workbooks")
 @pytest.mark.parametrize("part", range(20))
 def test_fifty_thousand_mutations(tmp_path: Path, part: int) -> None:
     counts = _many(2_500 * part, 2_500 * (part + 1), tmp_path)

@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from folkmoot.engine.calls.gateway import Gateway, unknown_cost_message
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import (
@@ -107,7 +105,7 @@ from folkmoot.storage.run_folder import (
     utc_timestamp,
 )
 from folkmoot.storage.table_buffer import TableBuffer
-from folkmoot.storage.tables import write_table
+from folkmoot.storage.tables import Table, write_table
 
 # Serves the question pages of a seat manager while the context is open. An exit without an error
 # leaves the pages up long enough for humans to see that the run has ended.
@@ -204,7 +202,7 @@ WITH_TABLES = ("done", "paused")
 
 # Parse steps of answers that could not be parsed. With "minimal" a protocol has filled in a minimal
 # structure of its own, which says nothing about the reply.
-UNPARSED_STEPS = ("missing", "minimal")
+UNPARSED_STEPS = frozenset({"missing", "minimal"})
 
 
 @dataclass(frozen=True)
@@ -588,7 +586,7 @@ async def _write_outputs(
         # Polars cannot reuse memory that Python has freed, so the peak would be the sum of both.
         if context.is_large:
             release_free_memory()
-        tables: dict[str, pl.LazyFrame] = {}
+        tables: dict[str, Table] = {}
         if outcome in WITH_TABLES:
             for name, table in context.recorded_tables():
                 tables[name] = write_table(context.folder / TABLES, name, table)
@@ -629,17 +627,17 @@ def _derive_tables(
         return {}
 
 
-def _unusable_reason(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> str:
+def _unusable_reason(execution: Execution, tables: Mapping[str, Table]) -> str:
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:
-        steps = answers.select("parse_step").collect().to_series()
-        if steps.len() and steps.is_in(UNPARSED_STEPS).all():
-            return f"none of the {steps.len():,} answers could be read"
+        steps = answers.lazy().select("parse_step").collect().to_series().to_list()
+        if steps and UNPARSED_STEPS.issuperset(steps):
+            return f"none of the {len(steps):,} answers could be read"
     return study_reason
 
 
-def _write_codebook(execution: Execution, tables: Mapping[str, pl.LazyFrame]) -> None:
+def _write_codebook(execution: Execution, tables: Mapping[str, Table]) -> None:
     write_json(execution.folder / CODEBOOK, describe_tables(execution.study_file.study, tables))
 
 

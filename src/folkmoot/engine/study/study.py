@@ -14,7 +14,6 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Generic
 
-import polars as pl
 from pydantic import ValidationError
 
 from folkmoot.conversation.prompts import PromptLibrary
@@ -59,7 +58,7 @@ from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
 from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
-from folkmoot.storage.tables import CONDITION_COLUMNS, build_codebook
+from folkmoot.storage.tables import CONDITION_COLUMNS, Table, build_codebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +458,7 @@ def with_derived_tables(
     return run.with_derived(derive_so_far)
 
 
-def describe_tables(study: Study, tables: Mapping[str, pl.LazyFrame]) -> dict[str, object]:
+def describe_tables(study: Study, tables: Mapping[str, Table]) -> dict[str, object]:
     """Return the codebook of tables of a study."""
     meanings = column_meanings((*PEOPLE_TABLES, *study.tables))
     return build_codebook(tables, {**study.codebook, **meanings})
