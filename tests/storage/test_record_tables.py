@@ -80,3 +80,23 @@ def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
     }
     assert book["columns"]["address"]["distinct"] == 31
     assert "call stands" in book["columns"]["address"]["meaning"]
+
+
+@pytest.mark.parametrize("name", ["count", "value", "len", "distinct", ""])
+@pytest.mark.parametrize("rows", [3, 6_000], ids=["in memory", "by queries"])
+def test_a_column_may_have_any_name_and_no_value(name: str, rows: int) -> None:
+    table = pl.DataFrame({name: ["a", None, "b"] * (rows // 3), "none": [None] * rows})
+    for held in (table, table.lazy()):
+        columns = build_codebook({"t": held})["t"]["columns"]
+        levels = {"a": rows // 3, "b": rows // 3}
+        assert (columns[name]["missing"], columns[name]["levels"]) == (rows // 3, levels)
+        assert columns["none"]["missing"] == rows and "levels" not in columns["none"]
+        assert build_codebook({"t": held.clear()})["t"]["rows"] == 0
+
+
+@pytest.mark.parametrize("name", ["min", "max", "value"])
+def test_so_may_a_column_of_numbers(name: str) -> None:
+    table = pl.DataFrame({name: [*range(6_000)]})
+    for held in (table, table.lazy()):
+        column = build_codebook({"t": held})["t"]["columns"][name]
+        assert (column["min"], column["max"]) == (0, 5_999)

@@ -212,7 +212,10 @@ def _describe_table(data: Table, find_meaning: Callable[[str], str]) -> dict[str
         # One column at a time, because a column of texts may be large.
         "columns": {
             column: _describe_column(
-                data[column] if isinstance(data, pl.DataFrame) else data.select(column),
+                # The column may be called like a result of a query, such as `count`.
+                data[column].alias("value")
+                if isinstance(data, pl.DataFrame)
+                else data.select(value=column),
                 kind,
                 find_meaning(column),
             )
@@ -234,7 +237,7 @@ def _find_meaning(own_descriptions: Mapping[str, object], table: str, column: st
 def _describe_column(
     cells: pl.Series | pl.LazyFrame, kind: pl.DataType, meaning: str
 ) -> dict[str, object]:
-    # `cells`: the column, or a table with this column alone.
+    # `cells`: the column under the name `value`, or a table with this column alone.
     entry: dict[str, object] = {"type": _dtype_name(kind), "meaning": meaning}
     if kind.is_numeric():
         missing, low, high = _measure_numbers(cells)

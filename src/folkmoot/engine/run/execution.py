@@ -632,7 +632,7 @@ def _unusable_reason(execution: Execution, tables: Mapping[str, Table]) -> str:
     answers = tables.get("answers")
     if not study_reason and answers is not None:
         steps = answers.lazy().select("parse_step").collect().to_series().to_list()
-        if steps and UNPARSED_STEPS.issuperset(steps):
+        if steps and all(step is None or step in UNPARSED_STEPS for step in steps):
             return f"none of the {len(steps):,} answers could be read"
     return study_reason
 
