@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from folkmoot import Session, Study, StudyConfig
-from folkmoot.errors import StorageError
+from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot.errors import BudgetReachedError, StorageError
 from folkmoot.models.scripted import ScriptedProvider
 
 
@@ -28,6 +28,21 @@ def test_a_run_whose_file_finds_no_place_has_failed(tmp_path: Path, name: str) -
     assert manifest["outcome"] == "failed"
     assert "failed" in (tmp_path / "run" / "run.log").read_text()
     assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_a_paused_run_says_why_its_tables_are_not_there(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        (session.run_folder / "tables" / "rows.csv").mkdir(parents=True)
+        session.record("rows", {"column": 1})
+        for _ in range(2):
+            await session.ask(Speaker("ann"), "Well?")
+
+    study = Study("trial", "Trial", StudyConfig, protocol)
+    provider = ScriptedProvider(lambda r, a: "yes")
+    with pytest.raises(BudgetReachedError):
+        folkmoot.run(study, {"budget_calls": 1}, out=tmp_path / "run", provider=provider)
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert "the outputs of this run are not complete" in log and "rows.csv" in log
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")

@@ -10,7 +10,7 @@ import os
 import time
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -608,11 +608,14 @@ async def _write_outputs(
         seconds = time.monotonic() - started_at
         facts = _collect_run_facts(execution, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, seal_manifest(build_manifest(facts, tables)))
-    except Exception:
+    except Exception as error:
         # If the run has already failed or stopped, its own error is more useful than this one, so
-        # this one is dropped.
+        # this one is only a line of the log. The log may be what cannot be written.
         if outcome == "done":
             raise
+        with suppress(Exception):
+            reason = redact_keys(str(error), end.secrets)
+            context.log_warning((), f"the outputs of this run are not complete: {reason}")
 
 
 def _derive_tables(
