@@ -66,6 +66,8 @@ def make_study(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
 def run_to_report(page: Page, name: str) -> None:
     """Start the run, and follow it to its report."""
     page.get_by_role("link", name="Set a budget and run").click()
+    # The form of a negotiation has a budget too, of the trip.
+    page.wait_for_url("**/-/run")
     expect(page.get_by_label("Budget")).to_be_visible()
     look(page, f"{name}-budget")
     page.get_by_label("Budget").fill("")
