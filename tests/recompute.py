@@ -312,7 +312,7 @@ def _skewed(values: pd.Series) -> dict[str, object]:
     return plain | {"low": mean_at(limit), "high": mean_at(-limit)}
 
 
-# The four levels of the study as readers are told them. The order is that of the study.
+# The four levels of the study as readers are told them.
 LEVEL_LABELS = {
     "1": "level 1 (shared session)",
     "2-1": "level 2-1 (own sessions)",

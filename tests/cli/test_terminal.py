@@ -88,10 +88,12 @@ def test_in_a_usual_terminal_no_name_of_a_condition_is_broken() -> None:
         for first in arms
         for second in arms
     )
-    columns = "first second family difference_points low_points high_points p adjusted_p"
+    columns = (
+        *("first", "second", "family", "difference_points", "low_points", "high_points"),
+        *("p", "adjusted_p", "joint_low_points", "joint_high_points"),
+    )
     file = io.StringIO()
-    columns += " joint_low_points joint_high_points"
-    grid = GridView(ResultTable(tuple(columns.split()), rows))
+    grid = GridView(ResultTable(columns, rows))
     Console(file=file, width=80).print(grid)
     lines = file.getvalue().splitlines()
     words = {word for line in lines for word in line.split()}
@@ -100,6 +102,14 @@ def test_in_a_usual_terminal_no_name_of_a_condition_is_broken() -> None:
     assert sum("difference" in line for line in lines) == 1
     assert {"+6.1", "+19.2", "+20.6"} <= words
     assert max(map(len, lines)) <= 80
+
+
+def test_a_table_may_have_no_rows_and_names_of_wide_characters() -> None:
+    assert "who" in printed(GridView(ResultTable(("who", "n"), ())))
+    rows = (("서울특별시민 모임", "강남구주민 대표", 1), ("a", "b", 2))
+    file = io.StringIO()
+    Console(file=file, width=26).print(GridView(ResultTable(("first", "second", "n"), rows)))
+    assert {"서울특별시민", "강남구주민", "모임", "대표"} <= set(file.getvalue().split())
 
 
 class Clock:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import (
     Console,
     ConsoleOptions,
@@ -87,11 +88,11 @@ class GridView:
             return []
         # First whole numbers and intervals, as far as they fit.
         for i, (_, cells, numeric) in enumerate(self.columns):
-            wanted = max(map(len, cells)) - widths[i]
+            wanted = _widest(cells) - widths[i]
             if numeric and 0 < wanted <= spare:
                 widths[i] += wanted
                 spare -= wanted
-        full_widths = [max(map(len, (title, *cells))) for title, cells, _ in self.columns]
+        full_widths = [_widest([title, *cells]) for title, cells, _ in self.columns]
         for _ in range(min(spare, sum(full_widths) - sum(widths))):
             # The column with the most lines in a row gets the next character.
             most_wrapped = max(range(len(widths)), key=lambda i: full_widths[i] / widths[i])
@@ -124,15 +125,20 @@ class GridView:
 
 def _readable_width(title: str, cells: list[str], numeric: bool) -> int:
     # The smallest width at which no number and no word of usual length is broken.
-    title_width = max(1, *map(len, title.split(" ")))
+    title_width = max(1, _widest(title.split(" ")))
     if numeric:
         # An interval may be broken before its upper bound.
         lines = (line for cell in cells for line in cell.replace(" to ", " to\n").split("\n"))
-        return max(title_width, *map(len, lines))
-    if max(map(len, cells)) > 2 * SENTENCE_WIDTH:
+        return max(title_width, _widest(lines))
+    if _widest(cells) > 2 * SENTENCE_WIDTH:
         return SENTENCE_WIDTH
-    longest_word = max(len(word) for cell in cells for word in cell.split(" "))
+    longest_word = _widest(word for cell in cells for word in cell.split(" "))
     return min(max(title_width, longest_word), SENTENCE_WIDTH)
+
+
+def _widest(texts: Iterable[str]) -> int:
+    # In columns of the terminal. A Chinese or Korean character takes two.
+    return max(map(cell_len, texts), default=0)
 
 
 def _format_columns(grid: ResultTable) -> list[tuple[str, list[str], bool]]:

@@ -406,9 +406,7 @@ def _answer_columns(answers: Table | None) -> pl.DataFrame | None:
         *("answered_by", "speaker_id"),
     )
     columns = [column for column in wanted_columns if column in known_columns]
-    return (
-        answers[columns] if isinstance(answers, pl.DataFrame) else answers.select(columns).collect()
-    )
+    return answers.lazy().select(columns).collect()
 
 
 def count_cut_replies(answers: pl.DataFrame | None) -> int:

@@ -101,8 +101,8 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if is_formula else text
 
 
-# A query of polars costs some 100 µs, and most tables of a run are small. Below these numbers of
-# cells and rows, cells are read in Python.
+# A query of polars costs some 100 µs, and most tables of a run are small. Up to this number of
+# cells, looking at each cell in Python is faster.
 MAX_CELLS_READ_IN_PYTHON = 500
 
 
@@ -196,17 +196,18 @@ def build_codebook(
     }
 
 
-# A codebook asks two or three queries of each column. Below this number of rows, a table is read
-# once and its columns are described without queries.
+# A codebook asks two or three queries of each column. Up to this number of rows, a table on the
+# disk is read once and its columns are described without queries.
 MAX_ROWS_DESCRIBED_IN_MEMORY = 5_000
 
 
 def _describe_table(data: Table, find_meaning: Callable[[str], str]) -> dict[str, object]:
-    rows = data.height if isinstance(data, pl.DataFrame) else data.select(pl.len()).collect().item()
-    if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY:
-        data = data.collect() if isinstance(data, pl.LazyFrame) else data
+    if isinstance(data, pl.DataFrame):
+        rows = data.height
     else:
-        data = data.lazy()
+        rows = data.select(pl.len()).collect().item()
+        if rows <= MAX_ROWS_DESCRIBED_IN_MEMORY:
+            data = data.collect()
     return {
         "rows": rows,
         # One column at a time, because a column of texts may be large.

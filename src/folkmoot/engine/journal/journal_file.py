@@ -430,8 +430,6 @@ def commit_group(
     texts: list[tuple[bytes, str]] = []
 
     def replace_long_text(value: object) -> object:
-        if value is None:
-            return None
         if isinstance(value, str):
             if len(value) <= MAX_INLINE_CHARACTERS:
                 return value

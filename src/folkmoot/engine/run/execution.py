@@ -202,7 +202,7 @@ WITH_TABLES = ("done", "paused")
 
 # Parse steps of answers that could not be parsed. With "minimal" a protocol has filled in a minimal
 # structure of its own, which says nothing about the reply.
-UNPARSED_STEPS = frozenset({"missing", "minimal"})
+UNPARSED_STEPS = ("missing", "minimal")
 
 
 @dataclass(frozen=True)
@@ -634,9 +634,9 @@ def _unusable_reason(execution: Execution, tables: Mapping[str, Table]) -> str:
     study_reason = execution.study_file.study.unusable_reason(RunFolder(execution.folder))
     answers = tables.get("answers")
     if not study_reason and answers is not None:
-        steps = answers.lazy().select("parse_step").collect().to_series().to_list()
-        if steps and all(step is None or step in UNPARSED_STEPS for step in steps):
-            return f"none of the {len(steps):,} answers could be read"
+        steps = answers.lazy().select("parse_step").collect().to_series()
+        if steps.len() and steps.is_in(UNPARSED_STEPS).all():
+            return f"none of the {steps.len():,} answers could be read"
     return study_reason
 
 
