@@ -37,7 +37,6 @@ from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
     codebook_of_run,
-    compute_findings,
     find_study,
     find_study_of_run,
     with_derived_tables,
@@ -45,8 +44,7 @@ from folkmoot.engine.study.study import (
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
 from folkmoot.errors import DriftError, InputError
 from folkmoot.hints import lacks_extra
-from folkmoot.kit.controls.asking import run_with_controls
-from folkmoot.kit.controls.findings import control_findings
+from folkmoot.kit.named_controls import findings_with_controls, run_with_controls
 from folkmoot.models.request import Provider
 from folkmoot.report.comparison.power import power_of
 from folkmoot.report.document.html import write_report
@@ -102,9 +100,7 @@ class Run:
     @property
     def findings(self) -> Findings:
         """The findings of the study and of its controls."""
-        return Findings(
-            [*compute_findings(self.study, self.folder), *control_findings(self.folder)]
-        )
+        return Findings(findings_with_controls(self.study, self.folder))
 
     @property
     def codebook(self) -> Mapping[str, Any]:

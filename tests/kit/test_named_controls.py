@@ -16,9 +16,9 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import BudgetReachedError, InputError
-from folkmoot.kit.controls.asking import run_grid_with_controls
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, REPLACING, ControlRow
+from folkmoot.kit.named_controls import run_grid_with_controls
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder

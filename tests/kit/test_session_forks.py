@@ -22,8 +22,8 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls, verify_controls
 from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.controls.pricing import describe_humans
 from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, RETEST, SAME_LENGTH, ControlRow
+from folkmoot.kit.named_controls import describe_humans
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document

@@ -56,12 +56,15 @@ from folkmoot.engine.run.runner import (
     run_folder_path,
     run_study,
 )
-from folkmoot.engine.study.study import Study, compute_findings
+from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsableError
-from folkmoot.kit.controls.asking import run_grid_with_controls, run_with_controls
-from folkmoot.kit.controls.findings import control_findings
-from folkmoot.kit.controls.pricing import describe_humans
+from folkmoot.kit.named_controls import (
+    describe_humans,
+    findings_with_controls,
+    run_grid_with_controls,
+    run_with_controls,
+)
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, resolve_model
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
@@ -478,7 +481,7 @@ def print_results(study: Study, run: RunFolder, console: Console) -> None:
     if run.mark:
         effects = run.manifest.get("planted")
         console.print(synthetic_panel(effects, run.provenance_note, run.mark))
-    findings = [*compute_findings(study, run), *control_findings(run)]
+    findings = findings_with_controls(study, run)
     print_findings(console, [finding for finding in findings if finding.headline])
     console.print(_summarise_folder(run), soft_wrap=True)
     for caution in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):

@@ -35,7 +35,6 @@ from folkmoot.engine.study.study import find_study, load_installed_studies, stud
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
-from folkmoot.kit.polis import read_polis
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.report.study_check import check_study_file, problems_to_json, read_notices
@@ -267,6 +266,8 @@ def polis_command(kind: str, folder: Path | None, polis: Path, statement: str | 
 
     - `statement`: the comment on which participants vote, or None for the most divisive comment.
     """
+    from folkmoot.kit.polis import read_polis
+
     # Existing files are never overwritten.
     study = find_study(kind)
     if study.from_polis is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
+from functools import cache
 
 # In characters. A longer reply is never a bare option, so it is not reduced.
 MAX_REPLY_CHARACTERS = 2_000
@@ -130,25 +131,26 @@ _NUMBER_CARRIERS = (
 )
 
 
-def _compile_patterns(patterns: Sequence[str], prefix: str = "") -> tuple[re.Pattern[str], ...]:
+_LABELLED_DECORATIONS = (*_DECORATION_CHARACTERS, *_LABELLED)
+_NUMBER_PHRASE_PATTERNS = (*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS)
+
+
+# Compiled when the first reply is read, because a command without a reply would wait for nothing.
+@cache
+def _compile_patterns(patterns: tuple[str, ...], prefix: str = "") -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(prefix + pattern, re.DOTALL) for pattern in patterns)
-
-
-_DECORATIONS = _compile_patterns((*_DECORATION_CHARACTERS, *_LABELLED))
-_OPTION_PHRASES = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
-_PLAIN_DECORATIONS = _compile_patterns(_DECORATION_CHARACTERS)
-_NUMBER_PHRASES = _compile_patterns((*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS), _PHRASE_PREFIX)
 
 
 def undecorated_forms(text: str) -> list[str]:
     """Return versions of a text in lower case, with and without Markdown and list numbers."""
-    return _expand_forms(text, _DECORATIONS)
+    return _expand_forms(text, _compile_patterns(_LABELLED_DECORATIONS))
 
 
 def forms_in_phrases(text: str) -> list[str]:
     """Return versions of a text in lower case, with and without phrases around the answer."""
     # Markdown and list numbers are removed as well.
-    return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
+    option_phrases = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
+    return _expand_forms(text, (*_compile_patterns(_LABELLED_DECORATIONS), *option_phrases))
 
 
 def label_forms(text: str) -> list[str]:
@@ -157,7 +159,8 @@ def label_forms(text: str) -> list[str]:
     If the reply names an option by number, one version is the bare number.
     """
     # A number before other text is kept, because `Option 1, 2` does not mean option 2.
-    return _expand_forms(text, (*_PLAIN_DECORATIONS, *_OPTION_PHRASES))
+    option_phrases = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
+    return _expand_forms(text, (*_compile_patterns(_DECORATION_CHARACTERS), *option_phrases))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
@@ -166,8 +169,10 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
     The first list lacks decoration. The second list also lacks phrases such as "My answer is".
     """
     # In both lists, decoration such as quotation marks is removed.
-    bare = _expand_forms(text, _PLAIN_DECORATIONS)
-    return bare, _expand_forms(text, (*_PLAIN_DECORATIONS, *_NUMBER_PHRASES))
+    decorations = _compile_patterns(_DECORATION_CHARACTERS)
+    number_phrases = _compile_patterns(_NUMBER_PHRASE_PATTERNS, _PHRASE_PREFIX)
+    bare = _expand_forms(text, decorations)
+    return bare, _expand_forms(text, (*decorations, *number_phrases))
 
 
 def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:

@@ -3,6 +3,7 @@
 - `findings` and `claims`: turn estimates and planned comparisons into findings.
 - `coding`: turns free text into data.
 - `controls`: checks that an effect has the assumed cause.
+- `named_controls`: runs a study and the controls that its file names.
 - `exposure`: records which texts each prompt contained.
 - `sources`: checks where the texts in prompts come from.
 - `reply_units`: finds the conversations of a run, the units of its replies.

@@ -18,7 +18,6 @@ from folkmoot.engine.run.dry_run import (
     SYNTHETIC_LATENCY,
     RunEstimate,
     TokenRange,
-    estimate_run,
 )
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.question_count import find_check_problems
@@ -35,7 +34,7 @@ from folkmoot.engine.study.consent import (
 )
 from folkmoot.engine.study.study_file import StudyFile, locate_problem
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.kit.controls.pricing import add_controls
+from folkmoot.kit.named_controls import estimate_with_controls
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_dollars
 from folkmoot.models.api_keys import find_key
 from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, resolve_model
@@ -187,7 +186,7 @@ def run_dry_run(
     """
     # The real run would fail in the same way, after calls that cost money.
     try:
-        estimate = add_controls(estimate_run(study_file, model, embedding), study_file, model)
+        estimate = estimate_with_controls(study_file, model, embedding)
         if problems := _hypothesis_problems(study_file, estimate, certain=True):
             raise InputError(problems)
         return estimate

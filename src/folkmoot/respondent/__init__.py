@@ -125,14 +125,17 @@ respondent reads this passage as one text of another speaker, and the notes of t
 
 from __future__ import annotations
 
-from folkmoot.models.request import Provider, ProviderSettings
-from folkmoot.respondent.mind.draws import VERSION, Draws
-from folkmoot.respondent.mind.knobs import PATHOLOGIES, RespondentSettings, planted_effects
-from folkmoot.respondent.mind.lexicon import Lexicon, general_lexicon
-from folkmoot.respondent.mind.mind import SimulatedRespondent
-from folkmoot.respondent.mind.part import RespondentPart
-from folkmoot.respondent.mind.passages import Passage, of_kind
-from folkmoot.respondent.provider import MODEL_SERVED, Respondent
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from folkmoot.respondent.mind.draws import VERSION, Draws
+    from folkmoot.respondent.mind.knobs import PATHOLOGIES, RespondentSettings, planted_effects
+    from folkmoot.respondent.mind.lexicon import Lexicon, general_lexicon
+    from folkmoot.respondent.mind.mind import SimulatedRespondent
+    from folkmoot.respondent.mind.part import RespondentPart
+    from folkmoot.respondent.mind.passages import Passage, of_kind
+    from folkmoot.respondent.provider import MODEL_SERVED, Respondent
 
 __all__ = [
     "MODEL_SERVED",
@@ -148,13 +151,27 @@ __all__ = [
     "general_lexicon",
     "of_kind",
     "planted_effects",
-    "provider",
 ]
 
+# These names are imported when they are first used. The settings of every study are in this
+# package, and a run with hosted models needs nothing else of it.
+_HOME = {
+    "mind.draws": ("VERSION", "Draws"),
+    "mind.knobs": ("PATHOLOGIES", "RespondentSettings", "planted_effects"),
+    "mind.lexicon": ("Lexicon", "general_lexicon"),
+    "mind.mind": ("SimulatedRespondent",),
+    "mind.part": ("RespondentPart",),
+    "mind.passages": ("Passage", "of_kind"),
+    "provider": ("MODEL_SERVED", "Respondent"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-def provider(settings: ProviderSettings) -> Provider:
-    """Return the provider of the embedded respondent, which answers by rules in place of a model.
 
-    Raises InputError for an unknown setting.
-    """
-    return Respondent(settings)
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -15,14 +15,10 @@ from folkmoot.engine.calls.model_routing import names_hosted_model
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
 from folkmoot.engine.run.runner import (
-    load_study_with_options,
-    run_study,
     study_from_settings,
 )
 from folkmoot.engine.run.verify import Verification
-from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
 from folkmoot.engine.session.repeated_protocol import FinishedRun
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
@@ -34,7 +30,6 @@ from folkmoot.engine.settings.controls import (
     age_question,
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
-from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.conversations import (
@@ -81,6 +76,7 @@ from folkmoot.kit.controls.session_forks import (
     scopes_of,
 )
 from folkmoot.kit.controls.tables import (
+    AMENDMENT,
     AS_DESIGNED,
     FACT,
     NEGATIVE,
@@ -88,8 +84,8 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     ControlRow,
     PersonaVarianceRow,
+    finished_controls,
 )
-from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.run_below import (
     Below,
     calling_settings,
@@ -99,11 +95,7 @@ from folkmoot.kit.run_below import (
 )
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import quote_value
-from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
-
-# The kind of the amendment that names the controls. It is data of existing runs.
-AMENDMENT = "controls"
 
 
 class ControlsConfig(StudyConfig):
@@ -152,122 +144,6 @@ def run_controls(
         hint = "name at least one, such as --negative or --order"
         raise InputError(Problem("all controls are switched off", key="controls", hint=hint))
     return run_below(run, below, given, options, stopper)
-
-
-def run_with_controls(
-    found: StudyFile, options: RunOptions, stopper: RunStopper | None = None
-) -> RunFolder:
-    """Run or resume a study and then the controls that its file names, within one budget.
-
-    Raises the errors of `run_study`, and InputError if the study type records no decisions.
-    """
-    # If the run pauses during its controls, a resume asks the remaining controls.
-    require_decisions(found)
-    run = run_study(found, options, stopper)
-    ask_named_controls(run, found.config.controls, found.config, options, stopper)
-    return run
-
-
-def require_decisions(found: StudyFile) -> None:
-    """Raise InputError if a study file names controls but its study type records no decisions."""
-    if found.config.controls is not None and ExposureRow not in found.study.tables:
-        raise InputError(
-            Problem(
-                f"the study type {found.study.name} records no decisions that could be controlled",
-                file=str(found.path),
-                key="controls",
-                hint="leave the key out, or let the study declare its decisions "
-                "(docs/writing_a_study.md)",
-            )
-        )
-
-
-def run_grid_with_controls(
-    source: Path,
-    options: RunOptions,
-    axes: Axes,
-    repeats: int | None,
-    stopper: RunStopper | None = None,
-    samples: Samples = lambda runs, repeats, new: [],
-) -> RunGrid:
-    """Run or resume a grid and then the controls of its cells, within one budget.
-
-    Raises the errors of `run_grid`.
-    """
-    # `samples` returns the requests of the preflight.
-
-    # Check before the grid, because it may run for hours.
-    first = load_study_with_options(source, options)
-    require_decisions(first)
-    grid = run_grid(source, options, axes, repeats, stopper, samples)
-    limits = first.config
-    # A cell that is not finished has no controls yet. A resume of the grid asks them later.
-    cells = [run for _, run in grid.finished_cells().values()]
-    for run in cells:
-        # Read the key from each cell, because a grid may vary it, such as `controls.confounders`.
-        settings = find_study_of_run(run).config.model_validate(run.config).controls
-        # The budget of the grid covers all cells, so their cost counts as spent.
-        others = [other for other in cells if other.path != run.path]
-        ask_named_controls(run, settings, limits, options, stopper, others)
-    return grid
-
-
-def ask_named_controls(
-    run: RunFolder,
-    settings: ControlSettings | None,
-    limits: StudyConfig,
-    options: RunOptions,
-    stopper: RunStopper | None = None,
-    others: Sequence[RunFolder] = (),
-) -> None:
-    """Ask the control questions that a study file names, unless they were asked already.
-
-    - `settings`: the controls, or None for no controls.
-    - `limits`: the budget of the whole grid.
-    - `others`: the other runs of the grid. The cost of these runs counts against the budget, too.
-    """
-    if settings is None or not settings.asks_anything or run.unusable_reason:
-        return
-    if finished_controls(run) is not None:
-        return
-    # Leave out the controls of this run: when they are resumed, the calls in their journal count
-    # towards their budget anyway.
-    spent = [_spent_in(run.path)]
-    spent += [
-        _spent_in(run_folder.path / below) for run_folder in others for below in ("", CONTROLS)
-    ]
-    calling: dict[str, Any] = {}
-    if limits.budget_usd is not None:
-        calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
-    if limits.budget_calls is not None:
-        calling["budget_calls"] = max(0, limits.budget_calls - sum(calls for calls, _ in spent))
-    # Reset the options that apply to the study alone: its budget object, overrides, seats and
-    # workers.
-    below = replace(
-        options,
-        budget=None,
-        overrides=(),
-        limit=None,
-        preflight_requests=(),
-        seats=(),
-        seat_host=None,
-        executor=None,
-        fork_executor=None,
-    )
-    # Leave `confounders` out: the conversations that the controls continue already contain the
-    # stated attributes.
-    given = settings.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
-    run_controls(run, given, below, stopper, **calling)
-
-
-def _spent_in(folder: Path) -> tuple[int, float]:
-    # (calls, USD), with calls that a killed process may have paid for.
-    if not (folder / JOURNAL).exists():
-        return 0, 0.0
-    with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, _ = journal.total_calls_and_cost()
-        possible = journal.possibly_paid()
-    return calls + possible.calls, usd + possible.usd
 
 
 def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConfig]:
@@ -689,24 +565,3 @@ def verify_controls(run: RunFolder) -> Iterator[tuple[str, Verification]]:
         return
     if made is not None:
         yield verify_below(run, made, study_of(run))
-
-
-def finished_controls(run: RunFolder) -> Amendment | None:
-    """Return the amendment that records a run's finished controls, or None.
-
-    Raises StorageError if the amendments are unreadable.
-    """
-    # A withdrawal discards the controls, because their conversations quote the human. After a
-    # withdrawal, the controls can be asked again.
-    made = None
-    for amendment in read_amendments(run.path):
-        if amendment.kind == AMENDMENT:
-            made = amendment
-        elif amendment.kind == WITHDRAWAL:
-            made = None
-    return made
-
-
-def open_controls(run: RunFolder) -> RunFolder | None:
-    """Return the folder of a run's finished controls, or None if there are none."""
-    return None if finished_controls(run) is None else RunFolder(run.path / CONTROLS)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from folkmoot.engine.settings.controls import ControlSettings
-from folkmoot.kit.controls.asking import ControlsConfig, open_controls
+from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import (
@@ -33,7 +33,14 @@ from folkmoot.kit.controls.effects import (
     without_single_role,
 )
 from folkmoot.kit.controls.persona_findings import persona_variance_finding
-from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NEGATIVE, RETEST, ControlRow
+from folkmoot.kit.controls.tables import (
+    AS_DESIGNED,
+    FACT,
+    NEGATIVE,
+    RETEST,
+    ControlRow,
+    open_controls,
+)
 from folkmoot.kit.findings import (
     collect_findings,
     condition_name,

@@ -28,7 +28,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import run_study
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.kit.controls.asking import require_decisions, run_controls, study_of
+from folkmoot.kit.controls.asking import run_controls, study_of
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.effects import ANSWER_KEYS, count_decisions
 from folkmoot.kit.controls.replacing import NOT_REACHED, describe_left_out, read_treatments
@@ -43,16 +43,18 @@ ENOUGH = 12
 EVERYONE = 10**9
 
 
-def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> RunEstimate:
+def add_controls(
+    total: RunEstimate,
+    found: StudyFile,
+    settings: ControlSettings,
+    model: str | None,
+    notes: Sequence[str],
+) -> RunEstimate:
     """Return the cost estimate `total` with a line for each control of the study file.
 
-    Raises InputError for a study type that records no decisions.
+    `notes`: sentences on these controls, for the notes of the estimate.
     """
     # The calls of a small study are counted exactly, and those of a large study are estimated.
-    settings = found.config.controls
-    require_decisions(found)
-    if settings is None or not settings.asks_anything:
-        return total
     part, share = found, 1.0
     if total.calls > SUFFICIENT_SAMPLE_CALLS:
         part, share = small_part(found, ENOUGH)
@@ -84,22 +86,8 @@ def add_controls(total: RunEstimate, found: StudyFile, model: str | None) -> Run
         )
         sessions = read_sessions(run, read_treatments(run))
         asks = list(_count_asks(controls, settings, there, sessions, share))
-        notes = [*describe_humans(found), *_describe_unasked(controls, share)]
+        notes = [*notes, *_describe_unasked(controls, share)]
         return total.plus(*_sum_up(asks), _bounds(asks, share), notes)
-
-
-def describe_humans(found: StudyFile) -> list[str]:
-    """Return sentences on what the controls cannot ask because humans take part.
-
-    The list is empty if the study lacks controls, or if only models take part.
-    """
-    controls = found.config.controls
-    if found.config.seats is None or controls is None or not controls.asks_anything:
-        return []
-    return [
-        "Humans in seats are not asked control questions, so the controls may cost less than "
-        "estimated. No session is run again for a control, because humans cannot answer again."
-    ]
 
 
 def _at_most(settings: ControlSettings) -> dict[str, int | bool]:

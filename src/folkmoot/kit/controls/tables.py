@@ -1,8 +1,14 @@
-"""The table of answers to control questions, and the names of the controls."""
+"""The table of answers to control questions, its place in a run, and the names of the controls."""
 
 from __future__ import annotations
 
+from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
+from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.rows import Row, column
+from folkmoot.storage.run_folder import CONTROLS, RunFolder
+
+# The kind of the amendment that names the controls. It is data of existing runs.
+AMENDMENT = "controls"
 
 NEGATIVE, FACT, RETEST = "negative", "fact", "retest"
 NO_PERSONA, SAME_LENGTH, ORDER = "no_persona", "same_length", "order"
@@ -88,3 +94,24 @@ class ControlRow(Row, table="control_answers"):
         "later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")
+
+
+def finished_controls(run: RunFolder) -> Amendment | None:
+    """Return the amendment that records a run's finished controls, or None.
+
+    Raises StorageError if the amendments are unreadable.
+    """
+    # A withdrawal discards the controls, because their conversations quote the human. After a
+    # withdrawal, the controls can be asked again.
+    made = None
+    for amendment in read_amendments(run.path):
+        if amendment.kind == AMENDMENT:
+            made = amendment
+        elif amendment.kind == WITHDRAWAL:
+            made = None
+    return made
+
+
+def open_controls(run: RunFolder) -> RunFolder | None:
+    """Return the folder of a run's finished controls, or None if there are none."""
+    return None if finished_controls(run) is None else RunFolder(run.path / CONTROLS)

@@ -17,10 +17,9 @@ from folkmoot.engine.run.fork_repeats import has_forks
 from folkmoot.engine.run.grid import GridCell, RunGrid
 from folkmoot.engine.settings.claims import evaluate_claims, read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
-from folkmoot.engine.study.study import claims_of_run, compute_findings, find_study_of_run
+from folkmoot.engine.study.study import claims_of_run, find_study_of_run
 from folkmoot.errors import InputError
 from folkmoot.kit.controls.across import effect_and_drift_over_cells
-from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import (
     HOLM_NOTE,
     Row,
@@ -29,6 +28,7 @@ from folkmoot.kit.findings import (
     format_mean_value,
     format_signed,
 )
+from folkmoot.kit.named_controls import findings_with_controls
 from folkmoot.measures.inference.claims import CONTRADICTED, SUPPORTED, Claim, Result
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.differences import Side
@@ -77,9 +77,7 @@ def findings_of_cells(grid: RunGrid) -> CellFindings:
     The value is None for a run without usable results.
     """
     return {
-        name: None
-        if run.unusable_reason
-        else [*compute_findings(find_study_of_run(run), run), *control_findings(run)]
+        name: None if run.unusable_reason else findings_with_controls(find_study_of_run(run), run)
         for name, (_, run) in grid.finished_cells().items()
     }
 

@@ -15,10 +15,16 @@ import polars as pl
 
 from folkmoot.engine.study.study import Study
 from folkmoot.hints import join_words
-from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.effects import ANSWER_KEYS, from_session_run_again
 from folkmoot.kit.controls.findings import with_roles
-from folkmoot.kit.controls.tables import AS_DESIGNED, FACT, NAMES, NEGATIVE, ControlRow
+from folkmoot.kit.controls.tables import (
+    AS_DESIGNED,
+    FACT,
+    NAMES,
+    NEGATIVE,
+    ControlRow,
+    open_controls,
+)
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count

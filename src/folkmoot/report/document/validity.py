@@ -12,7 +12,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
-from folkmoot.kit.controls.asking import open_controls
 from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
@@ -25,7 +24,7 @@ from folkmoot.kit.controls.findings import (
     UNFINISHED,
     USER_DRIFT,
 )
-from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow
+from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow, open_controls
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import HUMAN_BENCHMARK_SECTION, RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import (
