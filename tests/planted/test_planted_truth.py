@@ -226,14 +226,14 @@ def test_dropping_the_opponents_words_loses_the_effect(
 
 
 @pytest.mark.nightly(part="truths")
-def test_bias_and_coverage_over_200_seeds(tmp_path: Path) -> None:
+def test_bias_and_coverage_over_100_seeds(tmp_path: Path) -> None:
     """Estimates against the truth of their own people; intervals against that of the population.
 
     A Wilson interval is about another draw of people. The truth of the very people drawn lies
     inside it nearly always, because a mixture of sure and unsure people varies less than coins.
     """
     rates, truths, recovered = [], [], []
-    for seed in range(200):
+    for seed in range(100):
         folder = tmp_path / str(seed)
         audit = Audit(pilot(folder, 300, seed))
         rate, truth = audit.rates(), audit.truth()
