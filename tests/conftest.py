@@ -39,7 +39,7 @@ PARTS = {
     "kills": "processes, workers and machines that end at any moment",
     "pages": "whole studies in a browser, and examples as the pages show them",
     "mutations": "damaged input",
-    "workbooks": "fifty thousand damaged workbooks",
+    "workbooks": "thirty thousand damaged workbooks",
     "scale": "examples at full size, memory, large batches",
     "local": "a real model on this machine",
 }

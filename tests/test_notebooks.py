@@ -19,12 +19,14 @@ SMALLER = {
     "first_run": ("participants_per_condition=40", "participants_per_condition=5"),
     "repeated_runs": ('"rounds=1"', '"rounds=1", "residents.general=2"'),
 }
-# Run again, everything comes from the journal. Daily, test_python_api runs the cells of the page
-# of the Python interface twice in one process and once more in another.
+# Run again, everything comes from the journal.
 TIMES = {"first_run": 2}
 NIGHTLY = pytest.mark.nightly(part="pages")
 CASES = [
-    *(pytest.param(path, 1, SMALLER[path.stem], id=path.stem) for path in NOTEBOOKS),
+    *(
+        pytest.param(path, TIMES.get(path.stem, 1), SMALLER[path.stem], id=path.stem)
+        for path in NOTEBOOKS
+    ),
     *(
         pytest.param(
             path, TIMES.get(path.stem, 1), ("", ""), id=f"{path.stem} whole", marks=NIGHTLY

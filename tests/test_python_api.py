@@ -207,6 +207,8 @@ for number in sys.argv[1:]:  # so many cells are executed, one "Run all" after t
 """
 
 
+# Daily, test_notebooks runs a notebook twice.
+@pytest.mark.nightly(part="pages")
 def test_the_cells_of_the_page_can_be_executed_again(tmp_path: Path) -> None:
     """Twice in one kernel, and the cell with the run once more in another: one folder, one digest,
     no further call."""

@@ -21,6 +21,7 @@ from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.people import LEADERS
 from tests.shown import shown
+from tests.sweeps import sample_daily
 
 STUDIES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
 ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
@@ -104,7 +105,10 @@ def test_ids_name_participants_conversations_and_leaders(
         shown(run, "elsewhere", prompts=True)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# Daily, a study with rooms and one with sessions.
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="pages")
+)
 def test_every_id_that_an_overview_lists_can_be_read_with_and_without_prompts(
     runs: Path, study: str
 ) -> None:

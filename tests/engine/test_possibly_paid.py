@@ -126,7 +126,13 @@ def test_what_is_billed_is_paid_or_possibly_paid(
 
 
 @pytest.mark.parametrize("calls_between", sample_daily([5, 15, 25], daily=[25], part="kills"))
-@pytest.mark.parametrize("limit", [("--budget", 0.03), ("--set", "budget_calls=60")])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(("--budget", 0.03), marks=pytest.mark.nightly(part="kills")),
+        ("--set", "budget_calls=60"),
+    ],
+)
 def test_no_number_of_kills_has_a_budget_passed(
     limit: tuple[str, object], calls_between: int, vendor: Vendor, tmp_path: Path
 ) -> None:

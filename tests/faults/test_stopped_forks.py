@@ -21,6 +21,7 @@ from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
 from tests.faults.test_kills import kill
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 # A model with a price, so that a budget in US dollars can run out.
 PRICED = "openai/gpt-4o-mini"
@@ -74,6 +75,8 @@ def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
     line.run("verify", killed)
 
 
+# Daily, a kill inside a fork.
+@pytest.mark.nightly(part="kills")
 def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
     tmp_path: Path, serve: Serve
 ) -> None:
@@ -113,7 +116,7 @@ def stored(folder: Path) -> Mapping[str, str]:
 FORKS = {"focus_group": "final-", "workbook": "decision-no_persona/sessions/"}
 
 
-@pytest.mark.parametrize("study", sorted(FORKS))
+@pytest.mark.parametrize("study", sample_daily(sorted(FORKS), ["workbook"], part="kills"))
 def test_a_budget_that_ends_inside_a_fork_of_a_control(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
     base = folkmoot.run(path, out=tmp_path / "run", model="synthetic").path

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from folkmoot.storage.run_folder import RunFolder
 from tests.planted import test_planted_focus_group as focus_group
@@ -45,6 +46,8 @@ def stimuli() -> list[dict[str, str]]:
     return focus_group.TWO["stimuli"]
 
 
+# Daily, test_planted_hall has this effect without codes, and two tests here read other codes.
+@pytest.mark.nightly(part="truths")
 def test_a_chair_who_names_people_has_their_concerns_answered(tmp_path: Path) -> None:
     """Over five seeds the shares with and without a chair differ by .33 on average, those of two
     levels without one by .14 at most."""
@@ -63,6 +66,8 @@ def level(text_id: str) -> str:
     return text_id.split("/")[0].split("_lv")[1]
 
 
+# Daily, test_planted_truth of the negotiation finds this without codes.
+@pytest.mark.nightly(part="truths")
 def test_a_minority_gets_its_wish_as_often_as_the_mediator_follows_it(tmp_path: Path) -> None:
     found = []
     for follows in (0.0, 0.35, 1.0):

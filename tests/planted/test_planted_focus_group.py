@@ -210,6 +210,8 @@ def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
     assert "material: required by the design" in exposed(run)
 
 
+# Daily, test_paraphrases and test_any_wording have other words.
+@pytest.mark.nightly(part="truths")
 def test_other_words_of_the_same_content_have_the_same_effect(
     two: RunFolder, tmp_path: Path
 ) -> None:
@@ -257,6 +259,8 @@ def test_a_group_pulls_and_without_persuasion_it_does_not(
 DIVIDED = f"{GOOD} {BAD}"
 
 
+# Daily, test_focus_group_synthetic catches a group that pleases.
+@pytest.mark.nightly(part="truths")
 def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
     unpersuaded: RunFolder, tmp_path: Path
 ) -> None:
@@ -308,6 +312,8 @@ def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
     ]
 
 
+# Daily, a group pulls and without persuasion it does not.
+@pytest.mark.nightly(part="truths")
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
     null = null_checks(tmp_path / "null", range(2))
     assert not any(check.converge_p < 0.05 for check in null)
@@ -326,6 +332,8 @@ def test_a_talk_that_nobody_hears_does_not_pull(
     assert "others' statements: required by the design" in exposed(run)
 
 
+# Daily, test_planted_truth catches miswirings.
+@pytest.mark.nightly(part="truths")
 def test_two_speakers_whose_names_are_swapped_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,6 +227,8 @@ def test_a_run_that_its_budget_stopped_gives_no_verdict(tmp_path: Path) -> None:
         assert "p =" not in words and "p <" not in words and "shown" not in words
 
 
+# Daily, test_partial_runs compares a killed run.
+@pytest.mark.nightly(part="kills")
 def test_an_unfinished_run_is_compared_by_the_parts_that_its_report_covers(
     tmp_path: Path,
 ) -> None:

@@ -21,6 +21,8 @@ __all__ = ["page"]
 NIGHTLY = pytest.mark.nightly(part="pages")
 
 
+# Daily, test_odd_values sets cells of a workbook.
+@pytest.mark.nightly(part="pages")
 def test_rows_and_cells_of_a_form_are_those_of_its_workbook(
     page: Page, studio: StudioProcess
 ) -> None:
@@ -106,6 +108,8 @@ def fill_in_workbook(page: Page, studio: StudioProcess, name: str) -> None:
     look(page, "workbook")
 
 
+# Daily, test_study_text sets rows and mappings, and test_studio fills in a form.
+@pytest.mark.nightly(part="pages")
 def test_a_town_hall_is_made_with_rows_and_mappings(page: Page, studio: StudioProcess) -> None:
     make_town_hall(page, studio, "streets")
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")

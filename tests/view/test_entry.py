@@ -209,7 +209,7 @@ def taken_seats(out: Path) -> set[str]:
     return {name for name, seat in seats.items() if seat["visit"]}
 
 
-@pytest.mark.parametrize("count", sample_daily([24, 60], [24], "scale"))
+@pytest.mark.parametrize("count", sample_daily([14, 60], [14], "scale"))
 async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
     tmp_path: Path, count: int
 ) -> None:

@@ -218,6 +218,8 @@ def test_a_room_is_the_same_before_the_tables_are_written(
             )
 
 
+# Daily, the pages of a run move until it is over.
+@pytest.mark.nightly(part="pages")
 def test_an_open_room_moves_but_not_under_who_reads_in_it(
     browser: Browser, outputs: Path, tmp_path: Path
 ) -> None:

@@ -40,6 +40,8 @@ def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_pa
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+# Daily, test_saved_figures saves the figures of a workbook.
+@pytest.mark.nightly(part="pages")
 def test_a_chart_is_saved_as_svg_and_as_png(
     outputs: Path, served: PageServer, tmp_path: Path
 ) -> None:

@@ -244,6 +244,8 @@ async def test_from_vote_to_vote_in_the_adversarial_arm(
         assert " ".join(text.split()) in flat
 
 
+# Daily, one person goes from vote to vote, and test_entry has four people.
+@pytest.mark.nightly(part="pages")
 async def test_three_people_in_a_focus_group(tmp_path: Path, async_browser: Browser) -> None:
     """One reloads and has two tabs, one is out of time, one withdraws; the others go on."""
     study = tmp_path / "cup.yaml"

@@ -42,7 +42,7 @@ def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
     ("workers", "budget"),
     sample_daily(
         [*product((1, 3), ("budget_calls=300", "budget_usd=0.002"))],
-        daily=[(3, "budget_usd=0.002")],
+        daily=[],  # a budget of calls pauses a run above
         part="kills",
     ),
 )
