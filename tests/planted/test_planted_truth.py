@@ -63,7 +63,7 @@ def test_no_answer_needed_a_second_try(healthy: RunFolder) -> None:
     assert answers.filter(pl.col("kind") == "choice")["parse_step"].unique().to_list() == ["exact"]
 
 
-# Daily, test_null_runs has runs without effects.
+# Daily, test_planted_focus_group has a group without persuasion, which does not pull.
 @pytest.mark.nightly(part="truths")
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
     rejected = 0

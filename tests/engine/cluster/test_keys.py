@@ -22,7 +22,7 @@ def holding_the_key(folder: Path) -> list[Path]:
     return [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-# Daily, test_model_choice and the studio look for keys in files of one process.
+# Daily, test_storage and test_studio_runs look for keys in the files of one process.
 @pytest.mark.nightly(part="kills")
 def test_no_file_of_rays_or_ours_holds_the_key(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

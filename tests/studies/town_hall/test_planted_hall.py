@@ -202,7 +202,8 @@ def without(folder: Path, name: str, change: Callable[[str], str]) -> str:
     return str(folder / "prompts")
 
 
-# Daily, the moderator has the planted effect, and test_null_runs has runs without effects.
+# Daily, the moderator has the planted effect, and test_planted_focus_group has no effect where none
+# is planted.
 @pytest.mark.nightly(part="truths")
 def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path) -> None:
     def deaf(text: str) -> str:
