@@ -524,13 +524,13 @@ def test_each_cell_is_read_once_for_all_reports(
 ) -> None:
     grid = run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
     read: list[str] = []
-    real = pooling.compute_findings
+    real = pooling.findings_with_controls
 
     def counted(*args: Any) -> list[Finding]:
         read.append(args[1].path.name)
         return [*real(*args), *lines("x")]
 
-    monkeypatch.setattr(pooling, "compute_findings", counted)
+    monkeypatch.setattr(pooling, "findings_with_controls", counted)
     write_grid_report(grid)
     assert sorted(read) == ["r1", "r2"]
 
