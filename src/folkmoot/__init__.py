@@ -11,8 +11,9 @@ A study type is an async function with a `Session` as argument (see docs/writing
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from folkmoot.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, Field
@@ -81,37 +82,33 @@ __all__ = [
 
 # These names are imported when they are first used, so that `folkmoot --help` does not wait for the
 # scientific libraries.
-_HOME = {
-    "conversation.answer_types": (
-        "AnswerType",
-        "FieldForPeople",
-        "Json",
-        "JsonList",
-        "Missing",
-        "Text",
-        "with_ways_out",
-    ),
-    "conversation.choices": ("Choice", "Number"),
-    "conversation.transcript": ("EMPTY_TRANSCRIPT", "Speaker", "Transcript", "Utterance"),
-    "engine.settings.config": ("BaseModel", "Field", "StudyConfig"),
-    "engine.run.execution": ("RunOptions",),
-    "engine.session.session": ("AskResult", "Scope", "Session"),
-    "engine.study.study": ("Study",),
-    "models.call_llm": ("call_llm",),
-    "people.sources": ("find_persona_source",),
-    "people.persona": ("Persona",),
-    "python_api": ("Run", "arun", "fork", "load", "run"),
-    "storage.findings": ("Finding", "ResultTable"),
-    "storage.rows": ("Row", "column"),
-    "storage.run_folder": ("RunFolder",),
-}
-_MODULE_OF = {name: f"folkmoot.{module}" for module, names in _HOME.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'folkmoot' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "conversation.answer_types": (
+            "AnswerType",
+            "FieldForPeople",
+            "Json",
+            "JsonList",
+            "Missing",
+            "Text",
+            "with_ways_out",
+        ),
+        "conversation.choices": ("Choice", "Number"),
+        "conversation.transcript": ("EMPTY_TRANSCRIPT", "Speaker", "Transcript", "Utterance"),
+        "engine.settings.config": ("BaseModel", "Field", "StudyConfig"),
+        "engine.run.execution": ("RunOptions",),
+        "engine.session.session": ("AskResult", "Scope", "Session"),
+        "engine.study.study": ("Study",),
+        "models.call_llm": ("call_llm",),
+        "people.sources": ("find_persona_source",),
+        "people.persona": ("Persona",),
+        "python_api": ("Run", "arun", "fork", "load", "run"),
+        "storage.findings": ("Finding", "ResultTable"),
+        "storage.rows": ("Row", "column"),
+        "storage.run_folder": ("RunFolder",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache
 
 # In characters. A longer reply is never a bare option, so it is not reduced.
@@ -131,26 +131,20 @@ _NUMBER_CARRIERS = (
 )
 
 
-_LABELLED_DECORATIONS = (*_DECORATION_CHARACTERS, *_LABELLED)
-_NUMBER_PHRASE_PATTERNS = (*_OPTION_PHRASE_PATTERNS, *_NUMBER_CARRIERS)
-
-
-# Compiled when the first reply is read: it takes 10 ms, and many commands read none.
-@cache
-def _compile_patterns(patterns: tuple[str, ...], prefix: str = "") -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(prefix + pattern, re.DOTALL) for pattern in patterns)
+_DECORATIONS = (*_DECORATION_CHARACTERS, *_LABELLED)
+_OPTION_PHRASES = tuple(_PHRASE_PREFIX + pattern for pattern in _OPTION_PHRASE_PATTERNS)
+_NUMBER_PHRASES = (*_OPTION_PHRASES, *(_PHRASE_PREFIX + pattern for pattern in _NUMBER_CARRIERS))
 
 
 def undecorated_forms(text: str) -> list[str]:
     """Return versions of a text in lower case, with and without Markdown and list numbers."""
-    return _expand_forms(text, _compile_patterns(_LABELLED_DECORATIONS))
+    return _expand_forms(text, _DECORATIONS)
 
 
 def forms_in_phrases(text: str) -> list[str]:
     """Return versions of a text in lower case, with and without phrases around the answer."""
     # Markdown and list numbers are removed as well.
-    option_phrases = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
-    return _expand_forms(text, (*_compile_patterns(_LABELLED_DECORATIONS), *option_phrases))
+    return _expand_forms(text, (*_DECORATIONS, *_OPTION_PHRASES))
 
 
 def label_forms(text: str) -> list[str]:
@@ -159,8 +153,7 @@ def label_forms(text: str) -> list[str]:
     If the reply names an option by number, one version is the bare number.
     """
     # A number before other text is kept, because `Option 1, 2` does not mean option 2.
-    option_phrases = _compile_patterns(_OPTION_PHRASE_PATTERNS, _PHRASE_PREFIX)
-    return _expand_forms(text, (*_compile_patterns(_DECORATION_CHARACTERS), *option_phrases))
+    return _expand_forms(text, (*_DECORATION_CHARACTERS, *_OPTION_PHRASES))
 
 
 def number_forms(text: str) -> tuple[list[str], list[str]]:
@@ -169,22 +162,27 @@ def number_forms(text: str) -> tuple[list[str], list[str]]:
     The first list lacks decoration. The second list also lacks phrases such as "My answer is".
     """
     # In both lists, decoration such as quotation marks is removed.
-    decorations = _compile_patterns(_DECORATION_CHARACTERS)
-    number_phrases = _compile_patterns(_NUMBER_PHRASE_PATTERNS, _PHRASE_PREFIX)
-    bare = _expand_forms(text, decorations)
-    return bare, _expand_forms(text, (*decorations, *number_phrases))
+    bare = _expand_forms(text, _DECORATION_CHARACTERS)
+    return bare, _expand_forms(text, (*_DECORATION_CHARACTERS, *_NUMBER_PHRASES))
 
 
-def _expand_forms(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
+# Compiled when the first reply is read: it takes 10 ms, and many commands read none.
+@cache
+def _compile_patterns(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern, re.DOTALL) for pattern in patterns)
+
+
+def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
     # The result is empty if there would be more than `MAX_FORMS` texts. For a long text, only the
     # normalised text is returned.
     whole_reply = normalise_text(text)
     forms = [whole_reply] if whole_reply else []
     if len(text) > MAX_REPLY_CHARACTERS:
         return forms
+    compiled = _compile_patterns(patterns)
     # The list grows during the loop: each new form is reduced further.
     for form in forms:
-        matches = (pattern.fullmatch(form) for pattern in patterns)
+        matches = (pattern.fullmatch(form) for pattern in compiled)
         inner_forms = [
             next(group for group in reversed(match.groups()) if group is not None)
             for match in matches

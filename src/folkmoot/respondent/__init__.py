@@ -125,8 +125,9 @@ respondent reads this passage as one text of another speaker, and the notes of t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from folkmoot.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from folkmoot.respondent.mind.draws import VERSION, Draws
@@ -155,22 +156,18 @@ __all__ = [
 
 # These names are imported when they are first used. The settings of every study are in this
 # package, and a run with hosted models needs nothing else of it.
-_HOME = {
-    "mind.draws": ("VERSION", "Draws"),
-    "mind.knobs": ("PATHOLOGIES", "RespondentSettings", "planted_effects"),
-    "mind.lexicon": ("Lexicon", "general_lexicon"),
-    "mind.mind": ("SimulatedRespondent",),
-    "mind.part": ("RespondentPart",),
-    "mind.passages": ("Passage", "of_kind"),
-    "provider": ("MODEL_SERVED", "Respondent"),
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "mind.draws": ("VERSION", "Draws"),
+        "mind.knobs": ("PATHOLOGIES", "RespondentSettings", "planted_effects"),
+        "mind.lexicon": ("Lexicon", "general_lexicon"),
+        "mind.mind": ("SimulatedRespondent",),
+        "mind.part": ("RespondentPart",),
+        "mind.passages": ("Passage", "of_kind"),
+        "provider": ("MODEL_SERVED", "Respondent"),
+    },
+)
 
 
 def __dir__() -> list[str]:

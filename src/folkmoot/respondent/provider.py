@@ -14,7 +14,6 @@ from folkmoot.models.request import (
     Completion,
     FloatArray,
     ModelRequest,
-    Provider,
     ProviderSettings,
     Usage,
     estimate_tokens,
@@ -34,14 +33,6 @@ from folkmoot.respondent.replies.pathologies import apply_pathologies
 MODEL_SERVED = "synthetic/5 SYNTHETIC"
 # The roles with opinions. A speaker of another role has opinions only with a persona.
 PERSONS = frozenset({"", "participant"})
-
-
-def provider(settings: ProviderSettings) -> Provider:
-    """Return the provider of the embedded respondent, which answers by rules in place of a model.
-
-    Raises InputError for an unknown setting.
-    """
-    return Respondent(settings)
 
 
 class Respondent:

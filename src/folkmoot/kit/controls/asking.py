@@ -15,9 +15,7 @@ from folkmoot.engine.calls.model_routing import names_hosted_model
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.engine.run.runner import (
-    study_from_settings,
-)
+from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.session.repeated_protocol import FinishedRun
 from folkmoot.engine.session.session import Scope, Session
