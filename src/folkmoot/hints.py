@@ -38,6 +38,11 @@ def join_first(names: Sequence[str], max_names: int = 3) -> str:
     return ", ".join(names[:max_names]) + more
 
 
+def capitalise(text: str) -> str:
+    """Return a text with a capital first letter. The other letters keep their case."""
+    return text[:1].upper() + text[1:]
+
+
 def shorten(text: str, max_characters: int = 80) -> str:
     """Return at most `max_characters` characters of the text. A cut text ends with "…"."""
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"

@@ -14,7 +14,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.clustered import EQUAL_UNITS
-from folkmoot.measures.wording import capitalise
+from folkmoot.hints import capitalise
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder

@@ -22,7 +22,7 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.hints import shorten
+from folkmoot.hints import capitalise, shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -415,8 +415,7 @@ def _join_line(*parts: str | tuple[str, str]) -> Text:
 
 def _sentence_case(name: str) -> str:
     # Ids in the name keep their case.
-    words = column_heading(name)
-    return words[:1].upper() + words[1:]
+    return capitalise(column_heading(name))
 
 
 def _render_title(words: str) -> Iterator[Text]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.run_claims import evaluate_declared
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.kit.findings import Row, estimate_cells, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
@@ -165,7 +165,7 @@ def claims_finding(
         title,
         # The first page of a report shows the statement without the title, so the statement names
         # the measure.
-        describe_claims(observed, f"{axis[0].upper()}{axis[1:]}"),
+        describe_claims(observed, capitalise(axis)),
         ResultTable.from_records(
             claim_rows(observed), f"First minus second{_describe_methods(observed)}."
         ),

@@ -30,6 +30,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from folkmoot.engine.journal.journal import unescape_address_part
+from folkmoot.hints import capitalise
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Check
 from folkmoot.measures.inference import estimates
 from folkmoot.measures.inference.estimates import (
@@ -92,7 +93,7 @@ def wilson_rates(counts: Mapping[str, tuple[int, int]]) -> dict[str, Estimate]:
 def condition_name(condition: str) -> str:
     """Return a readable name for a condition."""
     named = {"acp": "Adversarial (ACP)"}
-    return named.get(condition) or condition.replace("_", " ").capitalize()
+    return named.get(condition) or capitalise(condition.replace("_", " "))
 
 
 def category_shares(counts: Mapping[str, int]) -> dict[str, float | None]:

@@ -18,7 +18,8 @@ from functools import cache
 from importlib.resources import files
 
 from folkmoot.errors import FolkmootError
-from folkmoot.measures.wording import Sentence, capitalise, word
+from folkmoot.hints import capitalise
+from folkmoot.measures.wording import Sentence, word
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,6 @@ def swap_words(text: str, first: str, second: str) -> str:
     return re.sub(either, lambda match: second if match[0] == first else first, text)
 
 
-def capitalise(text: str) -> str:
-    """Return a text with a capital first letter. The other letters keep their case."""
-    return text[:1].upper() + text[1:]
-
-
 # Introduces figures of too few independent units for an interval.
 ILLUSTRATION_LABEL = "An illustration, not evidence"
 # Introduces claims that are not primary, so secondary or exploratory, in a finding without a

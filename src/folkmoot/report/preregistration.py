@@ -26,6 +26,7 @@ from folkmoot.engine.settings.hypotheses import is_seal_intact
 from folkmoot.engine.settings.run_claims import registered_claims
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.hints import capitalise
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
@@ -114,7 +115,7 @@ def title_of(config: Mapping[str, Any]) -> str:
     """Return the title of a study, or the name of the experiment if there is no title."""
     settings = config.get("workbook", {}).get("settings", {})
     experiment = str(settings.get("experiment_id") or "").replace("_", " ")
-    named = config.get("pilot_name") or config.get("title") or experiment.capitalize()
+    named = config.get("pilot_name") or config.get("title") or capitalise(experiment)
     return str(named)
 
 
@@ -413,7 +414,7 @@ def describe_families(claims: Sequence[Claim]) -> tuple[str, ...]:
             else "Primary: 1 claim, a 95 % interval."
         )
     sentences += [
-        f"{name.capitalize()}: {format_count(count, 'claim')}, separate 95 % intervals, and "
+        f"{capitalise(name)}: {format_count(count, 'claim')}, separate 95 % intervals, and "
         f"p-values that Holm's method adjusts for all {name} claims. Nothing is concluded from "
         "them."
         for name, count in (("secondary", secondary), ("exploratory", rest))

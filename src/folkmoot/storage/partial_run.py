@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from folkmoot.hints import join_first, join_words
+from folkmoot.hints import capitalise, join_first, join_words
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -201,7 +201,7 @@ def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> F
         COMPLETE,
         "What is complete",
         says,
-        ResultTable.from_records(rows, f"{parts.unit.capitalize()}s"),
+        ResultTable.from_records(rows, f"{capitalise(parts.unit)}s"),
         notes=tuple(notes),
         headline=True,
     )

@@ -24,7 +24,7 @@ from folkmoot.engine.settings.yaml_tree import KeyPath, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
-from folkmoot.measures.wording import capitalise
+from folkmoot.hints import capitalise
 from folkmoot.studio.labels import FormWords, value_words
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from folkmoot.measures.wording import capitalise
+from folkmoot.hints import capitalise
 from folkmoot.studio.labels import FormWords
 
 # What the researcher does about each kind of note. A note begins with its kind and a colon.

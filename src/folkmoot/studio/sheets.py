@@ -11,7 +11,7 @@ from pathlib import Path
 from openpyxl.utils import column_index_from_string, get_column_letter
 
 from folkmoot.errors import Problem
-from folkmoot.measures.wording import capitalise
+from folkmoot.hints import capitalise
 from folkmoot.studio.fields import FormSection, StudyField, name_by_labels, walk_fields
 from folkmoot.studio.labels import FormWords, words_of
 from folkmoot.studio.sheet_files import MAX_COLUMNS, MAX_ROWS, Rows, SheetCells, read_sheets

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
+from folkmoot.hints import capitalise
 
 Kind = Literal[
     "object",
@@ -167,7 +168,7 @@ def problem_with(value: JsonValue, schema: Schema) -> str:
     path = [part for part in (*error.path, *missing_keys[:1]) if isinstance(part, str)]
     field_path = " › ".join(map(label_of, path))
     problem = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
-    return f"{field_path}: {problem}." if field_path else f"{problem[:1].upper()}{problem[1:]}."
+    return f"{field_path}: {problem}." if field_path else f"{capitalise(problem)}."
 
 
 _PROBLEMS = {
@@ -190,8 +191,7 @@ _PROBLEMS = {
 def label_of(key: str) -> str:
     """Return a key as a label, such as "Top choice" for `top_choice`."""
     # Ids such as `V1` are kept.
-    words = key.replace("_", " ").strip()
-    return words[:1].upper() + words[1:]
+    return capitalise(key.replace("_", " ").strip())
 
 
 def _build_field(

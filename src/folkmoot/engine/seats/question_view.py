@@ -14,6 +14,7 @@ from typing import Any
 from folkmoot.conversation.answer_types import AnswerType, FieldForPeople
 from folkmoot.conversation.prompts import wording_for_people
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
+from folkmoot.hints import capitalise
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class QuestionView:
 
     def _label_of(self, key: str) -> str:
         wording = self.fields_for_people.get(key)
-        return wording.label if wording is not None else key.replace("_", " ").capitalize()
+        return wording.label if wording is not None else capitalise(key.replace("_", " "))
 
 
 def view_for_human(

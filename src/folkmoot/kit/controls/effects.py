@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from folkmoot.hints import capitalise
 from folkmoot.kit.controls.conversations import FINAL, FIRST, PARTICIPANT
 from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
 from folkmoot.kit.controls.respondent import decision_scope
@@ -41,7 +42,7 @@ from folkmoot.measures.inference.estimates import (
     finite_or_none,
     format_percent,
 )
-from folkmoot.measures.wording import Sentence, capitalise, join_sentences, word
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 

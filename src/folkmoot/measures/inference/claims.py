@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from folkmoot.hints import capitalise
 from folkmoot.measures.inference.differences import (
     Kind,
     Side,
@@ -37,7 +38,7 @@ from folkmoot.measures.inference.proportions import Bounds
 from folkmoot.measures.inference.simultaneous import (
     JointInterval,
 )
-from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, capitalise, word
+from folkmoot.measures.wording import NO_CONCLUSION, NOT_TESTED, Sentence, word
 
 Direction = Literal["greater", "less", "different", "equivalent"]
 Family = Literal["primary", "secondary", "exploratory"]

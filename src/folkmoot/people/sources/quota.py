@@ -15,6 +15,7 @@ import numpy as np
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import capitalise
 from folkmoot.people.enrichment import SCALES
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
 from folkmoot.people.sources.grounded.joint import likely_job
@@ -196,7 +197,7 @@ def _build_persona(index: int, name: str, row: dict[str, Any], draw: Draw) -> Pe
         added_text = ", ".join(
             f"{key.replace('_', ' ')}: {value}" for key, value in added_attributes.items()
         )
-        text += f" ({added_text[0].upper()}{added_text[1:]}.)"
+        text += f" ({capitalise(added_text)}.)"
     return Persona(
         id=f"q_{index + 1:05d}",
         text=text,

@@ -12,6 +12,7 @@ import polars as pl
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hidden_characters import hidden_in, without_hidden
+from folkmoot.hints import capitalise
 from folkmoot.people.enrichment import normalise_sex
 from folkmoot.people.persona import DEMOGRAPHIC_KEYS, Persona, indefinite_article
 from folkmoot.people.sources.people_table import (
@@ -192,13 +193,7 @@ def describe_person(
     rest = {key: demographic for key, demographic in demographics.items() if key not in used_keys}
     rest.update(extra)
     facts = "; ".join(f"{key.replace('_', ' ')}: {value}" for key, value in rest.items())
-    return f"{name + ', ' if name else ''}{head}." + (
-        f" {_capitalise_first(facts)}." if facts else ""
-    )
-
-
-def _capitalise_first(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"{name + ', ' if name else ''}{head}." + (f" {capitalise(facts)}." if facts else "")
 
 
 def _to_json_value(value: object) -> object:

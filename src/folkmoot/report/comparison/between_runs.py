@@ -14,6 +14,7 @@ from typing import TypedDict
 import polars as pl
 
 from folkmoot.engine.settings.claims import pair_sides, side_of
+from folkmoot.hints import capitalise
 from folkmoot.kit.findings import HOLM_NOTE, Row
 from folkmoot.measures.inference.claims import (
     SUPPORTED,
@@ -33,7 +34,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.families import adjust_families
 from folkmoot.measures.inference.proportions import between
-from folkmoot.measures.wording import NOT_TESTED, Sentence, capitalise, join_sentences, word
+from folkmoot.measures.wording import NOT_TESTED, Sentence, join_sentences, word
 from folkmoot.report.comparison.measured_claims import (
     Measured,
     name_arm,

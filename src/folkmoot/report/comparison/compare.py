@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.kit.findings import (
     ALPHA,
     HOLM_NOTE,
@@ -652,7 +652,7 @@ def beside_people(runs: Sequence[Sample]) -> Finding | None:
                     "people_high_rate": finite_or_none(band.high),
                 }
             )
-    notes = (f"{band.range.capitalize()}.", band.caveat, f"Source: {band.source}.")
+    notes = (f"{capitalise(band.range)}.", band.caveat, f"Source: {band.source}.")
     return Finding(
         "compare_people",
         "Compared with people",

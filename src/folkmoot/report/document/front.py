@@ -14,13 +14,13 @@ import polars as pl
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import Study
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
-from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL, capitalise
+from folkmoot.measures.wording import FIXED_BEFOREHAND, ILLUSTRATION_LABEL
 from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, SPREADS, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
@@ -359,7 +359,7 @@ def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> st
     named = ", ".join(
         "Everybody" if arm in OF_ALL else explained.get(arm) or condition_name(arm) for arm in arms
     )
-    return f"{by.capitalize()}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
+    return f"{capitalise(by)}{'s' * (len(arms) > 1)} {named}" if named[0].isdigit() else named
 
 
 def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
@@ -444,7 +444,7 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
     if run.unusable_reason:
         yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
-        yield TrustLight("red", f"{run.partial.removeprefix('PARTIAL: ').capitalize()}.")
+        yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
     if not (run.manifest.get("answers") or {}).get("count"):
         yield TrustLight("red", "The run recorded no answer.")
     if run.is_synthetic:

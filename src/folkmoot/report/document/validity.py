@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
+from folkmoot.hints import capitalise
 from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
@@ -47,7 +48,7 @@ from folkmoot.measures.inference.estimates import (
 )
 from folkmoot.measures.inference.specification_curve import FEWEST_SPECIFICATIONS
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
-from folkmoot.measures.wording import Sentence, capitalise, join_sentences, word
+from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import capitalise
 from folkmoot.respondent.mind.draws import Draws
 from folkmoot.respondent.mind.lexicon import MIXTURES, Lexicon
 from folkmoot.respondent.mind.persona import PersonaTraits
@@ -83,7 +84,7 @@ class SentenceGenerator:
         ):
             if f"{{{slot}}}" in frame:
                 names.setdefault(slot, phrase())
-        return capitalise_first(frame.format(C=self.who.calling, **names))
+        return capitalise(frame.format(C=self.who.calling, **names))
 
     def draw_sentence(self, kind: str, **names: str) -> str:
         """Return a random sentence of this kind in the speaker's voice."""
@@ -117,7 +118,3 @@ def _longest_fixed_part(frame: str) -> str:
     # Without the `{slots}`, in lower case.
     parts = [part.split("}", 1)[-1] for part in frame.split("{")]
     return max(parts, key=len).strip(" .,;:!?").casefold()
-
-
-def capitalise_first(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

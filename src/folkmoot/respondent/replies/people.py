@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import capitalise
 from folkmoot.people.enrichment import SCALES
 from folkmoot.respondent.mind.draws import Draws
 from folkmoot.respondent.mind.mind import SimulatedRespondent
@@ -58,7 +59,7 @@ def answer_demographics(mind: SimulatedRespondent) -> dict[str, str | int]:
         "income": SCALES["income"][max(0, min(4, earning))],
         "location_type": SCALES["location_type"][place],
         "political_leaning": SCALES["political_leaning"][max(0, min(4, leaning))],
-        "occupation": title[:1].upper() + title[1:] if len(title) > 1 else "Employee",
+        "occupation": capitalise(title) if len(title) > 1 else "Employee",
     }
 
 

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.respondent.mind.lexicon import Lexicon
 from folkmoot.respondent.mind.mind import SimulatedRespondent
 from folkmoot.respondent.mind.passages import Passage, of_kind
@@ -19,7 +19,7 @@ from folkmoot.respondent.mind.reading import (
     names_in,
     normalise_spaces,
 )
-from folkmoot.respondent.mind.speech import capitalise_first, load_frames
+from folkmoot.respondent.mind.speech import load_frames
 
 # The maximum number of phrases in the summary of one option.
 MAX_PHRASES = 10
@@ -88,7 +88,7 @@ def _summarise_phrases(mind: SimulatedRespondent, about: str, phrase_counts: Cou
     ):
         if phrase_group:
             frame = mind.speech.pick_unused(load_frames()[kind])
-            parts.append(capitalise_first(frame.format(O=about, N=join_words(phrase_group))))
+            parts.append(capitalise(frame.format(O=about, N=join_words(phrase_group))))
     return " ".join(parts)
 
 
@@ -170,7 +170,7 @@ def _argument_sentence(
         is_verbal = not is_verbal
     frame = tongue.pick_unused(load_frames()[f"{kind}_{'verbs' if is_verbal else 'nouns'}"])
     slots = dict(zip("VW" if is_verbal else "NM", pair, strict=True))
-    return capitalise_first(frame.format(O=option, **slots))
+    return capitalise(frame.format(O=option, **slots))
 
 
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from folkmoot.conversation.choices import IGNORED_DIFFERENCES, indistinguishable_pairs
 from folkmoot.conversation.reply_forms import normalise_text
 from folkmoot.field_notes import field_notes
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import capitalise, did_you_mean
 from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.clusters import LARGE, too_large
 from folkmoot.measures.inference.claims import Claim
@@ -60,7 +60,7 @@ LABELS: Mapping[str, str] = {
 def condition_label(condition: str) -> str:
     """Return the display name of a condition, such as "Simple voting"."""
     # A condition that the study file adds has no label: "my_test" becomes "My test".
-    return LABELS.get(condition, condition.replace("_", " ").capitalize())
+    return LABELS.get(condition, capitalise(condition.replace("_", " ")))
 
 
 OppositionMethod = Literal[

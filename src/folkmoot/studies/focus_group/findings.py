@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.hints import capitalise
 from folkmoot.kit.claims import claims_finding, describe_claims, read_results
 from folkmoot.kit.coding import CodebookResults, read_codings
 from folkmoot.kit.exposure import exposure_finding
@@ -278,7 +279,7 @@ def _result_sentence(result: Result) -> Sentence:
     return word(
         "description",
         "result of",
-        outcome=f"{outcome[0].upper()}{outcome[1:]}",
+        outcome=capitalise(outcome),
         result=f"{text[0].lower()}{text[1:]}",
     )
 
@@ -316,7 +317,7 @@ def demand_finding(concept: Concept) -> Finding | None:
     return concept.finding(
         "demand",
         "What would they pay?",
-        f"{InterviewTime(last_time).phrase.capitalize()}, {shares}."
+        f"{capitalise(InterviewTime(last_time).phrase)}, {shares}."
         + (f" The share rises with the price: {'; '.join(rises)}." if rises else ""),
         ResultTable.from_records(
             rows, "Definitely or probably would buy, asked in private at each price"

@@ -23,6 +23,7 @@ from folkmoot.conversation.reply_forms import text_before_other_speaker
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
+from folkmoot.hints import capitalise
 from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
@@ -572,7 +573,7 @@ def title_of(profile: Profile) -> str:
         return profile.first_name
     lower_case_words = {"of", "and", "the", "in", "for", "at", "between"}
     words = [
-        word if word in lower_case_words else word[:1].upper() + word[1:]
+        word if word in lower_case_words else capitalise(word)
         for word in profile.occupation.split()
     ]
     return f"{profile.first_name} ({profile.age}, {' '.join(words)})"

@@ -13,11 +13,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.people.sources.grounded.attributes import LIMITS
 from folkmoot.respondent import RespondentPart, SimulatedRespondent, of_kind
 from folkmoot.respondent.mind.draws import normal_draw, uniform_draw
-from folkmoot.respondent.mind.speech import capitalise_first
 from folkmoot.studies.focus_group import texts
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import INTENTS, MODERATOR
@@ -440,10 +439,8 @@ def fill_phrase(
         **more,
     )
     said_text = "\n".join(passage.text for passage in of_kind(mind.reading.passages, "utterance"))
-    unheard = [
-        frame for frame in frames if capitalise_first(frame.format(**variables)) not in said_text
-    ]
-    return capitalise_first(
+    unheard = [frame for frame in frames if capitalise(frame.format(**variables)) not in said_text]
+    return capitalise(
         mind.speech.pick_unused(unheard if len(unheard) > 1 else frames).format(**variables)
     )
 

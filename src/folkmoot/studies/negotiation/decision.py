@@ -23,7 +23,7 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.provenance import (
     SourcedText,
     alter_text,
@@ -193,7 +193,7 @@ def render_change(group: Group, before: Sequence[Portion], after: Sequence[Porti
 
 
 def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
-    return alter_text(sentence, restore_capitals(sentence[:1].upper() + str(sentence)[1:]))
+    return alter_text(sentence, restore_capitals(capitalise(str(sentence))))
 
 
 def _sentence_of(

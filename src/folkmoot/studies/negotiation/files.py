@@ -24,6 +24,7 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.session.session import Scope
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.files import csv_text, read_csv
+from folkmoot.hints import capitalise
 from folkmoot.kit.calls import JournalReader
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.config import NegotiationConfig, path_in
@@ -575,7 +576,7 @@ def _request_text(case: Negotiation, by_topic: Mapping[str, SlotDecision], state
     budget_text = f" with a budget of ${stated['budget']}" if stated["budget"] != "" else ""
     size, kind = len(case.group.members), case.group.type.title.lower()
     sentences = [
-        f"{topic.label.capitalize()}: {as_sentence(by_topic[topic.id].resolution_text)}"
+        f"{capitalise(topic.label)}: {as_sentence(by_topic[topic.id].resolution_text)}"
         for topic in case.topics
         if by_topic[topic.id].resolution_text
     ]

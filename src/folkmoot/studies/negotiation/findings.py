@@ -8,14 +8,14 @@ from typing import cast
 import polars as pl
 from pydantic import JsonValue
 
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.wording import capitalise, join_sentences, word
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder

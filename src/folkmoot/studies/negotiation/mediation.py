@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.provenance import SourcedText, cell_id, concatenate_texts, quote_value
 from folkmoot.studies.negotiation.ballots import (
     THEORY,
@@ -716,7 +716,7 @@ def _say_answer(
         reason = round_.change or acceptance
     overridden_text = overridden_rejections(case.group, decision.overridden)
     reason = " ".join(filter(None, (as_sentence(reason), as_sentence(overridden_text))))
-    reason = restore_capitals(reason[:1].upper() + reason[1:])
+    reason = restore_capitals(capitalise(reason))
     if round_.resolved:
         next_step = "Take the decision to the plan"
     elif round_.round < case.config.max_feedback_rounds:

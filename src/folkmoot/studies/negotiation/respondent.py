@@ -14,7 +14,7 @@ from functools import cache
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
 from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.studies.negotiation import quotes
@@ -85,7 +85,7 @@ def _fill_sentence(mind: SimulatedRespondent, kind: str, **names: str) -> str:
     voice_frames = frames[mind.who.voice] if isinstance(frames, dict) else frames
     spelled_names = {key: phrases.get(name, name) for key, name in names.items()}
     text = mind.speech.pick_unused(voice_frames).format(**spelled_names)
-    return text[:1].upper() + text[1:]
+    return capitalise(text)
 
 
 # --- what is read -------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def _format_allocations(shares: Sequence[Reply]) -> str:
             f"{share['option']} for {names}" + (f" ({share['when']})" if share["when"] else "")
         )
     text = "; ".join(parts)
-    return text[:1].upper() + text[1:]
+    return capitalise(text)
 
 
 def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.respondent import (
     Draws,
     Lexicon,
@@ -507,7 +507,7 @@ class PlayedResident:
         level += mind.knobs.noise * mind.draws.draw_normal()
         reason = "Others took up what I said." if naming_weight else "Nobody took up what I said."
         if own_passed:
-            reason = f"{with_article(own_passed[0]).capitalize()} will be dealt with."
+            reason = f"{capitalise(with_article(own_passed[0]))} will be dealt with."
         return {"satisfaction": _clip_level(level), "reason": reason}
 
     def answer_ballot(self) -> Fields:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
@@ -29,7 +29,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.measures.position import shown_in
 from folkmoot.measures.reply_checks import check_answers, part_of_stage
 from folkmoot.measures.retest import Repeat
-from folkmoot.measures.wording import EXPLORATORY, capitalise, join_sentences, word
+from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from folkmoot.hints import capitalise
 from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
@@ -676,9 +677,9 @@ def main_effects(votes: Votes) -> Finding | None:
             for unit in votes.independent_units(condition_votes)
         ],
     )
-    effects = {name.capitalize(): estimate for name, estimate in fitted.main.items()}
+    effects = {capitalise(name): estimate for name, estimate in fitted.main.items()}
     effects |= {
-        f"{first.capitalize()} × {second}": estimate
+        f"{capitalise(first)} × {second}": estimate
         for (first, second), estimate in fitted.pairs.items()
     }
     if not effects:

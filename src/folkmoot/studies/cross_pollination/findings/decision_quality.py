@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from folkmoot.hints import capitalise
 from folkmoot.kit import coding
 from folkmoot.kit.findings import (
     Row,
@@ -199,7 +200,7 @@ def human_bands(votes: Votes) -> Finding | None:
         ),
         notes=(
             *(
-                f"{SHORT_LABELS[band.key].capitalize()}: {band.range}. {band.caveat}"
+                f"{capitalise(SHORT_LABELS[band.key])}: {band.range}. {band.caveat}"
                 for band in bands
             ),
             *dict.fromkeys(f"Source: {band.source}." for band in bands),

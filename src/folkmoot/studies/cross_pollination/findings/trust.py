@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from folkmoot.hints import capitalise
 from folkmoot.kit.findings import (
     Row,
     category_shares,
@@ -72,7 +73,7 @@ def persuasion_finding(votes: Votes) -> Finding | None:
             for condition_votes in votes.two_vote_conditions
             if condition_votes.condition in PLACEBOS
         ]
-        placebos = " and ".join(placebo_names).capitalize()
+        placebos = capitalise(" and ".join(placebo_names))
         statement = join_sentences(
             [
                 word("description", "noise", share=format_share(rates[floor])),

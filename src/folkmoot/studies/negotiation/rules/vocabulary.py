@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answer_types import parse_way_out
-from folkmoot.hints import join_words
+from folkmoot.hints import capitalise, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.candidates import NOTHING, normalise_entry
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
@@ -140,7 +140,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
     if numbers and set(words) <= {"day", "days", "and", "to", "through", "on"}:
         return format_days(_listed_days(folded, numbers), days)
     # Only "Day" gets a capital, as in the times that `format_days` returns.
-    return time_text[:1].upper() + time_text[1:] if folded.startswith("day") else time_text
+    return capitalise(time_text) if folded.startswith("day") else time_text
 
 
 def _listed_days(text: str, numbers: Sequence[int]) -> set[int]:
