@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
 from types import CodeType
@@ -37,6 +37,7 @@ from folkmoot.conversation.template_sandbox import (
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import did_you_mean
 from folkmoot.provenance import (
+    Replacement,
     SourcedText,
     Span,
     alter_text,
@@ -44,6 +45,8 @@ from folkmoot.provenance import (
     derive_number,
     escape_text,
     join_texts,
+    replace_parts,
+    shift_offset,
     source_of,
     with_sources,
 )
@@ -118,6 +121,36 @@ def as_prompt(text: str, for_people: Prompt | None = None) -> Prompt:
 def wording_for_people(text: str) -> str:
     """Return the text that a human reads in place of a prompt for models."""
     return text.for_people if isinstance(text, Prompt) and text.for_people is not None else text
+
+
+def cache_breakpoints_of(text: str) -> tuple[int, ...]:
+    """Return the cache breakpoints of a prompt, or an empty tuple for another text."""
+    return text.cache_breakpoints if isinstance(text, Prompt) else ()
+
+
+def replace_in_prompt(
+    prompt: str, find_parts: Callable[[SourcedText], Sequence[Replacement]]
+) -> Prompt:
+    """Return a prompt with some parts replaced, in its wording for models and for humans.
+
+    - `find_parts`: returns the replacements for one wording, see `replace_parts`.
+
+    All other parts keep their sources.
+    """
+
+    def replace_in(wording: str) -> Prompt:
+        text = with_sources(wording)
+        parts = find_parts(text)
+        changed = replace_parts(text, parts)
+        # The breakpoints are offsets into the old text.
+        moved = (shift_offset(offset, parts) for offset in cache_breakpoints_of(wording))
+        return Prompt(changed, changed.spans, moved)
+
+    changed_prompt = replace_in(prompt)
+    wording = wording_for_people(prompt)
+    if wording is not prompt:
+        changed_prompt.for_people = replace_in(wording)
+    return changed_prompt
 
 
 class PromptLibrary:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from folkmoot.conversation.prompts import Prompt
+from folkmoot.conversation.prompts import Prompt, cache_breakpoints_of
 from folkmoot.models.request import Message, Role
 from folkmoot.provenance import (
     UNKNOWN,
@@ -198,7 +198,7 @@ def build_messages(
     spans: list[Span] = []
     # `offset` counts characters in the current message, `length` in all messages together.
     offset = 0
-    length, breakpoints = len(speaker.system), list(_breakpoints_in(speaker.system))
+    length, breakpoints = len(speaker.system), list(cache_breakpoints_of(speaker.system))
     if speaker.system:
         roles.append("system")
         contents.append([str(speaker.system)])
@@ -232,7 +232,7 @@ def build_messages(
         offset += len(utterance.text)
         length += len(label) + len(utterance.text)
     # The prompt is the last text, so its breakpoints are counted back from the end.
-    if prompt_breakpoints := _breakpoints_in(prompt):
+    if prompt_breakpoints := cache_breakpoints_of(prompt):
         start = length - len(prompt)
         breakpoints += [start + prompt_offset for prompt_offset in prompt_breakpoints]
     if any(not utterance.speaker_id for utterance in spoken):
@@ -269,8 +269,4 @@ def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
         raise ValueError(f"shows: {error} does not stand in the prompt of {speaker.id}") from None
     known_spans = (*spans_of(prompt), *spans)
     rest_spans = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
-    return Prompt(prompt, sorted((*known_spans, *rest_spans)), _breakpoints_in(prompt))
-
-
-def _breakpoints_in(text: str) -> tuple[int, ...]:
-    return text.cache_breakpoints if isinstance(text, Prompt) else ()
+    return Prompt(prompt, sorted((*known_spans, *rest_spans)), cache_breakpoints_of(prompt))

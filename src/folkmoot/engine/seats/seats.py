@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from folkmoot.conversation.answer_types import pin_schema
-from folkmoot.conversation.prompts import Prompt, wording_for_people
+from folkmoot.conversation.prompts import replace_in_prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats.questionnaire import AfterwardsQuestions, Checks
 from folkmoot.engine.seats.utterances import SELF_DESCRIPTIONS
@@ -29,9 +30,6 @@ from folkmoot.provenance import (
     cell_id,
     concatenate_texts,
     find_exactly,
-    replace_parts,
-    shift_offset,
-    with_sources,
 )
 from folkmoot.randomness import generator
 
@@ -257,15 +255,13 @@ def with_self_description(speaker: Speaker, self_description: Quoted) -> Speaker
     # It replaces all text that describes this speaker's persona. A prompt that was written without
     # a template contains `SELF_DESCRIPTION_PLACEHOLDER` instead. If the prompt contains neither,
     # the self-description is put at its beginning.
-    system = _describe_as_self(speaker.system, speaker.id, self_description)
-    wording = wording_for_people(speaker.system)
-    if wording is not speaker.system:
-        system.for_people = _describe_as_self(wording, speaker.id, self_description)
-    return replace(speaker, system=system)
+    find_parts = partial(_self_description_parts, speaker.id, self_description)
+    return replace(speaker, system=replace_in_prompt(speaker.system, find_parts))
 
 
-def _describe_as_self(given_system: str, speaker_id: str, self_description: Quoted) -> Prompt:
-    system = with_sources(given_system)
+def _self_description_parts(
+    speaker_id: str, self_description: Quoted, system: SourcedText
+) -> list[Replacement]:
     persona_spans = [span for span in system.spans if _is_persona(span, speaker_id)]
     if not persona_spans and SELF_DESCRIPTION_PLACEHOLDER in system:
         persona_spans = find_exactly(system, [SELF_DESCRIPTION_PLACEHOLDER])
@@ -275,16 +271,9 @@ def _describe_as_self(given_system: str, speaker_id: str, self_description: Quot
         # self-description, and all others are removed.
         if not parts or start >= parts[-1].end:
             parts.append(Replacement(start, end, "" if parts else self_description))
-    if not parts:
-        parts = [
-            Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
-        ]
-    changed = replace_parts(system, parts)
-    # The cache breakpoints are offsets into the old text.
-    cache_breakpoints = (
-        shift_offset(offset, parts) for offset in getattr(given_system, "cache_breakpoints", ())
-    )
-    return Prompt(changed, changed.spans, cache_breakpoints)
+    return parts or [
+        Replacement(0, 0, concatenate_texts(("You are ", self_description, "\n\n"), plain=None))
+    ]
 
 
 def _is_persona(span: Span, speaker: str) -> bool:

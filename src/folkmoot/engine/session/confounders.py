@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from folkmoot.conversation.prompts import Prompt
+from folkmoot.conversation.prompts import replace_in_prompt
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import (
@@ -25,8 +25,6 @@ from folkmoot.provenance import (
     concatenate_texts,
     join_texts,
     quote_value,
-    replace_parts,
-    shift_offset,
     spans_of,
 )
 from folkmoot.randomness import generator
@@ -45,31 +43,30 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     # The attributes depend only on the seed and the participant's id, so all prompts of a
     # participant state the same facts. A moderator or a coder has no persona.
     stated = settings.stated if settings is not None else ()
-    # The end of each participant's description. Only text that quotes this speaker's own persona
-    # counts: a moderator's prompt may quote the personas of participants.
+    if settings is None or not stated or not _description_ends(speaker, speaker.system):
+        return speaker
+
+    language = settings.language
+
+    def find_insertions(system: SourcedText) -> list[Replacement]:
+        ends = sorted(_description_ends(speaker, system).items(), key=lambda item: item[1])
+        return [Replacement(end, end, _statements(stated, id, seed, language)) for id, end in ends]
+
+    return replace(speaker, system=replace_in_prompt(speaker.system, find_insertions))
+
+
+def _description_ends(speaker: Speaker, system: str) -> dict[str, int]:
+    # The end of each participant's description in the system prompt. Only text that quotes this
+    # speaker's own persona counts: a moderator's prompt may quote the personas of participants.
     ends: dict[str, int] = {}
-    for span in spans_of(speaker.system):
+    for span in spans_of(system):
         if span.source.kind == "persona":
             described = span.source.speaker
             ends[described] = max(span.end, ends.get(described, 0))
     if speaker.id in ends:
-        ends = {speaker.id: ends[speaker.id]}
-    elif speaker.role != PARTICIPANT_ROLE:
-        ends = {}
-    # Otherwise the speaker answers for several participants, so all of them are described.
-    if settings is None or not stated or not ends:
-        return speaker
-    inserted = [
-        Replacement(end, end, _statements(stated, id, seed, settings.language))
-        for id, end in sorted(ends.items(), key=lambda item: item[1])
-    ]
-    system = speaker.system
-    changed = replace_parts(concatenate_texts([system], plain=None), inserted)
-    # The inserted sentences move the cache breakpoints behind them.
-    cache_breakpoints = (
-        shift_offset(offset, inserted) for offset in getattr(system, "cache_breakpoints", ())
-    )
-    return replace(speaker, system=Prompt(changed, changed.spans, cache_breakpoints))
+        return {speaker.id: ends[speaker.id]}
+    # A speaker without an own persona answers for several participants, so all of them count.
+    return ends if speaker.role == PARTICIPANT_ROLE else {}
 
 
 def _statements(
