@@ -28,6 +28,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.catalog import ModelSpec
+from folkmoot.models.load_balancer import LoadBalancer
 from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from tests.turns import turns
@@ -477,10 +478,32 @@ async def test_what_a_provider_finds_out_is_told_once(tmp_path: Path) -> None:
     class Talkative(ScriptedProvider):
         notes: ClassVar[list[str]] = []
 
-    model = Talkative(lambda r, a: Talkative.notes.append("takes no temperature") or "x")
+    model = Talkative(lambda r, address: Talkative.notes.append(f"takes no {address}") or "x")
     events: list[Event] = []
     async with gateway(tmp_path, model, events=events) as opened:
-        await opened.complete_request("a", ask())
+        await opened.complete_request("temperature", ask())
         assert notices(events) == ["takes no temperature"]
+        await opened.complete_request("image", ask())
+    assert notices(events) == ["takes no temperature", "takes no image"]
+
+
+async def test_what_either_of_two_servers_finds_out_is_told_once(tmp_path: Path) -> None:
+    class Server(ScriptedProvider):
+        def __init__(self) -> None:
+            super().__init__(lambda r, a: self.found.append("takes no temperature") or "x")
+            self.found: list[str] = []
+
+        @property
+        def notes(self) -> list[str]:
+            return self.found
+
+    first, second = Server(), Server()
+    events: list[Event] = []
+    async with gateway(tmp_path, LoadBalancer([first, second]), events=events) as opened:
+        await opened.complete_request("a", ask())
+        second.found.append("takes no schema")
         await opened.complete_request("b", ask())
-    assert notices(events) == ["takes no temperature"] * 2
+        first.found.append("takes no image")
+        await opened.complete_request("c", ask())
+    lacks = ["image", "schema", "temperature"]
+    assert sorted(notices(events)) == [f"takes no {what}" for what in lacks]

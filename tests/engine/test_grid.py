@@ -39,7 +39,7 @@ from folkmoot.errors import (
     RunPausedError,
     StorageError,
 )
-from folkmoot.models.request import Completion, ModelRequest, Usage
+from folkmoot.models.request import Completion, ModelRequest, Provider, Usage
 from folkmoot.report.comparison import pooled as pooling
 from folkmoot.report.comparison.pooled import (
     Figure,
@@ -84,7 +84,7 @@ STUDY = Study(name="small", title="Small", config=Config, protocol=protocol)
 """
 
 
-class Answers:
+class Answers(Provider):
     """Replies that follow from what is asked, counted by prompt."""
 
     def __init__(self) -> None:
@@ -95,12 +95,6 @@ class Answers:
         self.asked[f"{text} {request.temperature}"] += 1
         await asyncio.sleep(0)
         return Completion("Parks" if len(text) % 2 else "Jobs", Usage(10, 1, 0), finish="stop")
-
-    async def embed_texts(self, *_args: object, **_more: object):
-        raise AssertionError
-
-    async def close(self) -> None:
-        return None
 
 
 @pytest.fixture

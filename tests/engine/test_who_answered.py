@@ -26,6 +26,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.models.api_keys import _KEY_NAME
 from folkmoot.models.catalog import VENDORS, WORD_VECTOR_MODEL, embedding_for, resolve_model
 from folkmoot.models.local import word_vectors
+from folkmoot.models.scripted import ScriptedProvider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -283,5 +284,6 @@ def test_seats_with_models_of_their_own_count_by_seat(server: ServerThread) -> N
 
 
 def test_a_provider_of_the_caller_is_nobody_s_mark() -> None:
-    providers = ModelRouter(StudyConfig(study="x"), None, provider=object())  # type: ignore[arg-type]
+    given = ScriptedProvider(lambda request, address: "yes")
+    providers = ModelRouter(StudyConfig(study="x"), None, provider=given)
     assert not providers.is_synthetic_only and not isinstance(providers.embedding_choice, Problem)

@@ -18,7 +18,7 @@ from folkmoot.engine.study.consent import describe_destinations
 from folkmoot.errors import FatalModelError, FolkmootError, InputError, TransientError
 from folkmoot.models.endpoints import parse_servers, resolve_server
 from folkmoot.models.load_balancer import LoadBalancer
-from folkmoot.models.request import Completion, Message, ModelRequest
+from folkmoot.models.request import Completion, Message, ModelRequest, Provider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -195,7 +195,7 @@ def test_calls_are_spread_over_the_servers_of_a_list(tmp_path: Path) -> None:
     assert min(counts) > 0
 
 
-class Server:
+class Server(Provider):
     """A provider that answers when it is told to."""
 
     def __init__(self, name: str, error: Exception | None = None) -> None:
@@ -207,12 +207,6 @@ class Server:
             raise self.error
         await self.go.wait()
         return Completion(self.name)
-
-    async def embed_texts(self, model: str, texts: Any, *, address: str) -> Any:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        pass
 
 
 QUESTION = ModelRequest("m", (Message("user", "?"),))
@@ -257,3 +251,9 @@ async def test_where_no_server_can_be_reached_the_run_stops() -> None:
         await spread.complete_request(QUESTION, address="")
     with pytest.raises(FatalModelError):
         await spread.complete_request(QUESTION, address="")
+
+
+def test_a_provider_of_another_class_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="provider= is no provider: object"):
+        run(STUDY, {}, provider=object(), out=tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run" / "journal.sqlite").exists()

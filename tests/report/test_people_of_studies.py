@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
-from folkmoot.measures.inference.clustered import EQUAL_UNITS
 from folkmoot.hints import capitalise
+from folkmoot.measures.inference.clustered import EQUAL_UNITS
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder

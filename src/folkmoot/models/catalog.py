@@ -13,7 +13,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import did_you_mean
 from folkmoot.models.api_keys import load_environment
 from folkmoot.models.endpoints import Endpoints, Server, parse_servers
-from folkmoot.models.request import Provider, ProviderSettings
+from folkmoot.models.request import Provider, ProviderSettings, check_provider
 from folkmoot.models.urls import ensure_version
 from folkmoot.registry import PROVIDERS, installed_entry_points
 
@@ -291,8 +291,8 @@ def open_provider(spec: ModelSpec, settings: ProviderSettings) -> Provider:
     entry_point = installed_entry_points(PROVIDERS).get(spec.provider)
     if entry_point is None:
         raise InputError(f"no provider named {spec.provider!r} is installed (group {PROVIDERS})")
-    provider: Provider = entry_point.load()(replace(settings, model=spec.wire_model))
-    return provider
+    provider = entry_point.load()(replace(settings, model=spec.wire_model))
+    return check_provider(provider, f"{spec.provider} ({entry_point.value})")
 
 
 def _split_model_name(name: str) -> tuple[str, str]:

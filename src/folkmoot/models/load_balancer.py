@@ -21,7 +21,7 @@ R = TypeVar("R")
 MAX_PENALTY_CALLS = 1_000
 
 
-class LoadBalancer:
+class LoadBalancer(Provider):
     """A provider that distributes calls over several servers."""
 
     def __init__(self, servers: Sequence[Provider]) -> None:
@@ -33,9 +33,8 @@ class LoadBalancer:
         self._passed = [0] * len(servers)
 
     @property
-    def notes(self) -> list[str]:
-        """One sentence for each feature that a model was found to lack."""
-        return [note for server in self._servers for note in getattr(server, "notes", ())]
+    def notes(self) -> Sequence[str]:
+        return [note for server in self._servers for note in server.notes]
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
         return await self._call_least_loaded(
@@ -50,11 +49,7 @@ class LoadBalancer:
         )
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the limit of output tokens that is sent with the request, or None for no limit."""
-        # Reasoning tokens count as output tokens.
-        get_limit = getattr(self._servers[0], "max_output_tokens", None)
-        limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
-        return limit
+        return self._servers[0].max_output_tokens(request)
 
     async def close(self) -> None:
         for server in self._servers:

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from folkmoot import json_text
-from folkmoot.errors import TransientError
+from folkmoot.errors import FatalModelError, InputError, Problem, TransientError
 from folkmoot.provenance import Span
 from folkmoot.randomness import digest, uniform_values
 
@@ -306,8 +307,8 @@ class ProviderSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-class Provider(Protocol):
-    """The interface of a provider, as the gateway uses it.
+class Provider(ABC):
+    """The base class of providers, which call models for the gateway.
 
     `complete_request` and `embed_texts` raise a ModelError and never retry. The parameter
     `address` identifies the call in the run.
@@ -316,13 +317,45 @@ class Provider(Protocol):
     # The error tells the gateway whether to retry. The embedded respondent seeds its random draws
     # with the address. Other providers ignore it.
 
-    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion: ...
+    @abstractmethod
+    async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
+        """Return the reply of the model to one request."""
 
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
-    ) -> tuple[FloatArray, Usage]: ...
+    ) -> tuple[FloatArray, Usage]:
+        """Return one embedding for each text, shape (n, dimensions), float32."""
+        raise FatalModelError(
+            f"{model} has no embeddings: set embedding_model to another provider's model, or to "
+            "synthetic"
+        )
 
-    async def close(self) -> None: ...
+    def max_output_tokens(self, request: ModelRequest) -> int | None:
+        """Return the largest number of output tokens that a reply can be billed for.
+
+        Reasoning tokens are included. Returns None if no limit is sent.
+        """
+        return request.max_tokens
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Messages for the user about the models so far, such as features that one lacks."""
+        return ()
+
+    # Not abstract, because most providers open nothing.
+    async def close(self) -> None:  # noqa: B027
+        """Close connections and end processes that the provider has opened."""
+
+
+def check_provider(provider: object, origin: str) -> Provider:
+    """Return `provider`. Raises InputError if its class is not derived from `Provider`.
+
+    - `origin`: where the provider comes from, for the message.
+    """
+    if isinstance(provider, Provider):
+        return provider
+    hint = "derive its class from folkmoot.models.request.Provider"
+    raise InputError(Problem(f"{origin} is no provider: {type(provider).__name__}", hint=hint))
 
 
 def longest_backoff_seconds(base_seconds: float, failures: int) -> float:

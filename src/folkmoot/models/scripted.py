@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.models.request import Completion, FloatArray, ModelRequest, Usage
+from folkmoot.models.request import Completion, FloatArray, ModelRequest, Provider, Usage
 from folkmoot.randomness import digest
 
 ScriptFunction = Callable[[ModelRequest, str], "str | Completion | Awaitable[str | Completion]"]
 DIMENSIONS = 64
 
 
-class ScriptedProvider:
+class ScriptedProvider(Provider):
     """A provider in this process that returns the replies of a function.
 
     - `fn(request, address)`: returns a text or a Completion, or raises a ModelError.
@@ -71,6 +71,3 @@ class ScriptedProvider:
             for word in text.casefold().split():
                 vectors[row, int.from_bytes(digest(word, size=2), "big") % DIMENSIONS] += 1.0
         return vectors, Usage(sum(map(len, texts)) // 4, 0)
-
-    async def close(self) -> None:
-        """Do nothing, because there is no connection to close."""

@@ -14,6 +14,7 @@ from folkmoot.models.request import (
     Completion,
     FloatArray,
     ModelRequest,
+    Provider,
     ProviderSettings,
     Usage,
     estimate_tokens,
@@ -35,7 +36,7 @@ MODEL_SERVED = "synthetic/5 SYNTHETIC"
 PERSONS = frozenset({"", "participant"})
 
 
-class Respondent:
+class Respondent(Provider):
     """The provider whose replies follow a documented model of opinion dynamics."""
 
     def __init__(self, settings: ProviderSettings) -> None:
@@ -101,6 +102,3 @@ class Respondent:
         # for the interpreter lock with the coroutines that wait for the result.
         vectors = hashed_embeddings.embed_texts(texts)
         return vectors, Usage(estimate_tokens(*texts), 0, 0)
-
-    async def close(self) -> None:
-        """Do nothing, because the respondent has no connections to close."""

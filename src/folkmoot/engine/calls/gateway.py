@@ -264,7 +264,7 @@ class Gateway:
         call = ModelCall(
             address,
             _max_input_tokens(request),
-            lambda: _output_token_limit(model_state.provider, wire_request),
+            lambda: model_state.provider.max_output_tokens(wire_request),
             has_alternative,
         )
 
@@ -500,9 +500,10 @@ class Gateway:
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
         # Providers append notes while they learn what a model accepts. Report each of them once.
-        while model_state.notes_reported < len(model_state.notes):
-            self._report_warning(model_state.notes[model_state.notes_reported])
-            model_state.notes_reported += 1
+        for note in model_state.provider.notes:
+            if note not in model_state.reported_notes:
+                model_state.reported_notes.add(note)
+                self._report_warning(note)
         return entry
 
     def _require_known_cost(self, model: str, entry: JournalEntry, *, replayed: bool) -> None:
@@ -547,8 +548,9 @@ class Gateway:
         if rate is None and self.budget.usd is not None:
             self._stop_for_unknown_cost(f"the price of {model} is unknown")
         usage = self.usage_by_model.setdefault(model, ModelUsage())
-        notes = getattr(provider, "notes", ())
-        model_state = ModelState(model, provider, spec, limiter, rate, usage, notes, len(notes))
+        model_state = ModelState(
+            model, provider, spec, limiter, rate, usage, reported_notes=set(provider.notes)
+        )
         self._model_states[model] = model_state
         batch_queue = self._batch_queue
         if (
@@ -598,13 +600,6 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
         return True
     error_types = (RejectedError, TransientError)
     return type(error) in error_types and bool(_IMAGE_ERROR_PATTERN.search(str(error)))
-
-
-def _output_token_limit(provider: Provider, request: ModelRequest) -> int | None:
-    # The limit includes reasoning tokens.
-    get_limit = getattr(provider, "max_output_tokens", None)
-    limit: int | None = request.max_tokens if get_limit is None else get_limit(request)
-    return limit
 
 
 def _remove_lone_surrogates(text: str) -> str:

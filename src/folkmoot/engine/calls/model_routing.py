@@ -26,7 +26,7 @@ from folkmoot.models.catalog import (
 from folkmoot.models.endpoints import ResolvedServer, resolve_server
 from folkmoot.models.load_balancer import LoadBalancer
 from folkmoot.models.prices import find_price
-from folkmoot.models.request import Provider, ProviderSettings, StudyPart
+from folkmoot.models.request import Provider, ProviderSettings, StudyPart, check_provider
 from folkmoot.models.urls import find_secrets, require_encryption
 
 
@@ -58,7 +58,7 @@ class ModelRouter:
         # Models that neither the study file nor `--model` names: that of a fork's changed reply.
         self._further: list[str] = []
         self._seed = config.random_seed
-        self._given = provider
+        self._given = None if provider is None else check_provider(provider, "provider=")
         self._opened: dict[ModelSpec, Provider] = {}
         # Hosts that answered once. A later connection error to one of them is transient.
         self._reached: set[str] = set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -32,7 +32,7 @@ from folkmoot.errors import (
 )
 from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.prices import FREE_PRICE, ModelPrice
-from folkmoot.models.request import Provider, Usage, backoff_seconds
+from folkmoot.models.request import Completion, Provider, Usage, backoff_seconds
 from folkmoot.storage.manifest import ModelUsage
 
 R = TypeVar("R")
@@ -63,10 +63,8 @@ class ModelState:
     limiter: RateLimiter
     rate: ModelPrice | None
     usage: ModelUsage
-    # Messages of the provider about the model. The list grows, and `notes_reported` counts the
-    # reported ones.
-    notes: Sequence[str] = ()
-    notes_reported: int = 0
+    # The notes of the provider that have been reported.
+    reported_notes: set[str] = field(default_factory=set)
     # True once the model has answered a prompt with images.
     accepts_images: bool = False
     # Tokens of the longest reply without a limit.
@@ -354,7 +352,10 @@ class RetryPolicy:
                 raise
             else:
                 call.latency_s = limiter.current_time() - entered_at
-                limiter.record_success(getattr(result, "rate_limit_hints", None))
+                # Embeddings come without hints.
+                limiter.record_success(
+                    result.rate_limit_hints if isinstance(result, Completion) else None
+                )
                 if model_state.spec.local:
                     await self._yield_to_event_loop()
                 return result

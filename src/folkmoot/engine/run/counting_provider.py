@@ -103,7 +103,7 @@ class QuestionLog:
                 self.stages.setdefault(seat, []).append(seat.stages_of(path))
 
 
-class CountingProvider:
+class CountingProvider(Provider):
     """A provider for dry runs that answers by simple rules and counts calls and tokens.
 
     - `max_bytes`: the largest size of all prompts together.

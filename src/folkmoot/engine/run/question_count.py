@@ -24,7 +24,7 @@ MAX_CALLS = 250
 MIN_UNITS = 2
 
 
-class _QuestionCounter:
+class _QuestionCounter(Provider):
     def __init__(self, inner: Provider, question_log: QuestionLog) -> None:
         self._inner = inner
         self._question_log = question_log

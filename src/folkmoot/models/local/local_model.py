@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from folkmoot.errors import FatalModelError, InputError, Problem, RefusedError
-from folkmoot.models.request import Completion, FloatArray, ModelRequest, ProviderSettings, Usage
+from folkmoot.models.request import Completion, ModelRequest, Provider, ProviderSettings
 from folkmoot.models.wire.openai_chat import OpenAIProvider
 
 DEFAULT_MODEL_TITLE = "SmolLM2 135M"
@@ -73,7 +73,7 @@ def check_installed(name: str) -> None:
         raise InputError(Problem(f"{name} needs llama.cpp's server", hint=INSTALL_HINT))
 
 
-class LocalModel:
+class LocalModel(Provider):
     """A provider that runs one model file on this machine."""
 
     # The first call starts the server. Options: `threads`, `slots` (number of concurrent
@@ -81,7 +81,7 @@ class LocalModel:
 
     def __init__(self, name: str, settings: ProviderSettings) -> None:
         check_installed(name)
-        self.notes: list[str] = []
+        self._notes: list[str] = []
         self._name = name
         self._settings = settings
         cores = os.cpu_count() or 1
@@ -105,18 +105,16 @@ class LocalModel:
                     f"tokens): raise it, for example with `local: {{context: "
                     f"{2 * self._context}}}`, up to the context length of its training"
                 )
-                if error.reason == "too_long" and note not in self.notes:
-                    self.notes.append(note)
+                if error.reason == "too_long" and note not in self._notes:
+                    self._notes.append(note)
                 raise
 
-    async def embed_texts(
-        self, model: str, texts: Sequence[str], *, address: str
-    ) -> tuple[FloatArray, Usage]:
-        raise FatalModelError(f"{self._name} has no embeddings: set embedding_model")
-
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the largest number of output tokens that a reply to the request can have."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self._notes
 
     async def close(self) -> None:
         """Stop the server and wait until it has ended."""
@@ -178,7 +176,7 @@ class LocalModel:
                 problem = response.get("error") or " ".join(error_output.read().split()[-40:])
                 self._start_problem = f"{model_title(self._name)} could not be started: {problem}"
                 raise FatalModelError(self._start_problem)
-            self.notes.append(
+            self._notes.append(
                 f"{model_title(self._name)} runs on this machine. It is a real model"
                 + (
                     "."

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from folkmoot.errors import FatalModelError, InputError, Problem
-from folkmoot.models.request import Completion, FloatArray, ModelRequest, ProviderSettings, Usage
+from folkmoot.models.request import (
+    Completion,
+    FloatArray,
+    ModelRequest,
+    Provider,
+    ProviderSettings,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -54,10 +61,11 @@ def find_package_file(name: str) -> Path:
     return path
 
 
-class WordVectors:
+class WordVectors(Provider):
     """A provider that embeds a text as the mean vector of its words, scaled to norm 1."""
 
-    # The vectors are loaded when the first text is embedded.
+    # The vectors are loaded when the first text is embedded. There is nothing to close, because all
+    # runs in this process share them.
 
     def __init__(self) -> None:
         self._paths = find_package_file(VECTOR_FILE[0]), find_package_file(TOKEN_FILE[0])
@@ -86,9 +94,6 @@ class WordVectors:
                 mean = vectors[tokens].mean(axis=0, dtype=np.float64)
                 row[:] = mean / (np.sqrt((mean**2).sum()) or 1)
         return rows.astype(np.float32), Usage(token_count, 0, 0)
-
-    async def close(self) -> None:
-        """Do nothing, because all runs in this process share the vectors."""
 
 
 def provider(settings: ProviderSettings) -> WordVectors:

@@ -6,11 +6,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from folkmoot.errors import FatalModelError
 from folkmoot.models.images import MessagePart, split_messages
 from folkmoot.models.request import (
     Completion,
-    FloatArray,
     JsonObject,
     Message,
     ModelRequest,
@@ -178,16 +176,7 @@ class AnthropicProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the largest number of output tokens that a reply can be billed for."""
         return request.max_tokens or DEFAULT_MAX_TOKENS
-
-    async def embed_texts(
-        self, model: str, texts: Sequence[str], *, address: str
-    ) -> tuple[FloatArray, Usage]:
-        raise FatalModelError(
-            "Anthropic has no embeddings; set embedding_model to another provider's model, or "
-            "to synthetic"
-        )
 
 
 def provider(settings: ProviderSettings) -> AnthropicProvider:

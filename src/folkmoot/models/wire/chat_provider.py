@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from folkmoot.models.request import Completion, JsonObject, ModelRequest
+from folkmoot.models.request import Completion, JsonObject, ModelRequest, Provider
 from folkmoot.models.wire.batches import BatchApi
 from folkmoot.models.wire.capabilities import Capabilities, CapabilityCache
 from folkmoot.models.wire.http_client import HttpClient
@@ -20,7 +20,7 @@ from folkmoot.transport import HttpResponse
 MAX_CAPABILITY_RETRIES = 6
 
 
-class ChatProvider(ABC):
+class ChatProvider(Provider):
     """The base class of providers that call one server in a wire format."""
 
     # The vendor's batch API at this server.
@@ -31,8 +31,7 @@ class ChatProvider(ABC):
         self._capability_cache = capability_cache
 
     @property
-    def notes(self) -> list[str]:
-        """One sentence for each feature that a model was found to lack."""
+    def notes(self) -> Sequence[str]:
         return self._capability_cache.notes
 
     @abstractmethod

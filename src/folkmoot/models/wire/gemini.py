@@ -147,11 +147,6 @@ class GeminiProvider(ChatProvider):
         return decode_reply(status, headers, body)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the largest number of output tokens that a reply can be billed for.
-
-        Returns None if no limit is sent.
-        """
-        # Reasoning tokens are included.
         _, body = self.prepare_request(request)
         limit: int | None = body.get("generationConfig", {}).get("maxOutputTokens")
         return limit

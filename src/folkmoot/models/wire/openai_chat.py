@@ -222,11 +222,6 @@ class OpenAIProvider(ChatProvider):
         return all_vectors, Usage(tokens, 0)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
-        """Return the largest number of output tokens that a reply can be billed for.
-
-        Returns None if no limit is sent.
-        """
-        # Reasoning tokens are included.
         _, body = self.prepare_request(request)
         limit: int | None = body.get("max_completion_tokens", body.get("max_tokens"))
         return limit
