@@ -1,11 +1,15 @@
-"""CSV as people save it, and the data that ships with the code."""
+"""CSV as people save it, and YAML from untrusted sources."""
 
 from __future__ import annotations
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from folkmoot.errors import InputError
-from folkmoot.files import read_csv
+from folkmoot.files import MAX_YAML_DEPTH, read_csv, read_yaml
+from tests.json_values import json_values
 
 
 def test_a_csv_has_its_lines_stripped_cells_and_no_blank_rows() -> None:
@@ -41,3 +45,31 @@ def test_nothing_of_a_csv_is_left_out_unsaid(text: str, said: str) -> None:
 
 def test_commas_at_the_end_of_lines_are_no_cells() -> None:
     assert read_csv("id,note,,\na,x,,,\n", "t.csv").rows == [(2, {"id": "a", "note": "x", "": ""})]
+
+
+@given(json_values(st.integers()))
+def test_yaml_is_read_as_the_slow_reader_reads_it(value: object) -> None:
+    text = yaml.safe_dump(value, allow_unicode=True)
+    assert read_yaml(text) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [",
+        "a: 2024-13-45",
+        "!!python/object/apply:os.getcwd []",
+        "? [a]\n: b",
+        "[" * (MAX_YAML_DEPTH + 1) + "]" * (MAX_YAML_DEPTH + 1),
+        # So deep that libyaml would end the process.
+        "[" * 200_000,
+        "- " * 200_000,
+    ],
+)
+def test_hostile_yaml_is_refused_with_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_yaml(text)
+
+
+def test_the_deepest_yaml_that_is_allowed_is_read() -> None:
+    assert read_yaml("[" * MAX_YAML_DEPTH + "]" * MAX_YAML_DEPTH)

@@ -1,4 +1,4 @@
-"""Files: atomic writes, CSV with line numbers, packaged data, and disk errors in plain words."""
+"""Files: atomic writes, CSV with line numbers, YAML, and disk errors in plain words."""
 
 from __future__ import annotations
 
@@ -101,9 +101,31 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-# Ten times as fast where PyYAML has libyaml. Its messages on mistakes are worse, so files of users
-# are read by another one.
+# Several times as fast where PyYAML has libyaml. Its messages on mistakes are worse, so study files
+# are read by another one (`yaml_tree`).
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Deeper than any settings. libyaml would overflow the stack at some ten thousand levels.
+MAX_YAML_DEPTH = 100
+
+
+def read_yaml(text: str) -> Any:
+    """Return the data of a YAML document from an untrusted source, in plain values only.
+
+    Raises ValueError if the text is not valid YAML or is nested too deeply.
+    """
+    try:
+        depth = 0
+        # Events are read one after the other, so counting them needs no stack.
+        for event in yaml.parse(text, Loader=_FAST_LOADER):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > MAX_YAML_DEPTH:
+                raise ValueError(f"nested more than {MAX_YAML_DEPTH} levels deep")
+        return yaml.load(text, Loader=_FAST_LOADER)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def packaged_yaml(module_file: str, name: str) -> Any:

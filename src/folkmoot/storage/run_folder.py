@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import yaml
 
 from folkmoot.errors import StorageError
-from folkmoot.files import user_cache_dir
+from folkmoot.files import read_yaml, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE, describe_mark
@@ -221,9 +220,9 @@ class RunFolder:
         if not path.exists():
             return {}
         try:
-            # `safe_load` creates plain values only. A run folder may come from an untrusted source.
-            data = yaml.safe_load(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+            # A run folder may come from an untrusted source.
+            data = read_yaml(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return data if isinstance(data, dict) else {}
 

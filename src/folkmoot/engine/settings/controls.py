@@ -11,7 +11,6 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -25,7 +24,7 @@ from pydantic import (
 from folkmoot.conversation.answer_types import AnswerType
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.field_notes import field_notes
-from folkmoot.files import packaged_yaml
+from folkmoot.files import packaged_yaml, read_yaml
 from folkmoot.hints import shorten
 
 Language = Literal["en", "de"]
@@ -133,10 +132,10 @@ def _read_own_questions(given: Any, info: ValidationInfo) -> Any:
 
 def _read_entries(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
+        return read_yaml(path.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}; true asks the shipped questions") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {shorten(str(error))}") from None
 
 

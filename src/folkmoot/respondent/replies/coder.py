@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import yaml
-
 from folkmoot.conversation.sentiment import sentiment_score
+from folkmoot.files import read_yaml
 from folkmoot.models.request import ModelRequest
 from folkmoot.respondent.mind.passages import passages_of
 
@@ -186,7 +185,7 @@ class _Codebook(NamedTuple):
 # A run codes many texts with few codebooks, so each is parsed once.
 @lru_cache(maxsize=64)
 def _parse_codebook(block: str) -> _Codebook:
-    data = yaml.safe_load(block)
+    data = read_yaml(block)
     return _Codebook(data, _code_likenesses(data["codes"]), _code_tones(data))
 
 
