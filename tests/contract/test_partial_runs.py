@@ -197,9 +197,6 @@ def server() -> Iterator[ServerThread]:
         yield running
 
 
-KILLED = sample_daily(STUDIES, daily=("town_hall",), part="kills")
-
-
 def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
     """The recorded rows are exported with their codebook, and complete parts are compared. Tables
     that are made of others are there too, for complete parts."""
@@ -261,9 +258,10 @@ def test_tables_made_of_others_wait_on_the_disk_while_a_killed_run_is_read(
     assert not list(tmp_path.glob("folkmoot-rows-*"))
 
 
-# At any moment, also before the first answer.
+# At any moment, also before the first answer. Daily, a run that crashed is read.
+@pytest.mark.nightly(part="kills")
 @pytest.mark.filterwarnings("error:.*tables made of others")
-@pytest.mark.parametrize("study", KILLED)
+@pytest.mark.parametrize("study", STUDIES)
 def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     study: str, server: ServerThread, folder: Path
 ) -> None:

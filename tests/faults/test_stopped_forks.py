@@ -94,6 +94,8 @@ def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
     line.run("verify", killed)
 
 
+# Daily, a kill inside a fork of a control.
+@pytest.mark.nightly(part="kills")
 def test_a_killed_fork_of_a_run_goes_on(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     server = serve(latency=0.02, answers="respondent")
     line = CommandLine(server.openai)

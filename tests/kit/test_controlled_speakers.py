@@ -13,12 +13,17 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.conversation.prompts import as_prompt, wording_for_people
+from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import load_study_with_options
+from folkmoot.engine.session.confounders import with_confounders
+from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import ASKED, USER_DRIFT, control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, NO_PERSONA, RETEST, ControlRow
+from folkmoot.provenance import Quoted, Source, concatenate_texts
 from folkmoot.report.document.validity import build_validity_card
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -167,6 +172,17 @@ def test_attributes_are_stated_for_each_resident_of_a_shared_reply(tmp_path: Pat
     asked = rows.filter(question="handedness")
     assert asked.height == 8
     assert all(row["value"] == stated[row["participant_id"]] for row in asked.iter_rows(named=True))
+
+
+def test_attributes_are_stated_in_the_wording_that_humans_read() -> None:
+    persona = Quoted("a baker", Source("persona", "personas.text[p1]", "p1"))
+    people = as_prompt(concatenate_texts(("You play ", persona, "."), plain=None))
+    system = as_prompt(concatenate_texts(("Reply in JSON as ", persona, "."), plain=None), people)
+    settings = ControlSettings(confounders=("handedness",))
+    told = with_confounders(Speaker("p1", system=system), settings, 7).system
+    hand = told.removeprefix("Reply in JSON as a baker").removesuffix(".")
+    assert "With which hand" in hand
+    assert wording_for_people(told) == f"You play a baker{hand}."
 
 
 def test_each_reply_of_a_fork_is_asked_of_the_model_that_gave_it(

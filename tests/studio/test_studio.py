@@ -122,6 +122,8 @@ def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: Stu
     assert "199" not in file.read_text().replace("#prices: [199", "")
 
 
+# Daily, studies are made with the mouse, and axe checks the pages.
+@pytest.mark.nightly(part="pages")
 def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
     page.goto(studio.link)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.studies.workbook.qualtrics.qsf_builder import question, single, survey, write
@@ -13,6 +14,8 @@ from tests.studio.test_studio import look, page
 __all__ = ["page"]
 
 
+# Daily, surveys are imported by the command, without a browser.
+@pytest.mark.nightly(part="pages")
 def test_a_survey_is_uploaded_and_what_is_no_survey_is_refused(
     page: Page, studio: StudioProcess, tmp_path: Path
 ) -> None:

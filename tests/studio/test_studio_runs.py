@@ -86,7 +86,9 @@ reads_proc = pytest.mark.skipif(
 )
 
 
+# Daily, commands are killed and resumed, and their keys are looked for in every file.
 @reads_proc
+@pytest.mark.nightly(part="pages")
 def test_a_run_goes_on_without_its_studio_and_its_key_is_in_no_file(
     page: Page, server: ServerThread, folder: Path
 ) -> None:

@@ -290,6 +290,8 @@ def _nothing_is_told(out: Path, run: OpenRun, people: list[Visitor]) -> None:
     assert not [one.code for one in people if one.code.replace("-", "") in kept]
 
 
+# Daily, a resumed run asks no human the same question twice.
+@pytest.mark.nightly(part="kills")
 async def test_killed_and_resumed_the_same_people_have_the_same_seats(tmp_path: Path) -> None:
     """By the id of the platform, by the cookie, and by the return code: killed in the lobby, and
     killed again in the middle of the study. The replay of the whole run gives the same tables."""
