@@ -43,6 +43,11 @@ def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def collapse_spaces(text: str) -> str:
+    """Return a text with a single space in place of each run of white space."""
+    return " ".join(text.split())
+
+
 def shorten(text: str, max_characters: int = 80) -> str:
     """Return at most `max_characters` characters of the text. A cut text ends with "…"."""
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}…"

@@ -262,11 +262,15 @@ def concatenate_texts(parts: Iterable[object], *, plain: Source | None = UNKNOWN
     return SourcedText("".join(texts), spans)
 
 
-def join_texts(separator: str, parts: Iterable[object]) -> SourcedText:
-    """Join parts like `separator.join`. Each part keeps its sources."""
-    return concatenate_texts(
-        _interleave_separator(SourcedText(str(separator), spans_of(separator)), parts)
-    )
+def join_texts(
+    separator: str, parts: Iterable[object], *, plain: Source | None = UNKNOWN
+) -> SourcedText:
+    """Join parts like `separator.join`. Each part keeps its sources.
+
+    - `plain`: the source for parts without a source, see `concatenate_texts`.
+    """
+    sourced_separator = SourcedText(str(separator), spans_of(separator))
+    return concatenate_texts(_interleave_separator(sourced_separator, parts), plain=plain)
 
 
 def enumerate_texts(parts: Sequence[object]) -> SourcedText:

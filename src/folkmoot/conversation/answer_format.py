@@ -110,21 +110,14 @@ def _describe_field(node: Schema, inner: Schema, values: Sequence[object]) -> So
     if "properties" in inner:
         parts += [f"{each_prefix}an object with these keys:"]
     elif values:
-        value_list = concatenate_texts(_with_separator(", ", values), plain=None)
+        value_list = join_texts(", ", values, plain=None)
         parts += [concatenate_texts((f"{each_prefix}one of ", value_list), plain=None)]
     # The description of a field usually states its type, so the type is added only without one.
     elif not parts[0]:
         parts += ["" if is_list else _describe_type(node, inner)]
     filled_parts = [part for part in parts if part]
     shape = "a list: " if is_list and filled_parts else "a list" if is_list else ""
-    return concatenate_texts((shape, *_with_separator("; ", filled_parts)), plain=None)
-
-
-def _with_separator(separator: str, parts: Sequence[object]) -> Iterator[object]:
-    for number, part in enumerate(parts):
-        if number:
-            yield separator
-        yield part
+    return concatenate_texts((shape, join_texts("; ", filled_parts, plain=None)), plain=None)
 
 
 def _describe_type(node: Schema, inner: Schema) -> str:

@@ -59,7 +59,7 @@ def shown_in(
     found = []
     for row in answers:
         if row.get("options") and row.get("value") is not None:
-            options = _options_in_order(row["options"])
+            options = parse_options(row["options"])
             if row["value"] in options:
                 speaker = row.get("speaker_id")
                 who = None if speaker is None else (part_of(row), speaker)
@@ -68,7 +68,8 @@ def shown_in(
 
 
 @lru_cache(maxsize=1024)
-def _options_in_order(listed: str) -> tuple[str, ...]:
+def parse_options(listed: str) -> tuple[str, ...]:
+    """Return the options in a table cell, in the order in which a prompt listed them."""
     # Calls with the same text return the same tuple, which saves memory.
     return tuple(json.loads(listed))
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from folkmoot.conversation.answer_types import AnswerType, Json, Missing, Text, pin_schema
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.hints import collapse_spaces
 from folkmoot.people.persona import Persona
 from folkmoot.provenance import cell_id, quote_value
 from folkmoot.randomness import digest
@@ -186,7 +187,7 @@ def _quote_base(base: str) -> str:
 
 def clean_description(text: str) -> str:
     """Return a model's description of a persona as one paragraph without a leading "You are"."""
-    flat = " ".join(text.split()).strip('"“”')
+    flat = collapse_spaces(text).strip('"“”')
     return flat[8:] if flat.casefold().startswith("you are ") else flat
 
 

@@ -98,6 +98,12 @@ def unescape_address_part(part: str) -> str:
     return part.replace("%2F", "/").replace("%25", "%")
 
 
+def question_address(address: str) -> str:
+    """Return the address of a question. A suffix of a re-ask, such as `.r1`, is removed."""
+    scope, slash, name = address.rpartition("/")
+    return f"{scope}{slash}{name.partition('.')[0]}"
+
+
 class JournalEntry(NamedTuple):
     """One journaled call: its request, its result and its cost."""
 

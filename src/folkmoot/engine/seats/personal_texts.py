@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from pydantic import ValidationError
 
-from folkmoot.engine.journal.journal_file import JournalEntry
+from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import (
     Gram,
@@ -397,12 +397,6 @@ def _is_in(seat: Seat, *paths: str) -> bool:
     return not seat.scopes or any(
         not set(seat.scopes).isdisjoint(path.split("/")) for path in paths
     )
-
-
-def question_address(address: str) -> str:
-    """Return the address of a question. A suffix of a re-ask, such as `.r1`, is removed."""
-    scope, slash, name = address.rpartition("/")
-    return f"{scope}{slash}{name.partition('.')[0]}"
 
 
 def _reply_of(source: Source) -> str:

@@ -18,6 +18,7 @@ from itertools import accumulate
 
 from pydantic import JsonValue
 
+from folkmoot.hints import collapse_spaces
 from folkmoot.provenance import Replacement, SourcedText, replace_parts
 from folkmoot.randomness import digest
 
@@ -111,7 +112,7 @@ class Words:
             part = "".join(
                 character for character in part if character.isprintable() or character.isspace()
             )
-        return " ".join(part.split())
+        return collapse_spaces(part)
 
 
 def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:

@@ -24,12 +24,11 @@ import polars as pl
 
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, replace_journal
-from folkmoot.engine.journal.journal_file import JournalEntry
+from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.personal_texts import (
     PersonalTexts,
     find_personal_texts,
-    question_address,
     repeats_reply,
 )
 from folkmoot.engine.seats.redaction import Redaction, change_json, change_texts

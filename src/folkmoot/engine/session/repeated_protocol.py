@@ -26,6 +26,7 @@ from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import ignore_progress
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal import Journal, JournalEntry
+from folkmoot.engine.journal.journal_file import question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.session.run_context import RunContext
@@ -209,14 +210,14 @@ class RepeatedProtocol(RunContext):
         if entry is not None and entry.fingerprint == request.fingerprint():
             reply = completion_of(entry, replayed=True)
         elif not (scope := self._scope_of(address)):
-            self._stale.add(_question_of(address))
+            self._stale.add(question_address(address))
             reply = Completion("", NO_USAGE, finish=NOT_REPEATED)
             if entry is not None:
                 reply = completion_of(entry, replayed=True)
         else:
             if any(span.source.address in self._stale for span in spans):
                 self._inconsistent.add(scope)
-            self._asked.add(_question_of(address))
+            self._asked.add(question_address(address))
             outer_address = self._outer_address(address)
             if spans:
                 cells = {
@@ -228,7 +229,7 @@ class RepeatedProtocol(RunContext):
             reply = await self.outer.complete_request(
                 outer_address, request, has_alternative=has_alternative
             )
-        if (question := _question_of(address)) in self.watched:
+        if (question := question_address(address)) in self.watched:
             self._replies[question] = reply.text
         return reply
 
@@ -317,9 +318,3 @@ def enclosing_scopes(address: str) -> list[str]:
     """Return the paths of the scopes that contain a call, the outermost first."""
     *parts, _ = address.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-
-
-def _question_of(address: str) -> str:
-    # Without the suffix of a re-ask, such as `.r1`.
-    scope, slash, name = address.rpartition("/")
-    return f"{scope}{slash}{name.partition('.')[0]}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from folkmoot.kit.controls.effects import SECTION
 from folkmoot.kit.controls.findings import USER_DRIFT
-from folkmoot.measures.inference.estimates import format_percent
+from folkmoot.measures.inference.estimates import difference_or_none, format_percent
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.storage.findings import Finding, ResultTable, TableCell
 
@@ -81,8 +81,8 @@ def _row(
         "specification": specification,
         "effect_share": pair.effect,
         "drift_share": pair.drift,
-        "effect_change": _minus(pair.effect, changes.effect),
-        "drift_change": _minus(pair.drift, changes.drift),
+        "effect_change": difference_or_none(pair.effect, changes.effect),
+        "drift_change": difference_or_none(pair.drift, changes.drift),
     }
 
 
@@ -112,10 +112,6 @@ def _mean(pairs: Sequence[_Pair]) -> _Pair:
         [value for value in column if value is not None] for column in zip(*pairs, strict=True)
     ]
     return _Pair(*(math.fsum(values) / len(values) if values else None for values in known))
-
-
-def _minus(after: float | None, before: float | None) -> float | None:
-    return None if after is None or before is None else after - before
 
 
 def _number(cell: TableCell) -> float | None:

@@ -83,6 +83,11 @@ def jackknife(whole: float, without: ArrayLike, times: ArrayLike) -> tuple[float
     return n * whole - (n - 1) * mean, math.sqrt(variance)
 
 
+def difference_or_none(first: float | None, second: float | None) -> float | None:
+    """Return `first` minus `second`, or None if one of them is missing."""
+    return None if first is None or second is None else first - second
+
+
 def finite_or_none(number: float) -> float | None:
     """Return the number for a table cell, or None if it is not finite."""
     return number if math.isfinite(number) else None

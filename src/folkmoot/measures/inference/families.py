@@ -94,12 +94,7 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
     if not result.is_tested or not estimate.has_interval:
         return None
 
-    # Both directions often ask for the same level.
-    @cache
-    def interval_at(level: float) -> tuple[float, float]:
-        found = estimate_claim(claim, first, second, level)
-        return found.low, found.high
-
+    interval_at = _interval_function(claim, first, second)
     if claim.needs_both_bounds:
         return DirectionalTests(0.0, 0.0, 1.0, 1.0, interval_at, keeps_share=True)
     null = -claim.margin if claim.direction == "less" else claim.margin
@@ -113,6 +108,18 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
     return DirectionalTests(
         null, null, p_above, p_below, interval_at, is_mirrored=claim.direction == "less"
     )
+
+
+def _interval_function(
+    claim: Claim, first: Side, second: Side
+) -> Callable[[float], tuple[float, float]]:
+    # Both directions often ask for the same level.
+    @cache
+    def interval_at(level: float) -> tuple[float, float]:
+        found = estimate_claim(claim, first, second, level)
+        return found.low, found.high
+
+    return interval_at
 
 
 def _judge_joint(claim: Claim, joint: JointResult) -> ClaimVerdict:
@@ -158,15 +165,13 @@ def _test_margin(claim: Claim, first: Side, second: Side) -> float:
     if not claim.margin or claim.direction == "different":
         return math.nan
 
-    def bounds(level: float) -> tuple[float, float]:
-        found = estimate_claim(claim, first, second, level)
-        return found.low, found.high
+    interval_at = _interval_function(claim, first, second)
 
     def p_above(value: float) -> float:
-        return p_beyond(value, lambda level: bounds(level)[0])
+        return p_beyond(value, lambda level: interval_at(level)[0])
 
     def p_below(value: float) -> float:
-        return p_beyond(-value, lambda level: -bounds(level)[1])
+        return p_beyond(-value, lambda level: -interval_at(level)[1])
 
     if claim.direction == "equivalent":
         one_sided = max(p_above(-claim.margin), p_below(claim.margin))

@@ -14,7 +14,7 @@ import polars as pl
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import Study
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.kit.exposure import ExposureRow, describe_deviations
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY, condition_name
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Verdict
@@ -296,7 +296,7 @@ def question_of(config: Mapping[str, object]) -> str:
         for key in path:
             found = found.get(key) if isinstance(found, Mapping) else None
         if isinstance(found, str) and found.strip():
-            words = " ".join(found.split())
+            words = collapse_spaces(found)
             if path not in PRODUCTS or "?" in words:
                 return words
             return f"{words if words[-1] in '.!' else words + '.'} {ASKED_OF_PRODUCTS}"

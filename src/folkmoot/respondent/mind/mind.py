@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from folkmoot.hints import collapse_spaces
 from folkmoot.models.request import FINISH_UNREAD
 from folkmoot.respondent.mind.draws import Draws, gumbel_draw, normal_draw, uniform_draw
 from folkmoot.respondent.mind.knobs import (
@@ -33,7 +34,6 @@ from folkmoot.respondent.mind.reading import (
     count_names,
     dose_of,
     names_in,
-    normalise_spaces,
 )
 from folkmoot.respondent.mind.scales import is_unsure, scale_of
 from folkmoot.respondent.mind.speech import SentenceGenerator
@@ -163,11 +163,10 @@ class SimulatedRespondent:
 
     @cached_property
     def _own_choices(self) -> tuple[str, ...]:
-        option_by_text = {normalise_spaces(option).casefold(): option for option in self.options}
+        option_by_text = {collapse_spaces(option).casefold(): option for option in self.options}
         own_passages = of_kind(self.reading.passages, "utterance", "answer", own=True)
         choices = (
-            option_by_text.get(normalise_spaces(passage.text).casefold())
-            for passage in own_passages
+            option_by_text.get(collapse_spaces(passage.text).casefold()) for passage in own_passages
         )
         return tuple(filter(None, choices))
 

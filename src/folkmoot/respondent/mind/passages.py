@@ -85,6 +85,11 @@ def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     ]
 
 
+def last_key(passage: Passage) -> str:
+    """Return the last key of a passage's source, such as the id of a resident or ballot item."""
+    return passage.source.id.rpartition("/")[2]
+
+
 def _scope_of(passage: Passage) -> str:
     is_said = passage.source.kind == "utterance"
     return passage.source.id.rpartition("/")[0] if is_said else ""
@@ -92,8 +97,8 @@ def _scope_of(passage: Passage) -> str:
 
 def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
     # Numbers are compared as numbers: `ask10` comes after `ask9`.
-    last = passage.source.id.rpartition("/")[2]
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(last)]
+    parts = _NUMBER.split(last_key(passage))
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def text_outside(request: ModelRequest) -> str:

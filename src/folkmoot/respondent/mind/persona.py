@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
+from folkmoot.hints import collapse_spaces
 from folkmoot.respondent.mind.draws import normal_draw, uniform_draw
 from folkmoot.respondent.mind.knobs import BETA, TASTE_SD
 
@@ -175,7 +176,7 @@ def extract_topics(text: str) -> tuple[str, ...]:
 def persona_from_text(text: str, seed: int) -> PersonaTraits:
     """Return the traits of the persona that a text describes."""
     # Differences in white space are ignored.
-    key = " ".join(text.split())
+    key = collapse_spaces(text)
     unmarked_text = _MARKED.sub("", key.casefold())
     shift = 0.4 * (_count_hits(unmarked_text, _OPEN) - _count_hits(unmarked_text, _CLOSED))
     quantile = _STANDARD.cdf(_STANDARD.inv_cdf(uniform_draw(seed, key, "susceptibility")) + shift)

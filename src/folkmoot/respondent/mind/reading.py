@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from folkmoot.hints import collapse_spaces
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.respondent.mind.lexicon import Counts, Lexicon
@@ -116,12 +117,6 @@ def read_prompt(request: ModelRequest) -> PromptReading:
 # --- names and arguments in a text ---------------------------------------------------------------
 
 
-def normalise_spaces(text: str) -> str:
-    """Return a text with single spaces."""
-    # So texts can be compared across line breaks.
-    return " ".join(text.split())
-
-
 @lru_cache(maxsize=1024)
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(names, key=len, reverse=True)
@@ -137,9 +132,9 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 def count_names(text: str, names: tuple[str, ...]) -> Counter[str]:
     """Return how often each name occurs in a text."""
     # Case and white space are ignored. An occurrence inside a longer name does not count.
-    name_by_text = {normalise_spaces(name).casefold(): name for name in names}
+    name_by_text = {collapse_spaces(name).casefold(): name for name in names}
     return Counter(
-        name_by_text[normalise_spaces(match).casefold()] for match in _any_of(names).findall(text)
+        name_by_text[collapse_spaces(match).casefold()] for match in _any_of(names).findall(text)
     )
 
 
@@ -148,14 +143,14 @@ def names_in(text: str, names: Sequence[str]) -> tuple[str, ...]:
     # Names inside longer names count too.
     given_names = tuple(name for name in dict.fromkeys(names) if name.strip())
     texts_found = (
-        [normalise_spaces(name).casefold() for name in count_names(text, given_names)]
+        [collapse_spaces(name).casefold() for name in count_names(text, given_names)]
         if given_names
         else []
     )
     return tuple(
         name
         for name in given_names
-        if any(normalise_spaces(name).casefold() in text_found for text_found in texts_found)
+        if any(collapse_spaces(name).casefold() in text_found for text_found in texts_found)
     )
 
 
@@ -178,10 +173,10 @@ def _sentence_parts(sentence: str, names: tuple[str, ...], lexicon: Lexicon) -> 
     name_ends: list[tuple[int, str]] = []
     without_names = sentence
     if names:
-        name_by_text = {normalise_spaces(name).casefold(): name for name in names}
+        name_by_text = {collapse_spaces(name).casefold(): name for name in names}
         matches = _any_of(names).finditer(sentence)
         name_ends = [
-            (match.end(), name_by_text[normalise_spaces(match[0]).casefold()]) for match in matches
+            (match.end(), name_by_text[collapse_spaces(match[0]).casefold()]) for match in matches
         ]
         # Replace names by spaces, so that an option called "safety" is no argument for itself.
         # Positions stay the same.

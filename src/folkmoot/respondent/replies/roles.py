@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.respondent.mind.lexicon import Lexicon
 from folkmoot.respondent.mind.mind import SimulatedRespondent
 from folkmoot.respondent.mind.passages import Passage, of_kind
@@ -17,7 +17,6 @@ from folkmoot.respondent.mind.reading import (
     argument_phrases,
     argument_sentences,
     names_in,
-    normalise_spaces,
 )
 from folkmoot.respondent.mind.speech import load_frames
 
@@ -176,10 +175,10 @@ def _argument_sentence(
 def singled_out(mind: SimulatedRespondent) -> tuple[str, ...]:
     """Return the options that the request emphasises."""
     # These are the options in the question, and options that are quoted alone (such as a vote).
-    option_by_text = {normalise_spaces(option).casefold(): option for option in mind.options}
+    option_by_text = {collapse_spaces(option).casefold(): option for option in mind.options}
     by_source: dict[str, set[str]] = {}
     for passage in mind.reading.passages:
-        if option := option_by_text.get(normalise_spaces(passage.text).casefold()):
+        if option := option_by_text.get(collapse_spaces(passage.text).casefold()):
             by_source.setdefault(passage.source.id, set()).add(option)
     single_options = {
         option for options in by_source.values() if len(options) == 1 for option in options

@@ -275,13 +275,8 @@ def _result_sentence(result: Result) -> Sentence:
     text = f"{result.estimate_text}, exploratory"
     if _is_primary(result):
         text = result.conclusion_text
-    outcome = result.claim.outcome
-    return word(
-        "description",
-        "result of",
-        outcome=capitalise(outcome),
-        result=f"{text[0].lower()}{text[1:]}",
-    )
+    outcome, in_sentence = capitalise(result.claim.outcome), f"{text[0].lower()}{text[1:]}"
+    return word("description", "result of", outcome=outcome, result=in_sentence)
 
 
 def demand_finding(concept: Concept) -> Finding | None:

@@ -23,7 +23,7 @@ from folkmoot.conversation.reply_forms import text_before_other_speaker
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, collapse_spaces
 from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
@@ -562,7 +562,7 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
     text = text_before_other_speaker(text, others)
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
-    return " ".join(text.split())
+    return collapse_spaces(text)
 
 
 def title_of(profile: Profile) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.people.sources.grounded.attributes import LIMITS
 from folkmoot.respondent import RespondentPart, SimulatedRespondent, of_kind
 from folkmoot.respondent.mind.draws import normal_draw, uniform_draw
@@ -24,7 +24,6 @@ from folkmoot.studies.focus_group.positions import DECIMALS, LEANINGS, SMALLEST_
 from folkmoot.studies.focus_group.talk.views import (
     Product,
     ReportedView,
-    collapse_spaces,
     load_wordings,
     names_of,
     own_words,

@@ -25,6 +25,7 @@ from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.session.asking import AskResult
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import collapse_spaces
 from folkmoot.provenance import (
     SourcedText,
     alter_text,
@@ -494,7 +495,7 @@ def _show_line(
     if line.speaker == SYSTEM:
         return {
             "name": name,
-            "text": alter_text(utterance.quoted_text, " ".join(line.text.split())),
+            "text": alter_text(utterance.quoted_text, collapse_spaces(line.text)),
         }
     return {"name": name, "text": in_quotation_marks(utterance)}
 

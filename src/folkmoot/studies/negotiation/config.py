@@ -397,16 +397,16 @@ def name_conditions(config: NegotiationConfig) -> dict[str, dict[str, str]]:
     The result has one key, "condition", which is the column of the tables. The value is a map from
     condition id to display name.
     """
-    return {"condition": {name: _name_condition(name) for name in config.conditions}}
+    return {"condition": {name: condition_title(name) for name in config.conditions}}
 
 
-def _name_condition(name: str) -> str:
-    # The code with its meaning: papers and files use the codes alone.
+def condition_title(name: str) -> str:
+    """Return the code of a condition with its meaning. Papers and files use the code alone."""
     return f"{name} ({CONDITIONS[name].title})"
 
 
 def _within_groups(measure: str, pair: tuple[str, str], family: Family) -> Claim:
-    names = _name_condition(pair[0]), _name_condition(pair[1])
+    names = condition_title(pair[0]), condition_title(pair[1])
     return Claim(
         f"measures.{measure}",
         pair,

@@ -23,7 +23,7 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import (
     SourcedText,
     alter_text,
@@ -84,7 +84,7 @@ def parts_of(turn: str) -> dict[str, str]:
 def as_sentence(text: str) -> str:
     """Return a text on one line that ends with a punctuation mark."""
     # An empty text stays empty.
-    line = " ".join(text.split())
+    line = collapse_spaces(text)
     return line if not line or line[-1] in ".!?" else f"{line}."
 
 
@@ -102,7 +102,7 @@ _MARKS = re.compile('[“”„«»"]')
 def in_one_line(text: str) -> str:
     """Return a member's text on one line, for use inside double quotation marks."""
     # Double quotation marks in the text become single ones.
-    return _MARKS.sub("'", " ".join(text.split()))
+    return _MARKS.sub("'", collapse_spaces(text))
 
 
 # --- decisions in sentences --------------------------------------------------------------------

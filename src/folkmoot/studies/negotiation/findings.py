@@ -19,9 +19,14 @@ from folkmoot.measures.wording import join_sentences, word
 from folkmoot.people.sources.persona_hub import is_english
 from folkmoot.storage.findings import CardBoard, Finding, Heatmap, ResultTable, column_heading
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.negotiation.config import COMPARED, NegotiationConfig, declare_claims
+from folkmoot.studies.negotiation.config import (
+    COMPARED,
+    NegotiationConfig,
+    condition_title,
+    declare_claims,
+)
 from folkmoot.studies.negotiation.measures import Comparison, Figure, compare_conditions
-from folkmoot.studies.negotiation.rules.strategies import CONDITIONS, VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.strategies import VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
 from folkmoot.studies.negotiation.tables import (
     DecisionRow,
@@ -149,7 +154,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
     if estimates:
         # Naming the highest one would conclude something that no claim tests.
         values = kit.list_values(
-            (_condition_title(condition), kit.format_mean(estimate))
+            (condition_title(condition), kit.format_mean(estimate))
             for condition, estimate in estimates.items()
         )
         open_slots = _left_open(read_table(run, SatisfactionRow))
@@ -186,7 +191,7 @@ def _satisfaction_finding(data: Comparison, run: RunFolder) -> Finding:
             ]
         ),
         kit.interval_chart(
-            {_condition_title(condition): estimate for condition, estimate in estimates.items()},
+            {condition_title(condition): estimate for condition, estimate in estimates.items()},
             "mean member score",
         ),
         notes=(
@@ -562,7 +567,7 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
     groups = format_count(len({row["group_id"] for row in rows}), "group")
     return Finding(
         "decisions",
-        f"Decisions under {_condition_title(last_condition)}",
+        f"Decisions under {condition_title(last_condition)}",
         word(
             "description",
             "decisions",
@@ -573,10 +578,6 @@ def _decision_board(decisions: pl.DataFrame) -> Finding | None:
         CardBoard(items, row="group", column="decision"),
         section="Decisions",
     )
-
-
-def _condition_title(condition: str) -> str:
-    return f"{condition} ({CONDITIONS[condition].title})"
 
 
 # The codes of the codebook `decision` that give an option to a member.

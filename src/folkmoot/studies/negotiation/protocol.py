@@ -14,6 +14,7 @@ from typing import NamedTuple
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.session.session import Scope, Session
+from folkmoot.hints import collapse_spaces
 from folkmoot.kit import coding
 from folkmoot.provenance import alter_text, concatenate_texts, join_texts
 from folkmoot.studies.negotiation.ballots import (
@@ -661,7 +662,7 @@ def _format_talk_for_coder(lines: Sequence[DialogueTurn]) -> str:
 def _plain_line(line: DialogueTurn) -> str:
     parts = parts_of(line.text) if line.speaker == SYSTEM else {}
     text = " ".join((parts["Decision"], parts["Reason"])) if parts else line.text
-    return alter_text(line.utterance.quoted_text, " ".join(text.split()))
+    return alter_text(line.utterance.quoted_text, collapse_spaces(text))
 
 
 def _theory_terms_in(text: coding.TextToCode) -> Iterator[coding.AssignedCode]:

@@ -17,6 +17,7 @@ from folkmoot.files import packaged_yaml
 from folkmoot.hints import capitalise, join_words
 from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
 from folkmoot.respondent.mind.draws import uniform_draw
+from folkmoot.respondent.mind.passages import last_key
 from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM, SYSTEM_SPEAKER
@@ -95,10 +96,6 @@ def _shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
     return [
         passage for passage in mind.reading.passages if passage.source.id.startswith(f"{column}/")
     ]
-
-
-def _last_key(passage: Passage) -> str:
-    return passage.source.id.rpartition("/")[2]
 
 
 def _stated_preferences(mind: SimulatedRespondent) -> list[Passage]:
@@ -294,7 +291,7 @@ class Meeting:
             dict.fromkeys(passage.text for passage in _shown_passages(mind, quotes.MEMBER_NAME))
         )
         by_id = {
-            _last_key(passage): self._member_name(passage.text)
+            last_key(passage): self._member_name(passage.text)
             for passage in _shown_passages(mind, quotes.MEMBER_NAME)
         }
         named_texts = (
@@ -453,11 +450,11 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
 
 def _strategy_label(mind: SimulatedRespondent) -> str:
     # Real models sometimes write a vague label instead of the id.
-    topic = {_last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
+    topic = {last_key(passage) for passage in _shown_passages(mind, quotes.TOPIC_LABEL)}
     ids = [
         passage.text
         for passage in _shown_passages(mind, quotes.STRATEGY_ID)
-        if _last_key(passage) in topic
+        if last_key(passage) in topic
     ]
     return ids[0] if ids and mind.draws.draw_chance(LABELS) else mind.draws.pick_item(_VAGUE)
 

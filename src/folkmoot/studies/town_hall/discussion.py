@@ -20,6 +20,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import collapse_spaces
 from folkmoot.models import catalog
 from folkmoot.provenance import alter_text, cell_id, quote_all, quote_value
 from folkmoot.studies.town_hall.answers.calls import Answers, Call, SpeakerAnswer, Stage, call_of
@@ -380,15 +381,10 @@ def own_statements(rounds: Sequence[Round], resident: str) -> list[dict[str, int
     ]
 
 
-def one_line(text: str) -> str:
-    """Return a text without line breaks."""
-    # A text with line breaks could imitate another speaker's line.
-    return " ".join(text.split())
-
-
 def on_one_line(utterance: Utterance) -> str:
     """Return an utterance without line breaks."""
-    return alter_text(utterance.quoted_text, one_line(utterance.text))
+    # A text with line breaks could imitate another speaker's line.
+    return alter_text(utterance.quoted_text, collapse_spaces(utterance.text))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from folkmoot.kit.coding import CodebookResults
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.differences import Side
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate, difference_or_none
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
@@ -357,14 +357,6 @@ def ratio_or_none(part: float, whole: float) -> float | None:
     Returns None if `whole` is 0.
     """
     return part / whole if whole else None
-
-
-def difference_or_none(first: float | None, second: float | None) -> float | None:
-    """Return `first` minus `second`.
-
-    Returns None if either is None.
-    """
-    return None if first is None or second is None else first - second
 
 
 # The switches in which levels are compared, in the order of `levels.json`.

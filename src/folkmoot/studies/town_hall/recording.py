@@ -20,6 +20,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope, Session
+from folkmoot.hints import collapse_spaces
 from folkmoot.kit import coding
 from folkmoot.provenance import cell_id, concatenate_texts, join_texts, quote_value
 from folkmoot.randomness import generator
@@ -48,7 +49,6 @@ from folkmoot.studies.town_hall.discussion import (
     RecordedTurn,
     Round,
     on_one_line,
-    one_line,
 )
 from folkmoot.studies.town_hall.measures import (
     build_tables,
@@ -658,7 +658,8 @@ def _concern_text(discussion: Discussion, resident_id: str) -> coding.TextToCode
         for new_point in round_.turns[resident_id].speaking.new_points
     ]
     points = points or [
-        one_line(round_.turns[resident_id].speaking.full_statement) for round_ in spoken_rounds
+        collapse_spaces(round_.turns[resident_id].speaking.full_statement)
+        for round_ in spoken_rounds
     ]
     # A response can come only after the concern was voiced.
     first_number = spoken_rounds[0].number

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.respondent import (
     Draws,
     Lexicon,
@@ -25,7 +25,7 @@ from folkmoot.respondent import (
     of_kind,
 )
 from folkmoot.respondent.mind.draws import uniform_draw
-from folkmoot.respondent.mind.passages import persona_of
+from folkmoot.respondent.mind.passages import last_key, persona_of
 from folkmoot.studies.town_hall.answers.heard_statements import (
     HeardStatements,
     saturating_share,
@@ -101,7 +101,7 @@ def _item_names(config: TownHallConfig) -> Sequence[str]:
     texts = [topic.title, topic.background, *topic.contributions.values()]
     texts += [sentence for sentences in topic.stakes.values() for sentence in sentences]
     matters = dict.fromkeys(
-        matter for text in texts for matter in matters_in(" ".join(text.split()))
+        matter for text in texts for matter in matters_in(collapse_spaces(text))
     )
     long_words = [
         word for word in re.findall(r"[A-Za-z’'-]{5,}", topic.title) if word.casefold() not in _ENDS
@@ -145,7 +145,7 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
     told_matters = [
         matter
         for passage in of_kind(mind.reading.passages, "material")
-        for sentence in split_sentences(" ".join(passage.text.split()))
+        for sentence in split_sentences(collapse_spaces(passage.text))
         if not (sentence_status := _OWNERSHIP.search(sentence))
         or own_status is None
         or sentence_status[1].casefold() == own_status[1].casefold()
@@ -180,11 +180,6 @@ def _row_order(passage: Passage) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
-def _last_key(passage: Passage) -> str:
-    # The id of the resident or ballot item that the passage is about.
-    return passage.source.id.rpartition("/")[2]
-
-
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:
     """Return the distinct public utterances, sorted by round."""
     passages = {
@@ -217,7 +212,7 @@ def read_hall(mind: SimulatedRespondent) -> HeardStatements:
             questions[speaker] = " ".join(filter(None, (questions.get(speaker), passage.text)))
     return HeardStatements(
         [(speaker, text) for speaker, text in statements if speaker not in LEADERS],
-        {_last_key(passage): passage.text for passage in shown_passages(mind, "residents.name")},
+        {last_key(passage): passage.text for passage in shown_passages(mind, "residents.name")},
         [text for speaker, text in statements if speaker in LEADERS],
         questions,
     )
@@ -232,7 +227,7 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
         passage for passage in public_statements(mind) if passage.source.speaker not in LEADERS
     ]
     last_number = max((round_of(passage.source.id) for passage in statements), default=0)
-    empty_texts = {_last_key(passage): "" for passage in shown_passages(mind, "residents.id")}
+    empty_texts = {last_key(passage): "" for passage in shown_passages(mind, "residents.id")}
     last_statements = (
         passage for passage in statements if round_of(passage.source.id) == last_number
     )
@@ -241,13 +236,13 @@ def last_round(mind: SimulatedRespondent) -> dict[str, str]:
 
 def items_in(mind: SimulatedRespondent) -> dict[str, str]:
     """Return a map from item id to item text for the ballot items."""
-    return {_last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
+    return {last_key(passage): passage.text for passage in shown_passages(mind, "items.text")}
 
 
 def passed_in(mind: SimulatedRespondent) -> list[str]:
     """Return the texts of the items that got more yes than no votes."""
     yes, no = (
-        {_last_key(passage): int(passage.text) for passage in shown_passages(mind, column)}
+        {last_key(passage): int(passage.text) for passage in shown_passages(mind, column)}
         for column in ("items.yes", "items.no")
     )
     return [
@@ -649,7 +644,7 @@ def answer_moderation(mind: SimulatedRespondent) -> Fields:
     listed_ids = [
         resident_id
         for passage in shown_passages(mind, "portraits.label")
-        if (resident_id := _last_key(passage)) in last
+        if (resident_id := last_key(passage)) in last
     ]
     single_speakers = [
         resident_ids[0] for resident_ids in reversed(raised.values()) if len(resident_ids) == 1

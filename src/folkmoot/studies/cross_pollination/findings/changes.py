@@ -29,11 +29,9 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.factorial import factorial
 from folkmoot.measures.inference.families import adjust_families
 from folkmoot.measures.inference.paired_votes import (
-    IntArray,
     bowker,
     mcnemar,
     stuart_maxwell,
-    transition_table,
 )
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.measures.inference.regression import Column, Logit, logistic
@@ -51,7 +49,12 @@ from folkmoot.studies.cross_pollination.config import (
     ConditionDesign,
     condition_label,
 )
-from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
+from folkmoot.studies.cross_pollination.findings.votes import (
+    ConditionVotes,
+    Voter,
+    Votes,
+    count_moves,
+)
 
 ONE_POOL = (
     "All readers were shown the same summaries, so the intervals hold for these summaries and not "
@@ -275,7 +278,7 @@ def transition_finding(votes: Votes) -> Finding | None:
         (condition_votes.name, first_option, final_option, int(count))
         for condition_votes in votes.two_vote_conditions
         for first_option, counts in zip(
-            votes.options, _arm_transitions(votes, condition_votes), strict=True
+            votes.options, count_moves(votes, condition_votes), strict=True
         )
         for final_option, count in zip(votes.options, counts, strict=True)
         if count
@@ -318,9 +321,7 @@ def marginal_homogeneity(votes: Votes) -> Finding | None:
     # that cancel out in the totals.
     if not votes.two_vote_conditions:
         return None
-    tables = [
-        _arm_transitions(votes, condition_votes) for condition_votes in votes.two_vote_conditions
-    ]
+    tables = [count_moves(votes, condition_votes) for condition_votes in votes.two_vote_conditions]
     tests = {
         "bowker": [bowker(table) for table in tables],
         "stuart_maxwell": [*map(stuart_maxwell, tables)],
@@ -415,7 +416,7 @@ def option_shifts(votes: Votes) -> Finding | None:
             *(int(count) for count in (table[i].sum(), table[:, i].sum(), table[i, i])),
         )
         for condition_votes in votes.two_vote_conditions
-        for table in [_arm_transitions(votes, condition_votes)]
+        for table in [count_moves(votes, condition_votes)]
         for i, option in enumerate(votes.options)
     ]
     if not shifts:
@@ -458,12 +459,6 @@ def option_shifts(votes: Votes) -> Finding | None:
         BarChart(tuple(bars), unit="net change in share", percent=True),
         notes=(EXPLORATORY_TESTS,),
         **votes.conditional_basis,
-    )
-
-
-def _arm_transitions(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
-    return transition_table(
-        condition_votes.first_choices, condition_votes.final_choices, votes.options
     )
 
 

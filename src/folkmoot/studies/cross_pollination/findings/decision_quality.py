@@ -28,11 +28,15 @@ from folkmoot.measures.diversity import (
     total_variation,
 )
 from folkmoot.measures.inference.clustered import skewed_mean
-from folkmoot.measures.inference.estimates import Estimate, format_percent
-from folkmoot.measures.inference.paired_votes import IntArray, transition_table
+from folkmoot.measures.inference.estimates import Estimate, difference_or_none, format_percent
 from folkmoot.measures.wording import join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, ResultTable
-from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Voter, Votes
+from folkmoot.studies.cross_pollination.findings.votes import (
+    ConditionVotes,
+    Voter,
+    Votes,
+    count_moves,
+)
 
 # --- spread of the votes, and comparison with human benchmarks ---------------------------------
 
@@ -137,16 +141,6 @@ def shift_finding(votes: Votes) -> Finding | None:
             rows, "Total variation and Jensen–Shannon divergence of first and final votes."
         ),
         section="Diversity",
-    )
-
-
-def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
-    """Return how many participants moved between options, shape (options, options).
-
-    Rows are first votes and columns are final votes, in the order of the study file.
-    """
-    return transition_table(
-        condition_votes.first_choices, condition_votes.final_choices, votes.options
     )
 
 
@@ -256,8 +250,7 @@ def _condition_mean(
 
 def _confidence_finding(votes: Votes) -> Finding | None:
     def confidence_gain(voter: Voter) -> float | None:
-        before, after = voter.confidence_before, voter.confidence_after
-        return None if before is None or after is None else after - before
+        return difference_or_none(voter.confidence_after, voter.confidence_before)
 
     estimates = {
         condition_votes: estimate

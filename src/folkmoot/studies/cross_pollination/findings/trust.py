@@ -46,8 +46,7 @@ from folkmoot.studies.cross_pollination.config import (
     SIMPLE_VOTING,
     condition_label,
 )
-from folkmoot.studies.cross_pollination.findings.decision_quality import count_moves
-from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes
+from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes, count_moves
 
 
 def persuasion_finding(votes: Votes) -> Finding | None:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
@@ -21,7 +21,9 @@ from folkmoot.kit.claims import read_results
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
+from folkmoot.measures.inference.paired_votes import IntArray, transition_table
 from folkmoot.measures.inference.proportions import wilson
+from folkmoot.measures.position import parse_options
 from folkmoot.storage.json_files import iterate_vectors
 from folkmoot.storage.run_folder import RowStream, RunFolder, TextStream
 from folkmoot.storage.tables import DRAW, DRAWS, DRAWS_OR_OWN, units_of
@@ -459,7 +461,7 @@ def _build_voter(row: Mapping[str, object]) -> Voter:
     # Tables keep lists as JSON text.
     for name in ("ranking_before", "ranking_after", "options_shown"):
         cell = cells[name]
-        cells[name] = _parse_list(cell) if isinstance(cell, str) else tuple(cell or ())
+        cells[name] = parse_options(cell) if isinstance(cell, str) else tuple(cell or ())
     reasons = cells["missing_answers"]
     cells["missing_answers"] = json.loads(reasons) if isinstance(reasons, str) else {}
     cells["demographics"] = {
@@ -474,11 +476,16 @@ def _intern_cell(cell: T) -> T:
     return cast("T", sys.intern(cell)) if isinstance(cell, str) else cell
 
 
-@lru_cache(maxsize=1024)
-def _parse_list(cell: str) -> tuple[str, ...]:
-    return tuple(json.loads(cell))
-
-
 def _options_shown(rows: Iterable[Voter]) -> tuple[str, ...]:
     votes = {vote for voter in rows for vote in (voter.initial_choice, voter.final_choice)}
     return tuple(sorted(vote for vote in votes if vote is not None))
+
+
+def count_moves(votes: Votes, condition_votes: ConditionVotes) -> IntArray:
+    """Return how many participants moved between options, shape (options, options).
+
+    Rows are first votes and columns are final votes, in the order of the study file.
+    """
+    return transition_table(
+        condition_votes.first_choices, condition_votes.final_choices, votes.options
+    )

@@ -19,6 +19,7 @@ from pydantic import (
 from folkmoot.conversation.answer_types import Json, Missing, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import collapse_spaces
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
 from folkmoot.studies.focus_group.discussion import MODERATOR, DiscussionMessage, recent_transcript
 from folkmoot.studies.focus_group.participants import Participant
@@ -386,7 +387,7 @@ def strip_numbering(text: str) -> str:
     stripped = _NUMBERING.sub("", text.strip(), count=1).strip()
     if len(stripped) > 1 and (stripped[0], stripped[-1]) in {('"', '"'), ("“", "”")}:
         stripped = stripped[1:-1]
-    return " ".join(stripped.split())
+    return collapse_spaces(stripped)
 
 
 # --- choice of respondents ---------------------------------------------------------------------

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import collapse_spaces
 from folkmoot.respondent import Passage, SimulatedRespondent, of_kind
+from folkmoot.respondent.mind.passages import last_key
 from folkmoot.studies.focus_group import texts
 from folkmoot.studies.focus_group.discussion import MODERATOR
 
@@ -82,11 +84,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
 def split_sentences(text: str) -> list[str]:
     """Split a text at the ends of sentences and lines."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
-
-
-def collapse_spaces(text: str) -> str:
-    """Return a text with a single space in place of each run of white space."""
-    return " ".join(text.split())
 
 
 def shown_passages(mind: SimulatedRespondent, *columns: str) -> list[Passage]:
@@ -201,10 +198,7 @@ class ReportedView(NamedTuple):
 
 def names_of(mind: SimulatedRespondent) -> dict[str, str]:
     """Return a map from speaker id to name, for the speakers in the history and in the prompt."""
-    shown_names = {
-        passage.source.id.rpartition("/")[2]: passage.text
-        for passage in shown_passages(mind, texts.NAME)
-    }
+    shown_names = {last_key(passage): passage.text for passage in shown_passages(mind, texts.NAME)}
     return {**mind.reading.names, **shown_names}
 
 

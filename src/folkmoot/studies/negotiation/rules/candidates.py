@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from folkmoot.hints import collapse_spaces
 from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
     POSITIVE_CUES,
@@ -73,7 +74,7 @@ def normalise_entry(entry: str) -> str:
     Returns "" if the entry names no option or has more than `MOST_WORDS` words.
     """
     text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
-    text = " ".join(text.split())
+    text = collapse_spaces(text)
     words = words_of(text)
     return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
 

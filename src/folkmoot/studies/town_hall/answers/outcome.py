@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.lenient_fields import read_list, read_text
+from folkmoot.hints import collapse_spaces
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import VOTES
 from folkmoot.studies.town_hall.answers.records import (
@@ -204,7 +205,7 @@ class Planned(Record):
         repairer = Repairer.from_info(info)
         kept: dict[str, PlannedItem] = {}
         for item in items:
-            wording = " ".join(item.proposal.split())
+            wording = collapse_spaces(item.proposal)
             # Repeats are dropped before the maximum applies, so a repeat does not displace a later
             # item.
             if wording.casefold() in kept:

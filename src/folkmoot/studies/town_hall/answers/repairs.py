@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationInfo
 from rapidfuzz import fuzz
 
+from folkmoot.conversation.answer_format import normalise_words
 from folkmoot.conversation.answer_types import ValidationContext
 from folkmoot.conversation.lenient_fields import fold_option, match_folded, read_number, read_text
 from folkmoot.studies.town_hall.answers.options import OptionOrders
@@ -113,8 +114,8 @@ def is_quoted(words: str, statement: str) -> bool:
     """Return whether a statement contains `words`, or nearly the same words."""
     # An ellipsis in `words` marks an omission. The parts before and after it are searched
     # separately.
-    normalised = _normalise_words(statement)
-    parts = [part for part in map(_normalise_words, re.split(r"…|\.\.\.", words)) if part]
+    normalised = normalise_words(statement)
+    parts = [part for part in map(normalise_words, re.split(r"…|\.\.\.", words)) if part]
     return bool(parts) and all(
         f" {part} " in f" {normalised} "
         or (len(part) <= len(normalised) and fuzz.partial_ratio(part, normalised) >= MIN_SIMILARITY)
@@ -122,13 +123,9 @@ def is_quoted(words: str, statement: str) -> bool:
     )
 
 
-def _normalise_words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
-
-
 # Five letters join most inflected forms of a word. Shorter words are mostly articles and pronouns.
 def _word_stems(text: str) -> set[str]:
-    return {word[:5] for word in _normalise_words(text).split() if len(word) > 3}
+    return {word[:5] for word in normalise_words(text).split() if len(word) > 3}
 
 
 def match_option(raw: object, options: Sequence[str]) -> str | None:
