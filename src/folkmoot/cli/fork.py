@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
 
 from folkmoot.cli.console import (
     end_now,
-    error_console,
     output_console,
-    print_warning,
     remove_control_characters,
 )
 from folkmoot.cli.results import find_grid, find_run
-from folkmoot.cli.run import KEY_WARNING, TerminalProgress, print_results
-from folkmoot.cli.study_files import ask_consent
+from folkmoot.cli.run import prepare_options, print_results
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
@@ -45,12 +41,7 @@ def fork_command(
         _repeats_command(grid.path, options, trust=trust)
         return
     run = find_run(name)
-    if options.key:
-        print_warning(KEY_WARNING)
-    progress = TerminalProgress(error_console())
-    options = replace(
-        options, progress=progress, consent=ask_consent(run.path / STUDY_FILE_NAME, trust)
-    )
+    options, progress = prepare_options(run.path / STUDY_FILE_NAME, options, trust)
     if repeats is not None and address is not None and replacement is not None:
         with progress:
             grid = repeat_fork(run, address, replacement, repeats, options, RunStopper(end_now))
@@ -80,12 +71,12 @@ def fork_command(
 
 
 def _repeats_command(folder: Path, options: RunOptions, *, trust: bool) -> None:
-    progress = TerminalProgress(error_console())
     # All cells have the same study file, so consent to one of them covers all.
     cells = (folder / "cells").glob(f"*/{STUDY_FILE_NAME}")
-    consent = ask_consent(next(cells, folder / STUDY_FILE_NAME), trust)
+    study_path = next(cells, folder / STUDY_FILE_NAME)
+    options, progress = prepare_options(study_path, options, trust)
     with progress:
-        grid = resume_repeats(folder, replace(options, progress=progress, consent=consent))
+        grid = resume_repeats(folder, options, RunStopper(end_now))
     _print_repeats(grid)
 
 

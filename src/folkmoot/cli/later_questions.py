@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
 
-from folkmoot.cli.console import end_now, error_console, output_console, print_warning
+from folkmoot.cli.console import end_now, output_console
 from folkmoot.cli.results import find_run
-from folkmoot.cli.run import KEY_WARNING, TerminalProgress
-from folkmoot.cli.study_files import ask_consent
+from folkmoot.cli.run import prepare_options
 from folkmoot.cli.tables import print_findings
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
@@ -31,12 +29,7 @@ def controls_command(
     """Ask the control questions of a finished run and print the findings."""
     # Interrupted controls are resumed.
     run = find_run(name)
-    if options.key:
-        print_warning(KEY_WARNING)
-    progress = TerminalProgress(error_console())
-    options = replace(
-        options, progress=progress, consent=ask_consent(run.path / STUDY_FILE_NAME, trust)
-    )
+    options, progress = prepare_options(run.path / STUDY_FILE_NAME, options, trust)
     with progress:
         run_controls(run, settings, options, RunStopper(end_now))
     findings = control_findings(RunFolder(run.path))
@@ -56,11 +49,7 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
     # An interrupted coding is resumed. `sample` codes only the random part that a second coder
     # would get.
     run = find_run(name)
-    if options.key:
-        print_warning(KEY_WARNING)
-    progress = TerminalProgress(error_console())
-    consent = ask_consent(run.path / STUDY_FILE_NAME, trust)
-    options = replace(options, progress=progress, consent=consent)
+    options, progress = prepare_options(run.path / STUDY_FILE_NAME, options, trust)
     with progress:
         code_finished_run(run, coder, options, sample=sample, stopper=RunStopper(end_now))
     _print_coding_finding(RunFolder(run.path))

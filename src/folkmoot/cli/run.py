@@ -269,6 +269,20 @@ class Serving:
 PREFLIGHT_ABOVE = 5.0
 
 
+def prepare_options(
+    path: Path, options: RunOptions, trust: bool
+) -> tuple[RunOptions, TerminalProgress]:
+    """Return options of a run that is shown in the terminal, and the display of its progress.
+
+    A key in the options is warned about. The options get an object that asks for consent to the
+    study file at `path`, unless `trust` is True.
+    """
+    if options.key:
+        print_warning(KEY_WARNING)
+    progress = TerminalProgress(error_console())
+    return replace(options, progress=progress, consent=ask_consent(path, trust)), progress
+
+
 def run_command(
     path: Path,
     options: RunOptions,
@@ -278,10 +292,7 @@ def run_command(
 ) -> None:
     """Run the study in a study file, and print the findings."""
     # If `preflight` is None, the command makes a preflight only if the estimated cost is high.
-    if options.key:
-        print_warning(KEY_WARNING)
-    progress = TerminalProgress(error_console())
-    options = replace(options, progress=progress, consent=ask_consent(path, trust))
+    options, progress = prepare_options(path, options, trust)
     study_file = load_study_with_options(path, options)
     # `folkmoot run FILE --resume` resumes a grid as well. Only its folder shows that it is one.
     if options.resume and is_grid(run_folder_path(study_file, options)):
@@ -346,12 +357,10 @@ def try_command(
     """Run a study in which the user answers as one participant. Rules answer for all others."""
     from folkmoot.view.seat import build_seat_host
 
-    progress = TerminalProgress(error_console())
     scratch = Path(tempfile.mkdtemp(prefix="folkmoot-try-"))
-    options = replace(
-        options, model=SYNTHETIC_MODEL, out=scratch / "run", consent=ask_consent(path, trust)
-    )
-    study_file = load_study_with_options(path, replace(options, progress=progress))
+    options = replace(options, model=SYNTHETIC_MODEL, out=scratch / "run")
+    options, progress = prepare_options(path, options, trust)
+    study_file = load_study_with_options(path, options)
     config = study_file.study.dry_run_config(study_file.config, scratch)
     seats = study_file.study.seats(config, study_file.study_folder)
     # A study may close some seats to humans. Take the first one that is open.
@@ -363,11 +372,7 @@ def try_command(
         address=serving.address, port=serving.port, print_line=progress.print_line
     )
     with progress:
-        run_study(
-            study_file,
-            replace(options, seat_host=seat_host, progress=progress),
-            RunStopper(end_now),
-        )
+        run_study(study_file, replace(options, seat_host=seat_host), RunStopper(end_now))
     path_text = escape(str(scratch / "run"))
     output_console().print(f"Your answers   folkmoot show {path_text}", soft_wrap=True)
 
@@ -435,10 +440,7 @@ def grid_command(
     # estimated cost is high.
     from folkmoot.report.comparison.pooled import pooled_findings
 
-    if options.key:
-        print_warning(KEY_WARNING)
-    progress = TerminalProgress(error_console())
-    options = replace(options, progress=progress, consent=ask_consent(path, trust))
+    options, progress = prepare_options(path, options, trust)
 
     def collect_preflight_requests(
         runs: Sequence[tuple[StudyFile, RunOptions]], repeats: int, has_new_cells: bool
