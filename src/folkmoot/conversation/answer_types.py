@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
@@ -343,8 +344,28 @@ NO_OBJECT = "The reply was not a JSON object."
 MAX_REPAIR_ROUNDS = 8
 
 
+class JsonObject(AnswerType[T_co]):
+    """The base class of answer types for replies that are one JSON object."""
+
+    @abstractmethod
+    def read(
+        self, value: Any, *, salvage: bool = False
+    ) -> ParsedAnswer[T_co] | ParseFailure | Missing:
+        """Return the answer in a JSON value, which may be a part of a reply.
+
+        - `salvage`: keep the readable part of a value that cannot be repaired.
+        """
+
+    def parse_reply(self, reply: str) -> ParsedAnswer[T_co] | ParseFailure | Missing:
+        return _parse_json(reply, dict, self.read, NO_OBJECT)
+
+    def salvage_reply(self, reply: str) -> ParsedAnswer[T_co] | None:
+        parsed = _parse_json(reply, dict, partial(self.read, salvage=True), NO_OBJECT)
+        return parsed if isinstance(parsed, ParsedAnswer) else None
+
+
 @dataclass(frozen=True, slots=True)
-class Json(AnswerType[M]):
+class Json(JsonObject[M]):
     """A JSON object that a pydantic model validates.
 
         Json(Ballot, options={"votes.choice": ["yes", "no"]})
@@ -390,29 +411,15 @@ class Json(AnswerType[M]):
         # The dataclass is frozen. Build the schema once here, because each request reads it.
         object.__setattr__(self, "schema", schema)
 
-    def parse_reply(self, reply: str) -> ParsedAnswer[M] | ParseFailure | Missing:
-        return _parse_json(reply, dict, self.read, NO_OBJECT)
-
     def problem_in(self, reply: str) -> str:
-        def parse_without_repair(value: object) -> ParsedAnswer[M] | ParseFailure | Missing:
-            return self.read(value, repair=False)
-
-        parsed = _parse_json(reply, dict, parse_without_repair, NO_OBJECT)
+        parsed = _parse_json(reply, dict, partial(self.read, repair=False), NO_OBJECT)
         return parsed.problem if isinstance(parsed, ParseFailure) else ""
 
-    def salvage_reply(self, reply: str) -> ParsedAnswer[M] | None:
-        def parse_for_salvage(value: object) -> ParsedAnswer[M] | ParseFailure | Missing:
-            return self.read(value, salvage=True)
-
-        parsed = _parse_json(reply, dict, parse_for_salvage, NO_OBJECT)
-        return parsed if isinstance(parsed, ParsedAnswer) else None
-
     def read(
-        self, value: object, *, salvage: bool = False, repair: bool = True
+        self, value: Any, *, salvage: bool = False, repair: bool = True
     ) -> ParsedAnswer[M] | ParseFailure | Missing:
-        """Return the answer in a JSON value, which may be a part of a reply.
+        """Return the answer in a JSON value, see `JsonObject.read`.
 
-        - `salvage`: keep the readable part of a value that cannot be repaired.
         - `repair`: repair an invalid value instead of rejecting it.
         """
         if self.may_decline and isinstance(value, dict):
@@ -569,7 +576,7 @@ class MapEntries(NamedTuple, Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonMap(AnswerType["MapEntries[M]"]):
+class JsonMap(JsonObject["MapEntries[M]"]):
     """A JSON object with one entry per key, such as one entry per resident.
 
     - `parts`: a map from key to the answer type of the entry.
@@ -592,16 +599,6 @@ class JsonMap(AnswerType["MapEntries[M]"]):
         return object_schema(
             self.title, {key: part.schema or {} for key, part in self.parts.items()}
         )
-
-    def parse_reply(self, reply: str) -> ParsedAnswer[MapEntries[M]] | ParseFailure | Missing:
-        return _parse_json(reply, dict, self.read, NO_OBJECT)
-
-    def salvage_reply(self, reply: str) -> ParsedAnswer[MapEntries[M]] | None:
-        def parse_for_salvage(value: object) -> ParsedAnswer[MapEntries[M]] | ParseFailure:
-            return self.read(value, salvage=True)
-
-        parsed = _parse_json(reply, dict, parse_for_salvage, NO_OBJECT)
-        return parsed if isinstance(parsed, ParsedAnswer) else None
 
     def read(
         self, value: Any, *, salvage: bool = False
