@@ -35,6 +35,7 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else 
 PARTS = {
     "truths": "planted effects over many seeds; figures of reports computed anew",
     "wordings": "planted effects with other wordings of all prompts",
+    "discussions": "the same for focus groups and town halls, which take longer",
     "alarms": "coverage of intervals, false alarms, faults that the controls have to find",
     "kills": "processes, workers and machines that end at any moment",
     "pages": "whole studies in a browser, and examples as the pages show them",

@@ -3,12 +3,13 @@ as designed, and what is planted comes out in the same size."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,20 @@ SHARE = 0.03
 
 every = pytest.mark.parametrize("style", STYLES)
 each = pytest.mark.parametrize("study", STUDIES)
+# Two parts of the night, because together they take more than forty minutes.
+LONGEST = ("focus_group", "town_hall")
+at_night = pytest.mark.parametrize(
+    ("study", "style"),
+    [
+        pytest.param(
+            study,
+            style,
+            marks=pytest.mark.nightly(part="discussions" if study in LONGEST else "wordings"),
+        )
+        for style, study in product(STYLES, STUDIES)
+    ],
+)
+Shared = Callable[[str, Callable[[Path], object]], Path]
 
 
 def shipped(study: str) -> Path:
@@ -224,33 +239,43 @@ CARRIED = {
 }
 
 
-def means(study: str, prompts: Path, folder: Path, seeds: range = SEEDS) -> dict[str, float]:
+def means(study: str, name: str, found: Sequence[Effects]) -> dict[str, float]:
     """Effect → its mean over the seeds; printed as a row of a table."""
-    found = [MEASURES[study](folder / str(seed), seed, prompts) for seed in seeds]
     table = {effect: float(np.mean([one[effect] for one in found])) for effect in found[0]}
-    print(study, prompts.name, *(f"{e}: {size:.3f}" for e, size in table.items()), sep=" | ")
+    print(study, name, *(f"{e}: {size:.3f}" for e, size in table.items()), sep=" | ")
     return table
 
 
-@pytest.fixture(scope="module")
-def sizes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, float]]:
-    """The effects of a study under the shipped prompts."""
-
-    @cache
-    def of(study: str) -> dict[str, float]:
-        return means(study, shipped(study), tmp_path_factory.mktemp(study))
-
-    return of
+def measured(study: str, prompts: Path, folder: Path, seeds: range = SEEDS) -> dict[str, float]:
+    found = [MEASURES[study](folder / str(seed), seed, prompts) for seed in seeds]
+    return means(study, prompts.name, found)
 
 
-@pytest.mark.nightly(part="wordings")
-@every
-@each
+def measured_as_shipped(study: str, first: int, shared_folder: Shared) -> dict[str, float]:
+    """The effects under the shipped prompts. All processes of a session share the runs, and each
+    begins with another seed (`first`), so that none waits for long."""
+
+    def measure(seed: int, folder: Path) -> None:
+        found = MEASURES[study](folder / "run", seed, shipped(study))
+        (folder / "effects.json").write_text(json.dumps(found))
+        rmtree(folder / "run")
+
+    def effects(seed: int) -> Effects:
+        folder = shared_folder(f"effects/{study}/{seed}", partial(measure, seed))
+        found: Effects = json.loads((folder / "effects.json").read_text())
+        return found
+
+    found = {seed: effects(seed) for seed in (*SEEDS[first:], *SEEDS[:first])}
+    return means(study, "as shipped", [found[seed] for seed in SEEDS])
+
+
+@at_night
 def test_effects_are_those_of_the_shipped_prompts(
-    study: str, style: str, tmp_path: Path, sizes: Callable[[str], dict[str, float]]
+    study: str, style: str, tmp_path: Path, shared_folder: Shared
 ) -> None:
-    found = means(study, HERE / study / style, tmp_path)
-    for effect, size in sizes(study).items():
+    found = measured(study, HERE / study / style, tmp_path)
+    first = len(SEEDS) * STYLES.index(style) // len(STYLES)
+    for effect, size in measured_as_shipped(study, first, shared_folder).items():
         off = abs(found[effect] - size) / RANGE.get(effect, 1)
         assert off <= SHARE, f"{effect}: {found[effect]:.3f}, not {size:.3f}"
 
@@ -267,12 +292,10 @@ def mute(study: str, style: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.nightly(part="wordings")
-@every
-@each
+@at_night
 def test_without_the_texts_nothing_is_left_but_a_plain_reask(
     study: str, style: str, tmp_path: Path
 ) -> None:
-    found = means(study, mute(study, style, tmp_path / "mute"), tmp_path, MUTE_SEEDS)
+    found = measured(study, mute(study, style, tmp_path / "mute"), tmp_path, MUTE_SEEDS)
     for effect in CARRIED[study]:
         assert abs(found[effect]) / RANGE.get(effect, 1) <= SHARE, f"{effect}: {found[effect]:.3f}"
