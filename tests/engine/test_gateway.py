@@ -483,8 +483,10 @@ async def test_what_a_provider_finds_out_is_told_once(tmp_path: Path) -> None:
     async with gateway(tmp_path, model, events=events) as opened:
         await opened.complete_request("temperature", ask())
         assert notices(events) == ["takes no temperature"]
-        await opened.complete_request("image", ask())
-    assert notices(events) == ["takes no temperature", "takes no image"]
+        # Two models share the provider.
+        await opened.complete_request("image", ask(model="openai/other"))
+        await opened.complete_request("seed", ask())
+    assert notices(events) == ["takes no temperature", "takes no image", "takes no seed"]
 
 
 async def test_what_either_of_two_servers_finds_out_is_told_once(tmp_path: Path) -> None:

@@ -118,6 +118,8 @@ class Gateway:
         self._progress = progress
         self._seat_manager = seat_manager
         self._model_states: dict[str, ModelState] = {}
+        # Notes of the providers.
+        self._reported_notes: set[str] = set()
         self._idle: asyncio.Event | None = None
 
     def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
@@ -499,10 +501,11 @@ class Gateway:
                     self.budget.record_cost(call.reserved_usd, entry.cost_usd)
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
-        # Providers append notes while they learn what a model accepts. Report each of them once.
+        # Providers append notes while they learn what a model accepts. Report each of them once,
+        # although several models may share a provider.
         for note in model_state.provider.notes:
-            if note not in model_state.reported_notes:
-                model_state.reported_notes.add(note)
+            if note not in self._reported_notes:
+                self._reported_notes.add(note)
                 self._report_warning(note)
         return entry
 
@@ -548,9 +551,7 @@ class Gateway:
         if rate is None and self.budget.usd is not None:
             self._stop_for_unknown_cost(f"the price of {model} is unknown")
         usage = self.usage_by_model.setdefault(model, ModelUsage())
-        model_state = ModelState(
-            model, provider, spec, limiter, rate, usage, reported_notes=set(provider.notes)
-        )
+        model_state = ModelState(model, provider, spec, limiter, rate, usage)
         self._model_states[model] = model_state
         batch_queue = self._batch_queue
         if (

@@ -63,8 +63,6 @@ class ModelState:
     limiter: RateLimiter
     rate: ModelPrice | None
     usage: ModelUsage
-    # The notes of the provider that have been reported.
-    reported_notes: set[str] = field(default_factory=set)
     # True once the model has answered a prompt with images.
     accepts_images: bool = False
     # Tokens of the longest reply without a limit.
