@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.measures.diagnostics import repeats_itself
 from folkmoot.models.request import Completion, ModelRequest, Usage
@@ -17,7 +19,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.instructions import check_instructions
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
 
 SENTENCE = "I think that the park is the better choice for all of us."
@@ -142,3 +144,18 @@ def test_a_damaged_journal_is_no_crash(tmp_path: Path) -> None:
     with sqlite3.connect(run.path / "journal.sqlite") as journal:
         journal.execute("UPDATE entries SET reply = x'ff00ff' WHERE kind = 'ask'")
     assert check_instructions(run) is None
+
+
+async def asks_outside_of_scopes(session: Session) -> None:
+    await session.ask(Speaker("ann"), "Hello?")
+
+
+def test_questions_outside_of_all_scopes_have_first_replies(tmp_path: Path) -> None:
+    study = Study("own", "Own", StudyConfig, asks_outside_of_scopes)
+    run = folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda request, address: "Hi")
+    )
+    with JournalReader(run.path / JOURNAL) as journal:
+        assert [(first.address, first.text) for first in journal.first_replies()] == [
+            ("ask0", "Hi")
+        ]

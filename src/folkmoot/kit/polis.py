@@ -14,6 +14,7 @@ from pathlib import Path
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import read_csv
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import collapse_spaces
 
 COMMENTS, VOTES, SUMMARY = "comments.csv", "participants-votes.csv", "summary.csv"
 AGREE, PASS, DISAGREE = 1, 0, -1
@@ -71,7 +72,7 @@ def read_polis(folder: Path) -> PolisConversation:
     agree_counts: dict[str, int] = {}
     for line, row in _read_rows(folder / COMMENTS, ("comment-id", "comment-body", "agrees")):
         # Comments come from strangers and end up in prompts, so hidden characters are removed.
-        text = " ".join(without_hidden(row["comment-body"]).split())
+        text = collapse_spaces(without_hidden(row["comment-body"]))
         if row.get("moderated") != REJECTED_MARK and text:
             comments[row["comment-id"]] = text
             agree_counts[row["comment-id"]] = _parse_int(row["agrees"], folder / COMMENTS, line)

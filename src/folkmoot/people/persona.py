@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from folkmoot.hints import collapse_spaces
+
 DEMOGRAPHIC_KEYS = (
     "age",
     "sex",
@@ -96,4 +98,4 @@ def indefinite_article(following: str) -> str:
 
 def persona_key(base: str) -> str:
     """Return the raw line `base` in lower case, with single spaces and no final full stop."""
-    return " ".join(base.casefold().split()).rstrip(".")
+    return collapse_spaces(base.casefold()).rstrip(".")

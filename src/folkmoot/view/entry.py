@@ -21,6 +21,7 @@ from folkmoot.engine.seats.lobby import (
     is_platform_id,
 )
 from folkmoot.engine.seats.seat_manager import NAME, SeatManager, SeatState
+from folkmoot.hints import collapse_spaces
 from folkmoot.randomness import digest
 from folkmoot.view.connections import trust_connection
 from folkmoot.view.forms import first_of, read_form
@@ -68,7 +69,7 @@ class EntryPages:
         seat_state = self._find_returning(request, ids, visit)
         if seat_state is not None:
             return await self._lead_back(request, seat_state)
-        name = " ".join(first_of(sent, "name").split())[:MAX_NAME_CHARACTERS]
+        name = collapse_spaces(first_of(sent, "name"))[:MAX_NAME_CHARACTERS]
         if not self._platform_id(ids) and not name:
             return self._render(ids, NO_NAME, status=422)
         if len(visit) < VISIT_BYTES:

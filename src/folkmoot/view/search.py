@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import collapse_spaces
 from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import open_overview_cache
@@ -252,7 +253,7 @@ def _build_hit(address: str, reply: str, query: str, answers: dict[str, Asked]) 
         answer.speaker if answer else "",
         answer.role if answer else "",
         place_of(address),
-        _mark_matches(" ".join(_searchable_text(reply).split()), query),
+        _mark_matches(collapse_spaces(_searchable_text(reply)), query),
     )
 
 

@@ -99,7 +99,7 @@ def unescape_address_part(part: str) -> str:
 
 
 def question_address(address: str) -> str:
-    """Return the address of a question. A suffix of a re-ask, such as `.r1`, is removed."""
+    """Return the address of a question without the suffix of a re-ask, such as `.r1` or `.long`."""
     scope, slash, name = address.rpartition("/")
     return f"{scope}{slash}{name.partition('.')[0]}"
 

@@ -31,6 +31,7 @@ from folkmoot.engine.journal.journal_file import (
     JournalEntry,
     format_difference,
     open_for_reading,
+    question_address,
     storage_error,
 )
 from folkmoot.engine.journal.journal_loans import OutstandingLoan, read_loans
@@ -278,16 +279,11 @@ class JournalReader:
         Raises StorageError if entries are damaged.
         """
 
-        def question_address(row: tuple[Any, ...]) -> str:
-            # Further requests of a question end in .r1, .long and the like.
-            # An address ends in the question's name: `ask0`, with re-asks `ask0.r1` and
-            # `ask0.long`.
-            scope, _, name = str(row[0]).rpartition("/")
-            return f"{scope}/{name.partition('.')[0]}"
-
         try:
             rows = self._read_rows("WHERE kind = 'ask' ORDER BY address")
-            for address, question_rows in groupby(rows, key=question_address):
+            for address, question_rows in groupby(
+                rows, key=lambda row: question_address(str(row[0]))
+            ):
                 replies = {
                     row[0]: JournalEntry._make((*row[:3], {}, *row[4:])) for row in question_rows
                 }

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from folkmoot.conversation.answer_types import AnswerType, Text
 from folkmoot.conversation.choices import Choice, Number
 from folkmoot.field_notes import Word, field_notes
+from folkmoot.hints import collapse_spaces
 from folkmoot.storage.rows import Row, column, columns_of_class
 from folkmoot.storage.run_folder import RunFolder
 
@@ -140,7 +141,7 @@ def _require_question(question: str, options: tuple[str, ...]) -> None:
         raise ValueError("`question` has only spaces")
     if not all(option.strip() for option in options):
         raise ValueError("one of the `options` is empty")
-    compared = [" ".join(option.casefold().split()) for option in options]
+    compared = [collapse_spaces(option.casefold()) for option in options]
     for number, text in enumerate(compared):
         if (first := compared.index(text)) < number:
             raise ValueError(
@@ -151,7 +152,7 @@ def _require_question(question: str, options: tuple[str, ...]) -> None:
 
 
 def _comparable(answer: str) -> str:
-    return " ".join(answer.casefold().split()).strip(" .")
+    return collapse_spaces(answer.casefold()).strip(" .")
 
 
 def _question_from_text(given: object) -> object:

@@ -42,11 +42,9 @@ def with_confounders(speaker: Speaker, settings: ControlSettings | None, seed: i
     """
     # The attributes depend only on the seed and the participant's id, so all prompts of a
     # participant state the same facts. A moderator or a coder has no persona.
-    stated = settings.stated if settings is not None else ()
-    if settings is None or not stated or not _description_ends(speaker, speaker.system):
+    if settings is None or not settings.stated or not _description_ends(speaker, speaker.system):
         return speaker
-
-    language = settings.language
+    stated, language = settings.stated, settings.language
 
     def find_insertions(system: SourcedText) -> list[Replacement]:
         ends = sorted(_description_ends(speaker, system).items(), key=lambda item: item[1])

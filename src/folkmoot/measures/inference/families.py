@@ -99,8 +99,7 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
         return DirectionalTests(0.0, 0.0, 1.0, 1.0, interval_at, keeps_share=True)
     null = -claim.margin if claim.direction == "less" else claim.margin
     if claim.margin:
-        p_above = p_beyond(null, lambda level: interval_at(level)[0])
-        p_below = p_beyond(-null, lambda level: -interval_at(level)[1])
+        p_above, p_below = _p_above(null, interval_at), _p_below(null, interval_at)
     else:
         smaller = estimate.p / 2
         is_positive = estimate.value > 0
@@ -110,9 +109,19 @@ def _directional_tests(result: Result, first: Side, second: Side) -> Directional
     )
 
 
-def _interval_function(
-    claim: Claim, first: Side, second: Side
-) -> Callable[[float], tuple[float, float]]:
+# From a confidence level to the interval of a difference.
+IntervalFunction = Callable[[float], tuple[float, float]]
+
+
+def _p_above(value: float, interval_at: IntervalFunction) -> float:
+    return p_beyond(value, lambda level: interval_at(level)[0])
+
+
+def _p_below(value: float, interval_at: IntervalFunction) -> float:
+    return p_beyond(-value, lambda level: -interval_at(level)[1])
+
+
+def _interval_function(claim: Claim, first: Side, second: Side) -> IntervalFunction:
     # Both directions often ask for the same level.
     @cache
     def interval_at(level: float) -> tuple[float, float]:
@@ -166,16 +175,9 @@ def _test_margin(claim: Claim, first: Side, second: Side) -> float:
         return math.nan
 
     interval_at = _interval_function(claim, first, second)
-
-    def p_above(value: float) -> float:
-        return p_beyond(value, lambda level: interval_at(level)[0])
-
-    def p_below(value: float) -> float:
-        return p_beyond(-value, lambda level: -interval_at(level)[1])
-
     if claim.direction == "equivalent":
-        one_sided = max(p_above(-claim.margin), p_below(claim.margin))
+        one_sided = max(_p_above(-claim.margin, interval_at), _p_below(claim.margin, interval_at))
     else:
         null = -claim.margin if claim.direction == "less" else claim.margin
-        one_sided = min(p_above(null), p_below(null))
+        one_sided = min(_p_above(null, interval_at), _p_below(null, interval_at))
     return min(1.0, 2 * one_sided)

@@ -26,6 +26,7 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
+from folkmoot.hints import collapse_spaces
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings
 from folkmoot.models.urls import find_secrets, join_url, require_encryption
@@ -409,5 +410,5 @@ def _error_message(body: bytes) -> str:
 
 
 def _excerpt_of_body(body: bytes) -> str:
-    text = " ".join(body.decode("utf-8", "replace").split())
+    text = collapse_spaces(body.decode("utf-8", "replace"))
     return text if len(text) <= _MAX_EXCERPT_CHARACTERS else text[:_MAX_EXCERPT_CHARACTERS] + "…"

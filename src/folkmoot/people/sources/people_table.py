@@ -21,6 +21,7 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import collapse_spaces
 from folkmoot.people.sources.table_files import are_whole, clean_name, first_line, read_frame
 
 PERSON, ITEM, BEFORE, AFTER, ARM = "person", "item", "before", "after", "arm"
@@ -102,7 +103,7 @@ def list_unclear_arms(table: pl.DataFrame, path: Path) -> Iterator[Problem]:
             yield Problem(problem, str(path), str(number), ARM)
     spellings: dict[str, str] = {}
     for arm in table[ARM].drop_nulls().unique(maintain_order=True):
-        first = spellings.setdefault(" ".join(arm.casefold().split()), arm)
+        first = spellings.setdefault(collapse_spaces(arm.casefold()), arm)
         if first != arm:
             problem = f"the arms {first!r} and {arm!r} differ only in case or spaces"
             yield Problem(problem, str(path), key=ARM)

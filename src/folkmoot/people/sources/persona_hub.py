@@ -19,6 +19,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import user_cache_dir, whole_file
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import collapse_spaces
 from folkmoot.people.persona import persona_key
 
 URL = (
@@ -181,7 +182,7 @@ def _persona_of(raw: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     text = data.get("persona") if isinstance(data, dict) else None
-    return " ".join(without_hidden(text).split()) or None if isinstance(text, str) else None
+    return collapse_spaces(without_hidden(text)) or None if isinstance(text, str) else None
 
 
 @lru_cache(maxsize=1)

@@ -85,7 +85,7 @@ class PersonaTraits:
         """
         # The same persona and option always give the same random draw. It tends to be higher if
         # option and persona share a word.
-        text = " ".join(option.casefold().split())
+        text = collapse_spaces(option.casefold())
         # The draw comes from N(μ, 1.3²).
         mean = 0.8 if content_words(text) & self.words else 0.0
         return mean + spread * TASTE_SD * normal_draw(self.seed, self.key, "taste", text)

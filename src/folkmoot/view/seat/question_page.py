@@ -23,7 +23,7 @@ from folkmoot.engine.seats.seat_manager import (
     SeatManager,
     SeatState,
 )
-from folkmoot.hints import shorten
+from folkmoot.hints import collapse_spaces, shorten
 from folkmoot.models.images import MessagePart, find_image_references, split_messages
 from folkmoot.models.request import Message
 from folkmoot.view import forms
@@ -105,7 +105,7 @@ def split_images(text: str, images: Collection[str]) -> list[MessagePart]:
 
 def opening_of(parts: Sequence[MessagePart]) -> str:
     """Return the first words of a text for its folded form, or "" if it has only images."""
-    words = " ".join(" ".join(part.text for part in parts).split())
+    words = collapse_spaces(" ".join(part.text for part in parts))
     opening = textwrap.shorten(words, OPENING_CHARACTERS, placeholder=" …")
     # Without a space, as in a Japanese text, no word can be kept whole.
     return opening if opening != "…" else shorten(words, OPENING_CHARACTERS)

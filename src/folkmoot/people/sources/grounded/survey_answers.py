@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 
 from folkmoot.files import packaged_yaml
+from folkmoot.hints import collapse_spaces
 
 LOWEST_AGE, HIGHEST_AGE = 16, 110
 
@@ -81,7 +82,7 @@ def read_age_band(value: object) -> tuple[int, int] | None:
     """
     if not isinstance(value, str):
         return None
-    text = " ".join(value.casefold().split())
+    text = collapse_spaces(value.casefold())
     low, high = LOWEST_AGE, HIGHEST_AGE
     if match := re.fullmatch(
         rf"(?:between )?(\d{{1,3}}){_YEARS}(?:{_TO}| and )(\d{{1,3}}){_YEARS}", text
@@ -124,7 +125,7 @@ def read_dollars(value: object) -> int | None:
     # For a band, the result is its middle.
     if not isinstance(value, str):
         return None
-    text = " ".join(value.casefold().split())
+    text = collapse_spaces(value.casefold())
     months = 1
     if _PER_MONTH.search(text):
         text, months = _PER_MONTH.sub("", text), 12

@@ -378,7 +378,7 @@ def find_remark(
 
 
 def _normalise_text(text: str) -> str:
-    return " ".join(re.sub("[“”\"‘’']", "", text).casefold().split()).rstrip(".?!…")
+    return collapse_spaces(re.sub("[“”\"‘’']", "", text).casefold()).rstrip(".?!…")
 
 
 def strip_numbering(text: str) -> str:

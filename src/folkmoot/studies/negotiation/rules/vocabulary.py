@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.answer_types import parse_way_out
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
 from folkmoot.studies.negotiation.rules.candidates import NOTHING, normalise_entry
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
@@ -60,7 +60,7 @@ def is_empty(entry: str) -> bool:
 
 def fold_name(name: str) -> str:
     """Return a member's name in a form for comparisons: in lower case, with single spaces."""
-    return " ".join(name.replace("_", " ").casefold().split())
+    return collapse_spaces(name.replace("_", " ").casefold())
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
@@ -125,7 +125,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
     Returns None if the text is not a time of the trip.
     """
     # A revision may repeat the times of the current decision unchanged.
-    time_text = " ".join(text.strip(" .;,()").split())
+    time_text = collapse_spaces(text.strip(" .;,()"))
     folded = time_text.casefold()
     if folded in _WHOLE_TRIP:
         return WHOLE_TRIP

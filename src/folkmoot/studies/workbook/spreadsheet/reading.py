@@ -15,7 +15,7 @@ from openpyxl.utils import get_column_letter
 
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import closest_name
+from folkmoot.hints import closest_name, collapse_spaces
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     is_scalar,
@@ -699,7 +699,7 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 
 
 def _normalise_label(text: str) -> str:
-    normalised = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    normalised = collapse_spaces(unicodedata.normalize("NFKC", text).casefold())
     try:
         return f"{float(normalised):g}"
     except ValueError:
