@@ -19,14 +19,11 @@ SMALLER = {
     "first_run": ("participants_per_condition=40", "participants_per_condition=5"),
     "repeated_runs": ('"rounds=1"', '"rounds=1", "residents.general=2"'),
 }
-# Run again, everything comes from the journal.
+# At night, this one runs again, and everything comes from the journal.
 TIMES = {"first_run": 2}
 NIGHTLY = pytest.mark.nightly(part="pages")
 CASES = [
-    *(
-        pytest.param(path, TIMES.get(path.stem, 1), SMALLER[path.stem], id=path.stem)
-        for path in NOTEBOOKS
-    ),
+    *(pytest.param(path, 1, SMALLER[path.stem], id=path.stem) for path in NOTEBOOKS),
     *(
         pytest.param(
             path, TIMES.get(path.stem, 1), ("", ""), id=f"{path.stem} whole", marks=NIGHTLY
@@ -37,9 +34,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("path", "times", "smaller"), CASES)
-def test_a_notebook_runs_and_runs_again(
-    path: Path, times: int, smaller: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_notebook_runs(path: Path, times: int, smaller: tuple[str, str], tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     folder = tmp_path / "examples" / "notebooks"
     outputs: list[object] = []

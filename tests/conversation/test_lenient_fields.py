@@ -166,7 +166,10 @@ class Weighed(BaseModel):
     parts: list[float] = Field(default_factory=list)
 
 
-@pytest.mark.parametrize("written", ['"NaN"', '"Infinity"', "NaN", "-Infinity", "1e999"])
+NO_NUMBERS = ['"NaN"', '"Infinity"', "NaN", "-Infinity", "1e999", "true", "false"]
+
+
+@pytest.mark.parametrize("written", NO_NUMBERS)
 def test_what_is_no_number_is_unreadable_and_the_rest_is_kept(written: str) -> None:
     """Python and pydantic take these for numbers. They are asked for again, and then missing."""
     reply = f'{{"share": 0.5, "level": {written}, "note": {written}, "parts": [1, {written}]}}'

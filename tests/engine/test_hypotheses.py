@@ -339,7 +339,7 @@ def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path
 
 def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(tmp_path: Path) -> None:
     stated = {"measure": MEASURES["town_hall"], "contrast": ["4", "1"], "direction": "different"}
-    path = hypothesis_in("town_hall", tmp_path, {"sets": 3}, **stated)
+    path = hypothesis_in("town_hall", tmp_path, {"sets": 3, "rounds": 1}, **stated)
     done = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
     assert done.exit_code == 0, done.output
     told = " ".join(done.output.split())

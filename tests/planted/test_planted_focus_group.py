@@ -244,12 +244,15 @@ def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
 MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
 
 
-def test_a_group_pulls_and_without_persuasion_it_does_not(
-    unpersuaded: RunFolder, tmp_path: Path
-) -> None:
+# Daily, test_focus_group_synthetic catches a group that pleases.
+@pytest.mark.nightly(part="truths")
+def test_a_group_pulls(tmp_path: Path) -> None:
     pulled = beyond_alone(play(tmp_path, MIXED, groups=14))
     assert pulled.beyond_alone.value > 0.03 and pulled.beyond_alone.p < 0.05
     assert pulled.judge().verdict != "passed"
+
+
+def test_without_persuasion_a_group_does_not_pull(unpersuaded: RunFolder) -> None:
     null = beyond_alone(unpersuaded)
     assert abs(null.beyond_alone.value) < 0.03 and null.judge().verdict != "failed"
 
@@ -312,7 +315,7 @@ def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
     ]
 
 
-# Daily, a group pulls and without persuasion it does not.
+# Daily, without persuasion a group does not pull.
 @pytest.mark.nightly(part="truths")
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
     null = null_checks(tmp_path / "null", range(2))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, Validati
 from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import UNREADABLE, find_non_finite, repair_fields
+from folkmoot.conversation.lenient_fields import UNREADABLE, find_false_numbers, repair_fields
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -443,7 +443,7 @@ class Json(JsonObject[M]):
             except ValidationError as error:
                 errors = error.errors()
             else:
-                errors = list(find_non_finite(model))
+                errors = list(find_false_numbers(model, value))
                 if not errors:
                     return ParsedAnswer(model, "exact", tuple(context.repairs))
             if not repair:

@@ -130,12 +130,21 @@ def read_list(raw: object) -> list[object]:
     return [] if raw is None else [raw]
 
 
-def find_non_finite(value: object, loc: tuple[str | int, ...] = ()) -> Iterator[ErrorDetails]:
-    """Yield a validation error for each NaN or infinite number in a validated value."""
-    # Python and pydantic read "NaN" and "Infinity" as numbers. They say nothing about the speaker,
-    # and a mean with one of them is no number. Defaults of a model are not from a reply.
-    if isinstance(value, float):
-        if not math.isfinite(value):
+def find_false_numbers(value: object, raw: object, loc: _Path = ()) -> Iterator[ErrorDetails]:
+    """Yield a validation error for each number in a validated value that the reply did not state.
+
+    These are NaN, infinity, and a number that was read from `true` or `false`.
+
+    - `raw`: the value before validation.
+    - `loc`: where the value is in the reply.
+    """
+    # Python and pydantic read "NaN", "Infinity" and booleans as numbers. They say nothing about the
+    # speaker. Defaults of a model are not from a reply.
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(raw, bool):
+            message = "Input should be a number, not true or false"
+            yield ErrorDetails(type="float_type", loc=loc, msg=message, input=raw)
+        elif isinstance(value, float) and not math.isfinite(value):
             message = "Input should be a finite number"
             yield ErrorDetails(type="finite_number", loc=loc, msg=message, input=value)
         return
@@ -152,7 +161,8 @@ def find_non_finite(value: object, loc: tuple[str | int, ...] = ()) -> Iterator[
     elif isinstance(value, (list, tuple)):
         inner_values = enumerate(value)
     for name, inner_value in inner_values:
-        yield from find_non_finite(inner_value, (*loc, name))
+        raw_value = _value_at_path(raw, (name,))
+        yield from find_false_numbers(inner_value, raw_value, (*loc, name))
 
 
 def repair_fields(

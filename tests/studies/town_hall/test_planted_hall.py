@@ -45,6 +45,7 @@ PLAIN = {
 }
 # Five sets are the fewest with intervals and tests.
 SMALL: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
+SMALLER = {"residents": {"general": 6}}
 CONTROLS = {
     "unlisted": {"like": "chaired", "moderator_list": False},
     "placebo": {"like": "chaired", "labels": "shuffled"},
@@ -79,9 +80,14 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 
 @pytest.fixture(scope="session")
 def run(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
-    levels = ["quiet", "chaired", "unlisted", "placebo"]
-    small = {"residents": {"general": 6}}
-    made = shared_folder("hall/planted", lambda at: hold(at, levels, **small))
+    made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SMALLER))
+    return folkmoot.load(made / "run")
+
+
+@pytest.fixture(scope="session")
+def with_controls(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+    levels = ["quiet", "chaired", *CONTROLS]
+    made = shared_folder("hall/controls", lambda at: hold(at, levels, **SMALLER))
     return folkmoot.load(made / "run")
 
 
@@ -90,15 +96,21 @@ def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> Non
     assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
 
 
-def test_without_the_list_the_effect_is_gone(run: Run) -> None:
-    found = change(run, "chaired", "unlisted")
+# Daily, the moderator has the planted effect, and test_controls tests what the list and the labels
+# change.
+@pytest.mark.nightly(part="truths")
+def test_without_the_list_the_effect_is_gone(with_controls: Run) -> None:
+    found = change(with_controls, "chaired", "unlisted")
     assert found["estimate"] < -0.25 and found["p"] < 0.05
 
 
-def test_the_effect_follows_the_list_and_not_the_person(run: Run) -> None:
-    assert change(run, "quiet", "placebo")["estimate"] > 0.2
-    persons = run.table("residents").select("set", "id", pl.col("is_vulnerable").alias("person"))
-    reactions = run.table("reactions").filter(level="placebo")
+@pytest.mark.nightly(part="truths")
+def test_the_effect_follows_the_list_and_not_the_person(with_controls: Run) -> None:
+    assert change(with_controls, "quiet", "placebo")["estimate"] > 0.2
+    persons = with_controls.table("residents").select(
+        "set", "id", pl.col("is_vulnerable").alias("person")
+    )
+    reactions = with_controls.table("reactions").filter(level="placebo")
     found = reactions.join(persons, left_on=["set", "target"], right_on=["set", "id"])
     level = found.group_by("target_vulnerable", "person").agg(pl.col("reaction_level").mean())
     score = {(r[0], r[1]): r[2] for r in level.iter_rows()}
@@ -291,11 +303,17 @@ def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(run
     assert fees
 
 
-def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(run: Run) -> None:
+@pytest.mark.nightly(part="truths")
+def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(with_controls: Run) -> None:
     """Named in the order of ids, the vulnerable, who have the last ones, were hardly ever named."""
-    names = {(r["set"], r["name"]): r["id"] for r in run.table("residents").iter_rows(named=True)}
+    names = {
+        (r["set"], r["name"]): r["id"]
+        for r in with_controls.table("residents").iter_rows(named=True)
+    }
     named = []
-    for row in run.table("utterances").filter(speaker_role="moderator").iter_rows(named=True):
+    for row in (
+        with_controls.table("utterances").filter(speaker_role="moderator").iter_rows(named=True)
+    ):
         for words in re.findall(r"\d+ residents spoke of the [\w ]+, ([^.]+) among", row["text"]):
             named += [names[row["set"], name] for name in words.split(" and ")]
     late = sum(id > "A05" for id in named) / len(named)  # of ten
