@@ -33,7 +33,8 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else 
 # What the parts of `make nightly` are; each should end within forty minutes on two quiet cores. One
 # more, `properties`, is the daily tests of properties with new draws.
 PARTS = {
-    "truths": "planted effects over many seeds; figures of reports computed anew",
+    "truths": "planted effects with many people; figures of reports computed again",
+    "seeds": "planted effects over many seeds: bias, coverage, false alarms",
     "wordings": "planted effects with other wordings of all prompts",
     "discussions": "the same for focus groups and town halls, which take longer",
     "alarms": "coverage of intervals, false alarms, faults that the controls have to find",

@@ -205,9 +205,16 @@ def test_numbers_of_thousands_of_digits_do_not_stop_a_run() -> None:
     class Loose(BaseModel):
         response: str | int | float | bool
 
-    for digits in (300, 4000, 5000):
+    class Exact(BaseModel):
+        response: float
+
+    for digits in (300, 400, 4000, 5000):
         for reply in ('{"response": ' + "9" * digits + "}", '{"response": ' + "9" * digits):
             Json(Loose).parse_reply(reply)
+            # Floats end at 309 digits.
+            is_read = isinstance(Json(Exact).parse_reply(reply), ParsedAnswer)
+            assert is_read == (digits == 300)
+            assert (Json(Exact).salvage_reply(reply) is not None) == is_read
 
 
 STUDY = """

@@ -282,7 +282,7 @@ def test_so_it_is_where_people_think_differently_of_the_material(tmp_path: Path)
     assert null.judge().verdict != "failed", null.judge().says
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 @pytest.mark.parametrize("knobs", [{"sycophancy": 0.9}, {"persuasion": 0}], ids=str)
 def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
     knobs: dict[str, float], tmp_path: Path
@@ -389,7 +389,7 @@ def misattributed(run: RunFolder) -> float:
 # --- many seeds ----------------------------------------------------------------------------------
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_path: Path) -> None:
     checks = null_checks(tmp_path, range(120))
     rejected = sum(check.converge_p < 0.05 for check in checks)
@@ -397,7 +397,7 @@ def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Path) -> None:
     covered, errors = [], []
     for seed in range(40):
@@ -412,7 +412,7 @@ def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Pa
     assert np.mean(covered) >= 0.9
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"plain": [], "terse": []}
     for seed in range(20):

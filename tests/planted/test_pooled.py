@@ -47,7 +47,7 @@ def differences(grid: RunGrid) -> Iterator[tuple[str, Figure]]:
         yield condition, figures[f"Adversarial (ACP) − {name}"]
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_pooled_intervals_of_real_runs_hold_the_planted_truth(tmp_path: Path) -> None:
     """150 repeats, pooled by fives: 30 intervals for each of three planted effects."""
     (tmp_path / "study.yaml").write_text(STUDY)

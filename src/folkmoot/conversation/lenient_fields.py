@@ -83,7 +83,11 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         return None
     if not isinstance(raw, str):
-        return float(raw)
+        # An integer of hundreds of digits is no float.
+        try:
+            return float(raw)
+        except OverflowError:
+            return None
     text = raw.strip().strip(_MARKS).casefold()
     if match := _NUMBER.fullmatch(text):
         if maximum is not None and match[2] not in (None, str(maximum)):

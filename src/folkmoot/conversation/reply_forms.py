@@ -32,7 +32,7 @@ _BESIDE_DIGIT = re.compile(r"(?<=\d)(?=[²³¹⁰-\u209c①-⒛⓪⓵-⓾])|(?<=
 # A hyphen or underscore between letters: models write "street-safety" for "street safety".
 _HYPHENATED = re.compile(r"(?<=[^\W\d])[-_](?=[^\W\d])")
 # Units with optional spaces around them: models write "10%" for "10 %".
-_UNIT = re.compile(r"\s*([%‰$€£¥])\s*")
+_UNIT = re.compile(r"(?<!\s)\s*([%‰$€£¥])\s*")
 
 
 def normalise_text(text: str) -> str:
@@ -42,7 +42,8 @@ def normalise_text(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     # `casefold` can undo the normal form, so NFKC is applied a second time.
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_QUOTES)
-    text = re.sub(r"\s*[\n\r\v\f\u2028\u2029]\s*", "\n", text)
+    # The lookbehind keeps the time linear in the number of spaces.
+    text = re.sub(r"(?<!\s)\s*[\n\r\v\f\u2028\u2029]\s*", "\n", text)
     return re.sub(r"[^\S\n]+", " ", text).strip()
 
 

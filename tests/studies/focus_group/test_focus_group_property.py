@@ -32,7 +32,7 @@ def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
             assert nxt.probe
 
 
-@pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=pytest.mark.nightly(part="truths"))])
+@pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=pytest.mark.nightly(part="seeds"))])
 async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> None:
     lengths = []
     for seed in range(seeds):

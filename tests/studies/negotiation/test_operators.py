@@ -28,6 +28,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     strategy_table,
 )
 from folkmoot.studies.negotiation.rules.tally import Tally, count_votes
+from folkmoot.studies.negotiation.rules.vocabulary import parse_time
 
 # J. Masthoff, Group recommender systems: combining individual models (2011), ten items A to J.
 MASTHOFF = {
@@ -403,3 +404,15 @@ def test_nobody_naming_anything_is_no_crash(kind: str) -> None:
             outcome = apply_operator(empty, strategy_for(kind, topic), 3)
             assert (outcome.selected_option, outcome.portions) == (None, ())
             assert strategy.operator == outcome.operator
+
+
+@pytest.mark.parametrize("when", ["Day ²", "Day 0", "Day 6", "Day 00001", "Day " + "9" * 9_000])
+def test_a_day_that_the_trip_does_not_have_is_no_time(when: str) -> None:
+    assert parse_time(when, 5) is None
+
+
+@pytest.mark.parametrize(
+    "when", ["day 1 to day 3", "Days 1-3", "1—3", "Day 1 through 3", "on day 1, day 2 and day 3"]
+)
+def test_a_range_of_days_has_the_days_between(when: str) -> None:
+    assert parse_time(when, 5) == "Day 1, Day 2 and Day 3"

@@ -292,7 +292,7 @@ def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: 
     assert not any("–" in r or "stands" in r for r in revised)
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     """Over 100 seeds: bias at most .02, coverage .90 to 1 (t over 15 groups; sd .03)."""
     found = [

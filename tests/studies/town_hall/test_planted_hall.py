@@ -45,7 +45,7 @@ PLAIN = {
 }
 # Five sets are the fewest with intervals and tests.
 SMALL: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
-SMALLER = {"residents": {"general": 6}}
+SIX_GENERAL = {"residents": {"general": 6}}
 CONTROLS = {
     "unlisted": {"like": "chaired", "moderator_list": False},
     "placebo": {"like": "chaired", "labels": "shuffled"},
@@ -80,14 +80,14 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 
 @pytest.fixture(scope="session")
 def run(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
-    made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SMALLER))
+    made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SIX_GENERAL))
     return folkmoot.load(made / "run")
 
 
 @pytest.fixture(scope="session")
 def with_controls(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
     levels = ["quiet", "chaired", *CONTROLS]
-    made = shared_folder("hall/controls", lambda at: hold(at, levels, **SMALLER))
+    made = shared_folder("hall/controls", lambda at: hold(at, levels, **SIX_GENERAL))
     return folkmoot.load(made / "run")
 
 
@@ -367,7 +367,7 @@ def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
 # --- over seeds ---
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     """The mean over all seeds is the effect of this design; 95 % of intervals should hold it."""
     found = [
@@ -382,7 +382,7 @@ def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     assert sum(f["p"] < 0.05 for f in found) >= 28
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     alarms, moved = 0, []
     for seed in range(200, 240):
@@ -394,7 +394,7 @@ def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     assert abs(sum(moved) / len(moved)) < 0.08
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):

@@ -512,7 +512,7 @@ def test_answers_under_somebody_else_s_name_are_caught(
 # --- over seeds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.nightly(part="truths")
+@pytest.mark.nightly(part="seeds")
 def test_intervals_cover_the_truth_over_seeds(tmp_path: Path) -> None:
     """Each seed has its own people and its own truth."""
     covered, estimates, truths, false_alarms = 0, [], [], 0

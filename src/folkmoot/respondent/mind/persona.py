@@ -43,7 +43,7 @@ _CLOSED = re.compile(
 )
 # A clause with a number ("3 in openness", "open to new things: 1") names a rating scale. Its words
 # do not describe the person.
-_MARKED = re.compile(r"[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
+_MARKED = re.compile(r"(?<![^.,;\n])[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
 _VOICED = {
     "formal": re.compile(
         r"professor|lawyer|attorney|scientist|scholar|doctor|ph\.?d|formal|academic|judge|executive"
@@ -226,8 +226,8 @@ _CALLING = re.compile(
     r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
 )
 _TAIL = re.compile(
-    r"\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|by|near|trying|looking|working|"
-    r"aged|born)\b.*$"
+    r"(?<!\s)\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|by|near|trying|looking|"
+    r"working|aged|born)\b.*$"
 )
 _NOT_A_CALLING = re.compile(
     r"\b(?:participa\w+|resident|respond\w+|person|people|man|woman|you|years?|member|group|team)\b"

@@ -26,7 +26,7 @@ OPPOSITE = 0.5
 # The table of codebooks, in the ids of sources.
 BOOKS = "codebooks."
 BOOK = f"{BOOKS}text/"
-_SENTENCE = re.compile(r"[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
+_SENTENCE = re.compile(r"(?<![^.!?;\n])[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
 # A crude stemmer: it removes English endings after at least three letters.
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")
 # Function words, and words that codebooks use about any text.

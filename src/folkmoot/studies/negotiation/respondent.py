@@ -374,7 +374,11 @@ class Meeting:
         `content`: True if the member accepts a decision that lacks the member's first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
-        rejected = [option for option in received if name in self.tally.rejecting_voters(option)]
+        # A proposal may contain options that are on no ballot that could be read.
+        scored_options = received.intersection(self.tally.options)
+        rejected = [
+            option for option in scored_options if name in self.tally.rejecting_voters(option)
+        ]
         return _reaction_sentence(self.mind, first_choice, received, rejected, content=content)
 
 

@@ -161,7 +161,7 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
 
 # --- what is read ---
 
-_QUESTION = re.compile(r"[^.!?]*\?")
+_QUESTION = re.compile(r"(?<![^.!?])[^.!?]*\?")
 _NUMBER = re.compile(r"(\d+)")
 LEADERS = (MODERATOR, PLANNER)
 

@@ -150,7 +150,8 @@ class Product(NamedTuple):
 
 
 _PRICE_PATTERN = re.compile(
-    r"[$€£]\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
+    r"[$€£]\s?\d[\d,.]*\d|"
+    r"(?<!\d)(?<!\d[,.])\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
 )
 
 

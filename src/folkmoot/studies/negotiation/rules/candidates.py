@@ -68,13 +68,18 @@ def candidate_options(
     return tuple(sorted(candidates.values()))
 
 
+# Marks of a list before an entry, and punctuation around it.
+_AROUND_ENTRY = re.compile(
+    r"^[\s\d.)*•\-–—\"'`]+|(?<![\s.,;:!?\"'`])[\s.,;:!?\"'`]+$",
+)
+
+
 def normalise_entry(entry: str) -> str:
     """Return the option that an entry of a ballot names, in lower case.
 
     Returns "" if the entry names no option or has more than `MOST_WORDS` words.
     """
-    text = re.sub(r"^[\s\d.)*•\-–—\"'`]+|[\s.,;:!?\"'`]+$", "", entry.casefold())
-    text = collapse_spaces(text)
+    text = collapse_spaces(_AROUND_ENTRY.sub("", entry.casefold()))
     words = words_of(text)
     return text if 0 < len(words) <= MOST_WORDS and words not in NOTHING else ""
 

@@ -112,8 +112,10 @@ on one only or other phase rest second start starting the third through time to 
 weekend whole with
 """
 _TIME_WORDS = frozenset(_TIMES.split())
+# Longer numbers are not days of a trip.
+MAX_DAY_DIGITS = 4
 _TIME_TOKEN = re.compile(r"[^\W\d_]+|\d+")
-_DAY_RANGE = re.compile(r"(\d+)\s*(?:-|–|to|through)\s*(\d+)")
+_DAY_RANGE = re.compile(r"(\d+)\s*(?:[-–—−]|to|through)\s*(?:days?\s*)?(\d+)")
 
 
 def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None:
@@ -133,9 +135,12 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
         if folded == known_time.casefold():
             return known_time
     tokens = _TIME_TOKEN.findall(folded)
-    words = [token for token in tokens if not token.isdigit()]
-    numbers = [int(token) for token in tokens if token.isdigit()]
-    if not set(words) <= _TIME_WORDS or any(not 1 <= number <= days for number in numbers):
+    words = [token for token in tokens if not token.isdecimal()]
+    number_texts = [token for token in tokens if token.isdecimal()]
+    if not set(words) <= _TIME_WORDS or any(len(text) > MAX_DAY_DIGITS for text in number_texts):
+        return None
+    numbers = list(map(int, number_texts))
+    if any(not 1 <= number <= days for number in numbers):
         return None
     if numbers and set(words) <= {"day", "days", "and", "to", "through", "on"}:
         return format_days(_listed_days(folded, numbers), days)

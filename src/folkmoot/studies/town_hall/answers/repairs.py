@@ -65,7 +65,7 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
     A word that only looks like an id, such as `A99`, is returned as an unknown id.
     """
     by_key = {_comparison_key(resident_id): resident_id for resident_id in ids}
-    bare_number = re.fullmatch(r"\s*(?:resident|agent)?[\s#_-]*(\d{1,4})\s*", raw, re.IGNORECASE)
+    bare_number = re.fullmatch(r"(?:resident|agent)?[\s#_-]*(\d{1,4})", raw.strip(), re.IGNORECASE)
     if bare_number:
         numbered = [
             resident_id
@@ -74,7 +74,8 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
         ]
         # A number in a longer text is more often a count or a year than an id.
         return numbered[:1]
-    words = re.findall(r"[A-Za-z]+[\s_-]?\d+", raw)
+    # The lookbehind keeps the time linear in the length of a text without digits.
+    words = re.findall(r"(?<![A-Za-z])[A-Za-z]+[\s_-]?\d+", raw)
     found = [by_key[_comparison_key(word)] for word in words if _comparison_key(word) in by_key]
     unknown = [
         word
