@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import folkmoot
-from folkmoot.hints import closest_name, did_you_mean, join_first, join_words, shorten
+from folkmoot.hints import (
+    closest_name,
+    did_you_mean,
+    join_first,
+    join_words,
+    natural_sort_key,
+    shorten,
+)
 
 KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "model"]
 
@@ -65,3 +72,9 @@ def test_names_in_words_and_texts_cut_short() -> None:
     assert (join_first(list("abc")), join_first(list("abcd"), 2)) == ("a, b, c", "a, b and 2 more")
     assert shorten("x" * 80) == "x" * 80
     assert shorten("x" * 81) == "x" * 79 + "…"
+
+
+def test_numbers_in_texts_are_compared_as_numbers() -> None:
+    names = ["t10", "t9", "t²", "t1a", "t" + "1" * 9_000, "ann", ""]
+    in_order = ["", "ann", "t1a", "t9", "t10", "t" + "1" * 9_000, "t²"]
+    assert sorted(names, key=natural_sort_key) == in_order

@@ -19,7 +19,7 @@ def test_a_long_test_without_one_part_is_refused() -> None:
     for part in PARTS:
         assert not problem_of_nightly([MARK(part=part).mark])
     for marks in ([MARK], [MARK(part="night")], [MARK(part="kills"), MARK(part="scale")]):
-        assert "truths, wordings" in problem_of_nightly([mark.mark for mark in marks])
+        assert "truths, seeds" in problem_of_nightly([mark.mark for mark in marks])
 
 
 class Collected:

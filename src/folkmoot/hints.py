@@ -1,7 +1,8 @@
-"""Texts for messages: similar names, lists of names, and shortened texts."""
+"""Texts for messages (similar names, lists of names, shortened texts), and a sort key for texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rapidfuzz import fuzz, process
@@ -9,6 +10,8 @@ from rapidfuzz import fuzz, process
 # The scorers with their minimum similarity in percent. `ratio` finds typing errors. `WRatio` also
 # finds names that contain the other name, so its results come second.
 _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
+# Longer numbers are compared in pieces, because Python limits the digits of an integer in a text.
+_SORTED_NUMBER = re.compile(r"(\d{1,1000})")
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
@@ -46,6 +49,12 @@ def capitalise(text: str) -> str:
 def collapse_spaces(text: str) -> str:
     """Return a text with a single space in place of each run of white space."""
     return " ".join(text.split())
+
+
+def natural_sort_key(text: str) -> list[tuple[int, str]]:
+    """Return a sort key that places `traveler_2` before `traveler_10`."""
+    parts = _SORTED_NUMBER.split(text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def shorten(text: str, max_characters: int = 80) -> str:

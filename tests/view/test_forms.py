@@ -74,6 +74,8 @@ def test_what_is_filled_in_fits_the_schema() -> None:
     [
         ({}, "Stance: has no answer yet."),
         ({"a.stance": ["7"]}, "Stance: please choose one of the options."),
+        ({"a.stance": ["²"]}, "Stance: please choose one of the options."),
+        ({"a.stance": ["1" * 9_000]}, "Stance: please choose one of the options."),
         ({"a.share": ["much"]}, "Share: please give a number; 'much' is none."),
     ],
 )

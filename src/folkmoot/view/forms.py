@@ -502,7 +502,7 @@ def _object_value(
 
 def _picked_option(field: FormField, text: str) -> JsonValue:
     # Forms send options by number, because the text on the page may lack hidden characters.
-    if text.isdigit() and int(text) < len(field.options):
+    if text.isdecimal() and len(text) < 10 and int(text) < len(field.options):
         return field.options[int(text)][1]
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
 

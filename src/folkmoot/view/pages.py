@@ -567,8 +567,8 @@ def _initials_of(name: str) -> str:
     # If the last word is a number, return its last three digits.
     # The id of a participant in parentheses does not belong to the name.
     words = name.partition(" (")[0].replace("_", " ").split() or ["?"]
-    if words[-1].isdigit():
-        return str(int(words[-1]))[-3:]
+    if words[-1].isdecimal():
+        return words[-1].lstrip("0")[-3:] or "0"
     return "".join(word[0].upper() for word in dict.fromkeys((words[0], words[-1])))
 
 

@@ -650,7 +650,8 @@ def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | Non
             part = sum(
                 levels.count(level)
                 * (values[[x == level for x in levels]].mean() - values.mean()) ** 2
-                for level in set(levels)
+                # A set would have another order, and so another rounding, in each process.
+                for level in dict.fromkeys(levels)
             )
             share = float(part) / total if total else None
             row[f"{factor}_share"] = share

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from folkmoot.hints import natural_sort_key
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import UNATTRIBUTED, Source, cover_rest
 from folkmoot.respondent.mind.persona import content_words
@@ -13,7 +13,6 @@ from folkmoot.respondent.mind.persona import content_words
 # The kinds of passages that can contain arguments. The name of an option is no argument, and a
 # persona describes the reader.
 TOLD = ("utterance", "answer", "material", "proposal", "summary", UNATTRIBUTED)
-_NUMBER = re.compile(r"(\d+)")
 
 
 class Passage(NamedTuple):
@@ -75,7 +74,7 @@ def in_order_of_speech(passages: Sequence[Passage]) -> list[list[Passage]]:
     for passage in passages:
         scopes.setdefault(_scope_of(passage), []).append(passage)
     conversations = {
-        scope: sorted(scope_passages, key=_place_in_scope)
+        scope: sorted(scope_passages, key=lambda passage: natural_sort_key(last_key(passage)))
         for scope, scope_passages in scopes.items()
         if scope and len({passage.own for passage in scope_passages}) > 1
     }
@@ -93,12 +92,6 @@ def last_key(passage: Passage) -> str:
 def _scope_of(passage: Passage) -> str:
     is_said = passage.source.kind == "utterance"
     return passage.source.id.rpartition("/")[0] if is_said else ""
-
-
-def _place_in_scope(passage: Passage) -> list[tuple[int, str]]:
-    # Numbers are compared as numbers: `ask10` comes after `ask9`.
-    parts = _NUMBER.split(last_key(passage))
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def text_outside(request: ModelRequest) -> str:

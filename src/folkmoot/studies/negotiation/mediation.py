@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, join_words, natural_sort_key
 from folkmoot.provenance import SourcedText, cell_id, concatenate_texts, quote_value
 from folkmoot.studies.negotiation.ballots import (
     THEORY,
@@ -82,7 +82,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     sort_lines,
     summary_option,
 )
-from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, Topic, natural_sort_key
+from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, Topic
 from folkmoot.studies.negotiation.rules.tally import (
     Ballot,
     Branch,

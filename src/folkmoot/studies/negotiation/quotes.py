@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from folkmoot.conversation.transcript import Utterance
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import natural_sort_key
 from folkmoot.provenance import (
     Kind,
     SourcedText,
@@ -28,7 +29,6 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Member,
     Strategy,
     Topic,
-    natural_sort_key,
     strategy_table,
 )
 from folkmoot.studies.negotiation.rules.tally import (

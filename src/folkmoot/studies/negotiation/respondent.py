@@ -14,14 +14,14 @@ from functools import cache
 
 from folkmoot.conversation.answer_types import NONE_OF_THESE, WAYS_OUT
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, join_words, natural_sort_key
 from folkmoot.respondent import Passage, RespondentPart, SimulatedRespondent, of_kind
 from folkmoot.respondent.mind.draws import uniform_draw
 from folkmoot.respondent.mind.passages import last_key
 from folkmoot.studies.negotiation import quotes
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import SYSTEM, SYSTEM_SPEAKER
-from folkmoot.studies.negotiation.rules.strategies import Member, load_topics, natural_sort_key
+from folkmoot.studies.negotiation.rules.strategies import Member, load_topics
 from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
     count_votes,
@@ -339,6 +339,15 @@ class Meeting:
             if not share["members"] or name in _as_list(share["members"])
         }
 
+    def rejected_options(self, name: str, received: Collection[str]) -> list[str]:
+        """Return the options in `received` that a member strongly rejects, by the alphabet."""
+        # A proposal may contain options that are on no ballot that could be read.
+        return [
+            option
+            for option in self.tally.options
+            if option in received and name in self.tally.rejecting_voters(option)
+        ]
+
     def propose_shares(self, follows: float) -> list[Reply]:
         """Return a proposal that gives all members the most common first choice.
 
@@ -374,11 +383,7 @@ class Meeting:
         `content`: True if the member accepts a decision that lacks the member's first choice.
         """
         received, first_choice = self.options_for(name, shares), self.tally.first_choice(name)
-        # A proposal may contain options that are on no ballot that could be read.
-        scored_options = received.intersection(self.tally.options)
-        rejected = [
-            option for option in scored_options if name in self.tally.rejecting_voters(option)
-        ]
+        rejected = self.rejected_options(name, received)
         return _reaction_sentence(self.mind, first_choice, received, rejected, content=content)
 
 
@@ -474,9 +479,7 @@ def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     first_choice = meeting.tally.first_choice(name) if name else None
     received = meeting.options_for(name, shares)
     is_missing = first_choice is not None and first_choice not in received
-    is_rejected = first_choice is None and any(
-        name in meeting.tally.rejecting_voters(option) for option in received
-    )
+    is_rejected = first_choice is None and bool(meeting.rejected_options(name, received))
     is_split = any(str(share["when"]).startswith("Group") for share in shares)
     adds_option = bool(is_missing and shares and not is_split and _follows_minority(mind, follows))
     resolved = not (is_missing or is_rejected) or adds_option or mind.draws.draw_chance(0.25)

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import capitalise, collapse_spaces, join_words
+from folkmoot.hints import capitalise, collapse_spaces, join_words, natural_sort_key
 from folkmoot.respondent import (
     Draws,
     Lexicon,
@@ -162,7 +162,6 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
 # --- what is read ---
 
 _QUESTION = re.compile(r"(?<![^.!?])[^.!?]*\?")
-_NUMBER = re.compile(r"(\d+)")
 LEADERS = (MODERATOR, PLANNER)
 
 
@@ -175,9 +174,7 @@ def shown_passages(mind: SimulatedRespondent, column: str) -> list[Passage]:
 
 
 def _row_order(passage: Passage) -> list[tuple[int, str]]:
-    # Numbers are compared as numbers: `round10` comes after `round9`.
-    parts = _NUMBER.split(passage.source.id)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    return natural_sort_key(passage.source.id)
 
 
 def public_statements(mind: SimulatedRespondent) -> list[Passage]:

@@ -323,8 +323,3 @@ class Group:
     def names_by_member(self) -> dict[str, str]:
         """A map from member id to name."""
         return {member.id: member.name for member in self.members}
-
-
-def natural_sort_key(member_id: str) -> tuple[str | int, ...]:
-    """Return a sort key that places `traveler_2` before `traveler_10`."""
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", member_id))

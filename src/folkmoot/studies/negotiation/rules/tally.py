@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypedDict
 
-from folkmoot.studies.negotiation.rules.strategies import Member, natural_sort_key
+from folkmoot.hints import natural_sort_key
+from folkmoot.studies.negotiation.rules.strategies import Member
 
 # The weights, the threshold of a strong rejection and the window (words to either side of a
 # mention) are those of the source.

@@ -113,7 +113,7 @@ weekend whole with
 """
 _TIME_WORDS = frozenset(_TIMES.split())
 # Longer numbers are not days of a trip.
-MAX_DAY_DIGITS = 4
+_MAX_DAY_DIGITS = 4
 _TIME_TOKEN = re.compile(r"[^\W\d_]+|\d+")
 _DAY_RANGE = re.compile(r"(\d+)\s*(?:[-–—−]|to|through)\s*(?:days?\s*)?(\d+)")
 
@@ -137,7 +137,7 @@ def parse_time(text: str, days: int, in_force: Iterable[str] = ()) -> str | None
     tokens = _TIME_TOKEN.findall(folded)
     words = [token for token in tokens if not token.isdecimal()]
     number_texts = [token for token in tokens if token.isdecimal()]
-    if not set(words) <= _TIME_WORDS or any(len(text) > MAX_DAY_DIGITS for text in number_texts):
+    if not set(words) <= _TIME_WORDS or any(len(text) > _MAX_DAY_DIGITS for text in number_texts):
         return None
     numbers = list(map(int, number_texts))
     if any(not 1 <= number <= days for number in numbers):
