@@ -204,7 +204,8 @@ def text_before_other_speaker(text: str, others: Collection[str]) -> str:
     )
     if not names:
         return text
-    return re.split(rf"(?im)^[\s*]*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:", text)[0].strip()
+    heading = rf"(?im)^(?:[^\S\n]|\*)*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:"
+    return re.split(heading, text)[0].strip()
 
 
 # Refusals to vote at all. "I will not choose 2 or 3" and "I won't vote for Park" state a view on

@@ -558,7 +558,7 @@ def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> st
     """
     # Models sometimes continue with lines for other participants ("Ben: …").
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
-    text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\))?\s*:\**\s*", "", text.strip())
+    text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\)\s*)?:\**\s*", "", text.strip())
     text = text_before_other_speaker(text, others)
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
