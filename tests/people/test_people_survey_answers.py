@@ -62,11 +62,20 @@ def test_an_age_in_a_band_is_drawn_within_it(said: str, band: tuple[int, int]) -
         ("$35,000 to $49,999 a year", 42_500), ("60k per year", 60_000), ("1.5m", 1_500_000),
         ("under $20,000", 13_333), ("less than 20k", 13_333), ("150k+", 200_000),
         ("$150,000 or more", 200_000), ("3,000 a month", 36_000), ("62 000", 62_000),
+        ("50 000 - 60 000", 55_000), ("$75,000 to under $100,000", 87_500), ("1.250k", 1_250),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["income", "income_usd"])
 def test_a_sum_is_read_as_people_write_it(key: str, said: str, dollars: int) -> None:
     assert Given.model_validate({key: said}).income_usd == pytest.approx(dollars, abs=1)
+
+
+@pytest.mark.parametrize("said", ["1.500", "20.000 - 30.000", "20.000 a year"])
+def test_a_sum_of_two_meanings_is_refused(said: str) -> None:
+    """A dot before three digits is a decimal point for some people, and separates thousands for
+    others."""
+    (problem,) = check_profile({"income_usd": said}, "2")
+    assert "dollars a year" in str(problem)
 
 
 NO_ANSWER = (

@@ -106,7 +106,11 @@ def read_age_band(value: object) -> tuple[int, int] | None:
     return (low, high) if low <= high else None
 
 
-_SUM = r"\$?\s*(\d{1,3}(?:[, ]\d{3})+|\d+)(\.\d+)?\s*(k|m|thousand|million)?"
+# A dot before three digits may separate thousands ("1.500"), so the sum is read only with a unit.
+_SUM = (
+    r"\$?\s*(\d{1,3}(?:[, ]\d{3})+|\d+)(\.(?!\d{3}(?!\d|\s*[kmt]))\d+)?"
+    r"\s*(k|m|thousand|million)?"
+)
 _PER_YEAR = re.compile(
     r"(?:\s*(?:us ?d|usd|us dollars|dollars?))?"
     r"(?:\s*(?:/|per|a|an|each|p)?\s*(?:years?|yr|annum|annually|yearly|pa))?$"
@@ -132,10 +136,10 @@ def read_dollars(value: object) -> int | None:
     text = _PER_YEAR.sub("", text).strip()
     if match := re.fullmatch(_SUM, text):
         amount = _parse_amount(match.groups())
-    elif match := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and ){_SUM}", text):
+    elif match := re.fullmatch(rf"(?:between )?{_SUM}(?:{_TO}| and )(?:{_DOWN_TO})?{_SUM}", text):
         low, high = match.groups()[:3], match.groups()[3:]
         # "40-50k" gives the unit only once, for both ends.
-        unit = low[2] or (high[2] if float(low[0].replace(",", "")) < 1000 else None)
+        unit = low[2] or (high[2] if _parse_amount((*low[:2], None)) < 1000 else None)
         amount = (_parse_amount((*low[:2], unit)) + _parse_amount(high)) / 2
     elif match := re.fullmatch(rf"{_DOWN_TO}{_SUM}", text) or re.fullmatch(
         rf"{_SUM}\s*(?:or|and) (?:less|under|below)", text
