@@ -16,7 +16,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.forms import closed_form
 from folkmoot.kit.controls.replacing import NO_DESCRIPTION, UNCHANGED, neutral_text
-from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow
+from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, ControlRow, closed_value
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
@@ -148,6 +148,10 @@ def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
     assert isinstance(form.parse_reply('{"declined": true}'), Missing)
     assert isinstance(form.parse_reply("seven"), ParseFailure)
     assert closed_form({"properties": {"reason": {"type": "string"}}}) is None
+    unbounded = closed_form({"properties": {"score": {"type": "number"}}})
+    assert unbounded is not None
+    for written in ("true", "NaN", "Infinity", "1e999", "1" + "0" * 400, '"much"'):
+        assert isinstance(unbounded.parse_reply(f'{{"score": {written}}}'), ParseFailure), written
 
 
 def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out() -> None:
@@ -180,3 +184,9 @@ def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out
     assert isinstance(read, ParsedAnswer) and read.value == {"score": -2}
     assert isinstance(of_one.parse_reply('{"turns": {"A1": {"score": 1}}}'), ParseFailure)
     assert closed_form({"properties": several}, "A3") is None
+
+
+def test_an_option_with_the_name_of_no_number_is_a_text() -> None:
+    texts = ["Nan", "Infinity", "park"]
+    assert [closed_value(text) for text in texts] == texts
+    assert closed_value("3") == closed_value(3.0) == 3

@@ -155,7 +155,7 @@ def _parse_int(text: str, path: Path, line: int) -> int:
     try:
         # Counts may be empty or written as decimals.
         return int(float(text or 0))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(
             Problem(f"{text!r} is not a number", str(path), str(line), "agrees")
         ) from error

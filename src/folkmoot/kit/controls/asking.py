@@ -66,7 +66,6 @@ from folkmoot.kit.controls.session_forks import (
     InSession,
     SessionForks,
     ask_in_sessions,
-    closed_value,
     read_finished_run,
     read_numbers,
     read_sessions,
@@ -82,6 +81,7 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     ControlRow,
     PersonaVarianceRow,
+    closed_value,
     finished_controls,
 )
 from folkmoot.kit.run_below import (

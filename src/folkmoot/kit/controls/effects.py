@@ -23,6 +23,7 @@ from folkmoot.kit.controls.tables import (
     REPLACING,
     RETEST,
     SAME_LENGTH,
+    closed_value,
 )
 from folkmoot.kit.findings import (
     condition_name,
@@ -289,7 +290,7 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
         if value is not None:
             values, units = answers.setdefault(row["field"], ([], []))
             # Convert numbers, so that 3 and 3.0 are the same answer.
-            values.append(_as_number(str(value)))
+            values.append(closed_value(value))
             units.append(row["unit"])
     return Version(
         {field: Answers(tuple(own), tuple(units)) for field, (own, units) in answers.items()},
@@ -297,13 +298,6 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
         any(reason not in (*NOT_ASKED, UNCHANGED) for reason in decided),
         count_replaced(rows),
     )
-
-
-def _as_number(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def effects_finding(
@@ -514,12 +508,12 @@ def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[Answers, Answers]]:
 
 def expected_answers(rows: pl.DataFrame) -> list[str | float]:
     """Return the answers that participants gave in the original run."""
-    return [_as_number(value) for value in rows["expected"].to_list()]
+    return [closed_value(value) for value in rows["expected"].to_list()]
 
 
 def given_answers(rows: pl.DataFrame) -> list[str | float]:
     """Return the answers in a table of answers to control questions, as numbers or texts."""
     return [
-        _as_number(value) if value is not None else float(number)
+        closed_value(value) if value is not None else float(number)
         for value, number in rows.select("value", "number").iter_rows()
     ]

@@ -9,6 +9,7 @@ A closed field holds a number, a boolean, or one or several of a list of texts.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.json_text import Schema
 
 _NUMBERS = ("integer", "number")
@@ -211,14 +213,17 @@ def _read_closed(name: str, node: Mapping[str, Any], value: Any) -> _Read:
         return Missing(CANNOT_SAY)
     if (way_out := parse_way_out(value)) is not None:
         return way_out
-    # `bool` is a subclass of `int` in Python, so convert it before the check for numbers.
+    if node.get("type") in _NUMBERS:
+        number = None if isinstance(value, str) else read_number(value)
+        low, high = (
+            node.get("minimum", -sys.float_info.max),
+            node.get("maximum", sys.float_info.max),
+        )
+        if number is None or not low <= number <= high:
+            return ParseFailure(f"{name} must be a number within its bounds.")
+        return number
     if isinstance(value, bool):
         value = str(value).lower()
-    if node.get("type") in _NUMBERS:
-        low, high = node.get("minimum", value), node.get("maximum", value)
-        if not isinstance(value, (int, float)) or not low <= value <= high:
-            return ParseFailure(f"{name} must be a number within its bounds.")
-        return float(value)
     if "enum" in node and value not in node["enum"]:
         return ParseFailure(f"{name} must be one of {', '.join(map(str, node['enum']))}.")
     return str(value)

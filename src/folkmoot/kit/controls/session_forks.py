@@ -40,7 +40,7 @@ from folkmoot.kit.controls.replacing import (
     Treatments,
     replaced_texts,
 )
-from folkmoot.kit.controls.tables import ORDER
+from folkmoot.kit.controls.tables import ORDER, closed_value
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.provenance import SourcedText, spans_of
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -266,11 +266,3 @@ def _read_answer(conversation: DecisionConversation, answer: RepeatedAnswer) -> 
     recorded = answer.row["recorded"]
     is_number = conversation.answer is not None and not conversation.answer.listed_options
     return closed_value(recorded) if is_number else str(recorded)
-
-
-def closed_value(value: object) -> Any:
-    """Return an answer as a number if possible, otherwise as text."""
-    try:
-        return float(str(value))
-    except ValueError:
-        return str(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
 from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.rows import Row, column
@@ -94,6 +96,17 @@ class ControlRow(Row, table="control_answers"):
         "later prompt quotes from it"
     )
     address: str = column("the control question, in the journal of the controls")
+
+
+def closed_value(value: object) -> str | float:
+    """Return an answer as a number if it is a finite number, otherwise as text."""
+    # An option may be called "Nan" or "Infinity", which Python reads as numbers.
+    text = str(value)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
 
 
 def finished_controls(run: RunFolder) -> Amendment | None:
