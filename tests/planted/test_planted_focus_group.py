@@ -412,7 +412,7 @@ def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Pa
     assert np.mean(covered) >= 0.9
 
 
-@pytest.mark.nightly(part="seeds")
+@pytest.mark.nightly(part="truths")
 def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"plain": [], "terse": []}
     for seed in range(20):

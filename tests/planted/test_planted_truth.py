@@ -229,7 +229,7 @@ def test_dropping_the_opponents_words_loses_the_effect(
     assert dropped["acp"] < Audit(healthy).rates()["acp"] - 0.1
 
 
-@pytest.mark.nightly(part="seeds")
+@pytest.mark.nightly(part="truths")
 def test_bias_and_coverage_over_100_seeds(tmp_path: Path) -> None:
     """Estimates against the truth of their own people; intervals against that of the population.
 
