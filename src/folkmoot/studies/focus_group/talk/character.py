@@ -15,9 +15,9 @@ _SIGNS = re.compile(
     r"|\b(?:in|for) this (?:role[- ]?play|simulation|fictional scenario)\b"
     r"|\b(?:my|the|this) (?:assigned )?persona\b|\b(?:stay(?:ing)?|break(?:ing)?) in character\b"
     # Headings of a script at the start of a line or sentence.
-    r"|^\W{0,20}(?:question|q|phase|round|turn)\s*\d+\s*[:.)\-–]"
+    r"|^[^\w\n]*(?:question|q|phase|round|turn)\s*\d+\s*[:.)\-–]"
     r"|(?<=[.!?] )\W{0,20}(?:question|phase)\s*\d+\s*[:.)\-–]"
-    r"|^\W{0,20}(?:moderator|participant(?: \d+)?|interviewer|assistant|system)\s*:",
+    r"|^[^\w\n]*(?:moderator|participant(?: \d+)?|interviewer|assistant|system)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 

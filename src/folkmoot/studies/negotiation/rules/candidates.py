@@ -69,9 +69,7 @@ def candidate_options(
 
 
 # Marks of a list before an entry, and punctuation around it.
-_AROUND_ENTRY = re.compile(
-    r"^[\s\d.)*•\-–—\"'`]+|(?<![\s.,;:!?\"'`])[\s.,;:!?\"'`]+$",
-)
+_AROUND_ENTRY = re.compile(r"^[\s\d.)*•\-–—\"'`]+|(?<![\s.,;:!?\"'`])[\s.,;:!?\"'`]+$")
 
 
 def normalise_entry(entry: str) -> str:
