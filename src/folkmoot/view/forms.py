@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
 from folkmoot.hints import capitalise
+from folkmoot.view.site import read_sent_number
 
 Kind = Literal[
     "object",
@@ -502,8 +503,9 @@ def _object_value(
 
 def _picked_option(field: FormField, text: str) -> JsonValue:
     # Forms send options by number, because the text on the page may lack hidden characters.
-    if text.isdecimal() and len(text) < 10 and int(text) < len(field.options):
-        return field.options[int(text)][1]
+    number = read_sent_number(text)
+    if number is not None and number < len(field.options):
+        return field.options[number][1]
     raise ValueError(f"{field.label}: please choose one of the options.".removeprefix(": "))
 
 

@@ -74,6 +74,7 @@ from folkmoot.view.site import (
     is_shown,
     keep_if_unreadable,
     own_names,
+    read_sent_number,
     render_page,
     serve_app,
     tag_of,
@@ -325,7 +326,7 @@ class Reader:
         run, context = self._resolve_run(request, "people")
         parameters = request.query_params
         query, sort = parameters.get("q", ""), parameters.get("sort", "")
-        page = table_of(run, query, sort, _parse_start(parameters.get("start")), STEP)
+        page = table_of(run, query, sort, read_sent_number(parameters.get("start")) or 0, STEP)
         shows_all = "wide" in parameters
         columns = page.columns if shows_all else page.columns[:FEW_COLUMNS]
         rows = [(key, [row[column] for column in columns]) for key, row in page.rows]
@@ -346,7 +347,7 @@ class Reader:
                 "levels": page.levels,
                 "step": STEP,
                 "others": page.others,
-                "start": _parse_start(parameters.get("start")),
+                "start": read_sent_number(parameters.get("start")) or 0,
                 "wide": "&wide=1" if shows_all else "",
             },
         )
@@ -445,7 +446,7 @@ class Reader:
         run, context = self._resolve_run(request, "search")
         query, start = (
             request.query_params.get("q", ""),
-            _parse_start(request.query_params.get("start")),
+            read_sent_number(request.query_params.get("start")) or 0,
         )
         results = self.searches.find_replies(run, query, start)
         return render_page(
@@ -457,7 +458,7 @@ class Reader:
         """Search all runs until the time limit."""
         query, start = (
             request.query_params.get("q", ""),
-            _parse_start(request.query_params.get("start")),
+            read_sent_number(request.query_params.get("start")) or 0,
         )
         names = self.runs.run_names()
         opened_later = [(name, partial(self.runs.run, name)) for name in names[start:]]
@@ -570,10 +571,6 @@ def _initials_of(name: str) -> str:
     if words[-1].isdecimal():
         return words[-1].lstrip("0")[-3:] or "0"
     return "".join(word[0].upper() for word in dict.fromkeys((words[0], words[-1])))
-
-
-def _parse_start(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < 10 else 0
 
 
 def _read_or_empty(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -175,8 +175,13 @@ class GuardMiddleware:
 
 
 def _is_bounded(headers: Headers, max_bytes: int) -> bool:
-    length = headers.get("content-length", "")
-    return length.isdecimal() and len(length) < 10 and int(length) <= max_bytes
+    length = read_sent_number(headers.get("content-length"))
+    return length is not None and length <= max_bytes
+
+
+def read_sent_number(text: str | None) -> int | None:
+    """Return the number that a browser sent as at most nine digits, or None for another text."""
+    return int(text) if text and text.isdecimal() and len(text) < 10 else None
 
 
 def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:

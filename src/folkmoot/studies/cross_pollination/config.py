@@ -30,8 +30,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from folkmoot.conversation.choices import IGNORED_DIFFERENCES, indistinguishable_pairs
 from folkmoot.conversation.reply_forms import normalise_text
 from folkmoot.field_notes import field_notes
-from folkmoot.hints import capitalise, did_you_mean
+from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodingStudyConfig
+from folkmoot.kit.findings import condition_name
 from folkmoot.measures.clusters import LARGE, too_large
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import FEWEST_UNITS
@@ -46,22 +47,6 @@ CLARIFIED_PASSIVE = "clarified_passive"
 ACP = "acp"
 NAMES_ONLY = "names_only"
 EMPTY_ARGUMENT = "empty_argument"
-
-LABELS: Mapping[str, str] = {
-    SIMPLE_VOTING: "Simple voting",
-    SIMPLE_PASSIVE: "Simple passive",
-    CLARIFIED_PASSIVE: "Clarified passive",
-    ACP: "Adversarial (ACP)",
-    NAMES_ONLY: "Names only",
-    EMPTY_ARGUMENT: "Empty argument",
-}
-
-
-def condition_label(condition: str) -> str:
-    """Return the display name of a condition, such as "Simple voting"."""
-    # A condition that the study file adds has no label: "my_test" becomes "My test".
-    return LABELS.get(condition, capitalise(condition.replace("_", " ")))
-
 
 OppositionMethod = Literal[
     "cluster_embedding", "embedding", "llm_judge", "predefined", "highest_voted"
@@ -572,7 +557,7 @@ def name_conditions(config: CrossPollinationConfig) -> dict[str, dict[str, str]]
     The map under the key "condition" holds all conditions. The map under the key `CHANGED` holds
     the conditions with two votes.
     """
-    names = {name: condition_label(name) for name in config.condition_designs}
+    names = {name: condition_name(name) for name in config.condition_designs}
     twice = {name: label for name, label in names.items() if name != SIMPLE_VOTING or config.revote}
     return {"condition": names, CHANGED: twice}
 
@@ -585,7 +570,7 @@ def _change_claim(config: CrossPollinationConfig, first: str, second: str) -> Cl
     has_draw_units = config.summary_draws >= FEWEST_UNITS and any(reading)
     unit = (DRAWS if all(reading) else DRAWS_OR_OWN) if has_draw_units else "participant"
     given = "" if has_draw_units or not any(reading) else (", given the summaries of this run")
-    names = condition_label(first), condition_label(second)
+    names = condition_name(first), condition_name(second)
     is_primary = first == ACP and second in (CLARIFIED_PASSIVE, SIMPLE_PASSIVE, SIMPLE_VOTING)
     return Claim(
         CHANGED,

@@ -34,6 +34,7 @@ from folkmoot.view.site import (
     answer_unchanged,
     create_app,
     is_shown,
+    read_sent_number,
     render_page,
     tag_of,
 )
@@ -151,7 +152,9 @@ class _Pages:
 
     async def report_news(self, request: Request) -> Response:
         seat_state = self._find_seat(request)
-        idle, typed = (_seconds_in(request, name) for name in ("idle", "typed"))
+        idle, typed = (
+            read_sent_number(request.query_params.get(name)) for name in ("idle", "typed")
+        )
         seat_state.activity.note(self.seat_manager.clock(), idle, typed)
         question, lobby = self.seat_manager.current_question(seat_state), self.seat_manager.lobby
         seconds_left = None if question is None else question.left
@@ -231,11 +234,6 @@ class _Pages:
         if question is None:
             return render_page("seat_wait.html.j2", shared_context, status)
         return render_question(seat_manager, seat_state, question, problem, sent, status)
-
-
-def _seconds_in(request: Request, name: str) -> float | None:
-    text = request.query_params.get(name, "")
-    return float(text) if text.isdecimal() and len(text) < 9 else None
 
 
 def _redirect_to_seat(seat_state: SeatState) -> Response:

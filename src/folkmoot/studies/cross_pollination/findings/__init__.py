@@ -8,10 +8,9 @@ Only the modules of the cross-pollination study type import this folder.
 from __future__ import annotations
 
 from folkmoot.kit.exposure import exposure_finding
-from folkmoot.kit.findings import collect_findings
+from folkmoot.kit.findings import collect_findings, condition_name
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.cross_pollination.config import condition_label
 from folkmoot.studies.cross_pollination.findings.changes import (
     difference_finding,
     main_effects,
@@ -63,5 +62,5 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         attrition_finding(votes),
         quality_findings(votes),
         reason_findings(votes),
-        exposure_finding(run, condition_label),
+        exposure_finding(run, condition_name),
     )

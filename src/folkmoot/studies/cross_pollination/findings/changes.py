@@ -11,6 +11,7 @@ from folkmoot.hints import capitalise
 from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
+    condition_name,
     estimate_cells,
     finite_or_none,
     format_share,
@@ -47,7 +48,6 @@ from folkmoot.studies.cross_pollination.config import (
     CHANGED,
     PLACEBOS,
     ConditionDesign,
-    condition_label,
 )
 from folkmoot.studies.cross_pollination.findings.votes import (
     ConditionVotes,
@@ -483,7 +483,7 @@ def regression_finding(votes: Votes) -> Finding | None:
         return Finding("regression", title, _no_fit_reason(fitted), ResultTable((), ()))
     # The reference is the first condition of the design, which is simple voting in the source
     # study.
-    base = condition_label(order[0]).lower()
+    base = condition_name(order[0]).lower()
     condition_terms = [term for term in fitted.terms if term.variable == "condition"]
     condition_terms.sort(key=lambda term: order.index(term.level))
     others = [term for term in fitted.terms if term.variable != "condition"]
@@ -549,10 +549,10 @@ def _odds_claim(condition: str, base: str, has_demographics: bool, votes: Votes)
         "mean",
         unit=votes.conditional_basis["unit"],
         estimand=(
-            f"The log odds of changing in {condition_label(condition)} minus those in "
-            f"{condition_label(base)}, with {equal}, by logistic regression."
+            f"The log odds of changing in {condition_name(condition)} minus those in "
+            f"{condition_name(base)}, with {equal}, by logistic regression."
         ),
-        names=(condition_label(condition), condition_label(base)),
+        names=(condition_name(condition), condition_name(base)),
         outcome=f"log odds of changing, with {equal}",
     )
 
@@ -600,7 +600,7 @@ def _no_fit_reason(fitted: Logit) -> Sentence:
 
 def _regression_notes(fitted: Logit, has_demographics: bool) -> list[str]:
     reference_levels = ", ".join(
-        f"{name}: {condition_label(level) if name == 'condition' else level}"
+        f"{name}: {condition_name(level) if name == 'condition' else level}"
         for name, level in fitted.reference.items()
     )
     notes = [

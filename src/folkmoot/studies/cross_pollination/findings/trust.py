@@ -8,6 +8,7 @@ from folkmoot.hints import capitalise
 from folkmoot.kit.findings import (
     Row,
     category_shares,
+    condition_name,
     estimate_cells,
     format_points,
     format_share,
@@ -44,7 +45,6 @@ from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     PLACEBOS,
     SIMPLE_VOTING,
-    condition_label,
 )
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes, count_moves
 
@@ -413,7 +413,7 @@ def towards_opposition(votes: Votes) -> Finding | None:
         ),
         notes=(
             "A share above chance may be persuasion or giving in. The condition "
-            f"“{condition_label(EMPTY_ARGUMENT)}” separates the two. The share of replies that "
+            f"“{condition_name(EMPTY_ARGUMENT)}” separates the two. The share of replies that "
             "open by agreeing is a rough count of English phrases.",
         ),
         unit=votes.conditional_basis["unit"],

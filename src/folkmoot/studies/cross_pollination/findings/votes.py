@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from folkmoot.kit.claims import read_results
+from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
@@ -28,11 +29,11 @@ from folkmoot.storage.json_files import iterate_vectors
 from folkmoot.storage.run_folder import RowStream, RunFolder, TextStream
 from folkmoot.storage.tables import DRAW, DRAWS, DRAWS_OR_OWN, units_of
 from folkmoot.studies.cross_pollination.config import (
-    LABELS,
+    CONDITIONS,
+    PLACEBOS,
     SIMPLE_VOTING,
     ConditionDesign,
     CrossPollinationConfig,
-    condition_label,
     condition_switches,
     declare_claims,
 )
@@ -81,7 +82,7 @@ class ConditionVotes:
 
     @property
     def name(self) -> str:
-        return condition_label(self.condition)
+        return condition_name(self.condition)
 
     @property
     def participant_count(self) -> int:
@@ -388,7 +389,7 @@ def read_votes(run: RunFolder) -> Votes:
         for row in _table_rows(run, "participants", excluded=("persona", "base_persona"))
     ]
     options = tuple(config.get("topic", {}).get("options", ())) or _options_shown(rows)
-    order = dict.fromkeys((*LABELS, *condition_switches(config)))
+    order = dict.fromkeys((*CONDITIONS, *PLACEBOS, *condition_switches(config)))
     known = [
         condition for condition in order if any(voter.condition == condition for voter in rows)
     ]
