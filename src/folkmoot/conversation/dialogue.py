@@ -85,6 +85,7 @@ _SENTENCE = re.compile(r"\n+|(?<=[.!?…。！？])[\"'”’)\]*_`]*\s+")
 # A question that contains the signal ("Are you satisfied?") does not give it.
 _QUESTION_MARK_PATTERN = re.compile(r"[?？][\W_]*$")
 # Quotation marks, Markdown and punctuation around the text.
+# The lookbehind keeps the time linear in a long run of signs.
 _DECORATION = re.compile(r"^[\W_]+|(?<![\W_])[\W_]+$")
 # A comma, colon, dash or opening bracket, which separates the signal from the rest of a sentence.
 _CLAUSE_BREAK_PATTERN = re.compile(r"[,;:—–]|\s-+\s|\s[(\[{<*_]+(?=\w)")

@@ -378,6 +378,7 @@ def _parse_duration(value: str | None) -> float | None:
     # then.
     if not value:
         return None
+    # The lookbehind keeps the time linear in a long run of digits.
     parts = re.findall(r"(?<![0-9.])([0-9.]+)(ms|h|m|s)", value)
     if parts and "".join(amount + unit for amount, unit in parts) == value:
         scale = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}

@@ -43,6 +43,7 @@ _CLOSED = re.compile(
 )
 # A clause with a number ("3 in openness", "open to new things: 1") names a rating scale. Its words
 # do not describe the person.
+# The first lookbehind keeps the time linear in a long text without signs.
 _MARKED = re.compile(r"(?<![^.,;\n])[^.,;\n]*(?<![\w.,$€£-])\d(?![\w,.-]*\w)[^.,;\n]*")
 _VOICED = {
     "formal": re.compile(
@@ -225,6 +226,7 @@ _CALLING = re.compile(
     r"|\b(?:works?|worked|working|a living|employed) (?:\w+ )?as )"
     r"(?:[Aa]n? )(?:\d{1,3}[- ]years?[- ]old )?([A-Za-z][\w' -]{2,60})"
 )
+# The lookbehind keeps the time linear in a long run of spaces.
 _TAIL = re.compile(
     r"(?<!\s)\s+(?:who|with|living|and|that|whose|from|in|at|for|to|of|on|by|near|trying|looking|"
     r"working|aged|born)\b.*$"

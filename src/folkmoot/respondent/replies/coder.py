@@ -26,6 +26,7 @@ OPPOSITE = 0.5
 # The table of codebooks, in the ids of sources.
 BOOKS = "codebooks."
 BOOK = f"{BOOKS}text/"
+# The lookbehind keeps the time linear in a long text without signs.
 _SENTENCE = re.compile(r"(?<![^.!?;\n])[^.!?;\n]*[^.!?;\s][^.!?;\n]*[.!?;]*")
 # A crude stemmer: it removes English endings after at least three letters.
 _ENDINGS = re.compile(r"(?<=\w{3})(?:ing|edly|ed|ly|es|s|e)$")

@@ -161,6 +161,7 @@ def own_matters(mind: SimulatedRespondent) -> list[str]:
 
 # --- what is read ---
 
+# The lookbehind keeps the time linear in a long text without signs.
 _QUESTION = re.compile(r"(?<![^.!?])[^.!?]*\?")
 LEADERS = (MODERATOR, PLANNER)
 

@@ -149,6 +149,7 @@ class Product(NamedTuple):
         ]
 
 
+# The lookbehinds keep the time linear in a long run of digits.
 _PRICE_PATTERN = re.compile(
     r"[$€£]\s?\d[\d,.]*\d|"
     r"(?<!\d)(?<!\d[,.])\d[\d,.]*\s?(?:[$€£]|dollars?|euros?|pounds?|USD|EUR)\b"
