@@ -30,6 +30,9 @@ hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else "steady")
 
 
+# The type of the fixture `shared_folder`: it takes a name, and a function that fills the folder.
+SharedFolder = Callable[[str, Callable[[Path], object]], Path]
+
 # What the parts of `make nightly` are; each should end within forty minutes on two quiet cores. One
 # more, `properties`, is the daily tests of properties with new draws.
 PARTS = {
@@ -108,9 +111,7 @@ def _no_power_cut() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared_folder(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str, Callable[[Path], object]], Path]:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
     """A folder of this name that is filled once, by whichever process of the session needs it
     first. Who writes into it copies it before."""
     own = tmp_path_factory.getbasetemp()
@@ -129,9 +130,7 @@ def shared_folder(
 
 
 @pytest.fixture(scope="session")
-def small_run(
-    shared_folder: Callable[[str, Callable[[Path], object]], Path],
-) -> Callable[[str], Path]:
+def small_run(shared_folder: SharedFolder) -> Callable[[str], Path]:
     """The folder of a finished run of the small study of a type, answered by the embedded
     respondent. All processes of a session make it once; who writes into it copies it before."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import folkmoot
+from tests.conftest import SharedFolder
 from tests.contract.runs import SerialRun, play, respondent
 
 
 @pytest.fixture(scope="session")
 def serial_run(
-    shared_folder: Callable[[str, Callable[[Path], object]], Path],
+    shared_folder: SharedFolder,
 ) -> SerialRun:
     """The small study of a type in one go, one call after another, answered by `respondent`. A test
     reads it only."""

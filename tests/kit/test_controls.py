@@ -30,6 +30,7 @@ from folkmoot.measures.drift import Answers, measure_drift
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from tests.conftest import SharedFolder
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 
@@ -52,7 +53,7 @@ def pilot(folder: Path, **knobs: float) -> RunFolder:
 
 
 @pytest.fixture
-def sound(shared_folder: Callable[[str, Callable[[Path], object]], Path], tmp_path: Path) -> Path:
+def sound(shared_folder: SharedFolder, tmp_path: Path) -> Path:
     """A copy of the run of a respondent without a fault, for a test to ask controls in."""
     made = shared_folder("controls/sound", lambda folder: pilot(folder / "pilot"))
     return Path(shutil.copytree(made / "pilot" / "run", tmp_path / "sound"))

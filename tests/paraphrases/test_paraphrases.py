@@ -24,6 +24,7 @@ from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.findings import LIKELY
+from tests.conftest import SharedFolder
 from tests.contract.small import small_study
 from tests.planted import test_planted_focus_group as focus_group
 from tests.planted import test_planted_truth as cross_pollination
@@ -54,7 +55,6 @@ at_night = pytest.mark.parametrize(
         for style, study in product(STYLES, STUDIES)
     ],
 )
-Shared = Callable[[str, Callable[[Path], object]], Path]
 
 
 def shipped(study: str) -> Path:
@@ -251,7 +251,7 @@ def measured(study: str, prompts: Path, folder: Path, seeds: range = SEEDS) -> d
     return means(study, prompts.name, found)
 
 
-def measured_as_shipped(study: str, first: int, shared_folder: Shared) -> dict[str, float]:
+def measured_as_shipped(study: str, first: int, shared_folder: SharedFolder) -> dict[str, float]:
     """The effects under the shipped prompts. All processes of a session share the runs, and each
     begins with another seed (`first`), so that none waits for long."""
 
@@ -271,7 +271,7 @@ def measured_as_shipped(study: str, first: int, shared_folder: Shared) -> dict[s
 
 @at_night
 def test_effects_are_those_of_the_shipped_prompts(
-    study: str, style: str, tmp_path: Path, shared_folder: Shared
+    study: str, style: str, tmp_path: Path, shared_folder: SharedFolder
 ) -> None:
     found = measured(study, HERE / study / style, tmp_path)
     first = len(SEEDS) * STYLES.index(style) // len(STYLES)

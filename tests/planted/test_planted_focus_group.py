@@ -3,7 +3,7 @@ nulls, their sizes, other words, and pipelines that are wired wrongly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from folkmoot.studies.focus_group.respondent import PART, form_opinion
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.table import TableDiscussion
 from folkmoot.studies.focus_group.talk.views import load_wordings, sentence_views, split_sentences
+from tests.conftest import SharedFolder
 from tests.sweeps import sample_daily
 
 GOOD = "It is simple and quick. Tested and reliable for ten years. Results are crisp and fresh."
@@ -166,13 +167,13 @@ def beyond_alone(run: RunFolder) -> sycophancy.Check:
 
 
 @pytest.fixture(scope="session")
-def two(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def two(shared_folder: SharedFolder) -> RunFolder:
     """A good and a bad stimulus."""
     return RunFolder(shared_folder("focus_group/two", lambda folder: play(folder, TWO)) / "run")
 
 
 @pytest.fixture(scope="session")
-def unpersuaded(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def unpersuaded(shared_folder: SharedFolder) -> RunFolder:
     """Groups that like the material and in which nobody persuades anybody."""
 
     def make(folder: Path) -> None:

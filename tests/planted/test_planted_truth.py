@@ -17,6 +17,7 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination import files, interviews, opposition
 from folkmoot.studies.cross_pollination.participants import Participant, State
+from tests.conftest import SharedFolder
 from tests.planted.audit import EXPOSED, Audit
 from tests.sweeps import sample_daily
 
@@ -40,7 +41,7 @@ def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
 
 
 @pytest.fixture(scope="session")
-def healthy(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def healthy(shared_folder: SharedFolder) -> RunFolder:
     made = shared_folder("planted/healthy", lambda folder: pilot(folder, 300))
     return RunFolder(made / "run")
 

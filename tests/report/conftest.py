@@ -12,14 +12,13 @@ import folkmoot
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
+from tests.conftest import SharedFolder
 from tests.contract.small import small_study
-
-Shared = Callable[[str, Callable[[Path], object]], Path]  # the fixture `shared_folder`
 
 
 @pytest.fixture(scope="session", params=sorted(registered_studies()))
 def finished(
-    request: pytest.FixtureRequest, shared_folder: Shared, small_run: Callable[[str], Path]
+    request: pytest.FixtureRequest, shared_folder: SharedFolder, small_run: Callable[[str], Path]
 ) -> RunFolder:
     """The small run of each study type, with its report."""
 
@@ -37,7 +36,7 @@ def finished_page(finished: RunFolder) -> str:
 
 
 @pytest.fixture(scope="session")
-def pilot(shared_folder: Shared) -> RunFolder:
+def pilot(shared_folder: SharedFolder) -> RunFolder:
     """A run of 150 participants, with its report as a page and as a PDF."""
 
     def make(folder: Path) -> None:

@@ -18,6 +18,7 @@ from folkmoot.measures.inference.clustered import EQUAL_UNITS
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
+from tests.conftest import SharedFolder
 from tests.contract.small import small_study
 from tests.sweeps import sample_daily
 
@@ -100,7 +101,7 @@ CASES = {
 @pytest.fixture(scope="session", params=sorted(CASES))
 def compared(
     request: pytest.FixtureRequest,
-    shared_folder: Callable[[str, Callable[[Path], object]], Path],
+    shared_folder: SharedFolder,
 ) -> tuple[Case, Path, Path]:
     case = CASES[request.param]
 

@@ -6,7 +6,6 @@ import html
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from folkmoot.kit.controls.asking import run_controls
 from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
+from tests.conftest import SharedFolder
 from tests.engine.test_seats import by_hand
 
 THREATS = [
@@ -86,7 +86,7 @@ def pilot_run(folder: Path, **knobs: float) -> RunFolder:
 
 
 @pytest.fixture
-def sound(shared_folder: Callable[[str, Callable[[Path], object]], Path], tmp_path: Path) -> Path:
+def sound(shared_folder: SharedFolder, tmp_path: Path) -> Path:
     """A copy of the run of a respondent without a fault, for a test to ask controls in."""
     made = shared_folder("validity/sound", pilot_run)
     return Path(shutil.copytree(made / "run", tmp_path / "sound"))

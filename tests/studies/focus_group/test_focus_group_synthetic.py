@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from folkmoot.studies.focus_group.talk.views import (
     views_of_others,
 )
 from folkmoot.studies.focus_group.texts import DiscussionTexts
+from tests.conftest import SharedFolder
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
@@ -42,7 +42,7 @@ def play(out: Path, *overrides: str, **options: Any) -> RunFolder:
 
 
 @pytest.fixture(scope="session")
-def groups(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def groups(shared_folder: SharedFolder) -> RunFolder:
     made = shared_folder("focus_group/twelve", lambda at: play(at / "run", "replications=12"))
     return RunFolder(made / "run")
 

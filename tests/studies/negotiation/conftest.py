@@ -16,6 +16,7 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.rules.tally import text_scores
+from tests.conftest import SharedFolder
 
 CALM = {
     "traveler_type": "I want us to be laidback travelers.",
@@ -138,7 +139,7 @@ Runner = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def whole(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Any:
+def whole(shared_folder: SharedFolder) -> Any:
     """One run of all groups under all conditions, for tests that only read."""
 
     def make(folder: Path) -> None:

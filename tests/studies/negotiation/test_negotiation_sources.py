@@ -24,6 +24,7 @@ from folkmoot.studies.negotiation.decision import Negotiation
 from folkmoot.studies.negotiation.quotes import list_preferences
 from folkmoot.studies.negotiation.respondent import PART
 from folkmoot.studies.negotiation.rules.strategies import TYPE_IDS
+from tests.conftest import SharedFolder
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.negotiation.conftest import GROUPS
 from tests.sweeps import sample_daily
@@ -57,7 +58,7 @@ def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
 
 
 @pytest.fixture(scope="session")
-def all_types(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def all_types(shared_folder: SharedFolder) -> RunFolder:
     """One group of each type under all conditions, with codes."""
 
     def make(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY, stages
 from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIONS, STATEMENTS
+from tests.conftest import SharedFolder
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.town_hall.hall_script import (
     Key,
@@ -178,7 +179,7 @@ def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -
 
 
 @pytest.fixture(scope="session")
-def example(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> RunFolder:
+def example(shared_folder: SharedFolder) -> RunFolder:
     """One set of the example, at the lowest and at the highest level."""
 
     def make(folder: Path) -> None:

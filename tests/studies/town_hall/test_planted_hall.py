@@ -27,6 +27,7 @@ from folkmoot.respondent import Respondent
 from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.respondent import PART, matters_in
+from tests.conftest import SharedFolder
 from tests.studies.cross_pollination.test_cross_pollination_sources import keep_texts
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
@@ -79,13 +80,13 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 
 
 @pytest.fixture(scope="session")
-def run(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+def run(shared_folder: SharedFolder) -> Run:
     made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SIX_GENERAL))
     return folkmoot.load(made / "run")
 
 
 @pytest.fixture(scope="session")
-def with_controls(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+def with_controls(shared_folder: SharedFolder) -> Run:
     levels = ["quiet", "chaired", *CONTROLS]
     made = shared_folder("hall/controls", lambda at: hold(at, levels, **SIX_GENERAL))
     return folkmoot.load(made / "run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from folkmoot.storage.findings import Heatmap, IntervalChart
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.files import FILES
+from tests.conftest import SharedFolder
 from tests.shown import shown
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together
@@ -34,7 +35,7 @@ def mixed(key: Key, request: ModelRequest) -> Any:
 
 
 @pytest.fixture(scope="session")
-def held(shared_folder: Callable[[str, Callable[[Path], object]], Path]) -> Run:
+def held(shared_folder: SharedFolder) -> Run:
     def make(folder: Path) -> None:
         settings = small_hall(folder) | {
             "levels": ["1", "2-1", "2-2", "4"],

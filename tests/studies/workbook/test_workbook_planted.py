@@ -26,6 +26,7 @@ from folkmoot.provenance import cell_id, join_texts, quote_value
 from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
+from tests.conftest import SharedFolder
 from tests.studies.workbook.workbook_builder import TASK_COLUMNS, good, save, setting, task
 
 APPEAL = (
@@ -36,7 +37,6 @@ PLAIN = "The tokens are paid out in money after the game."
 GIVE = "How many of your 20 tokens do you put into the pot? {response_options}"
 RULES = "You hold 20 tokens. What is put into the pot is doubled and divided equally."
 SEED = 11
-Shared = Callable[[str, Callable[[Path], object]], Path]  # the fixture `shared_folder`
 
 
 def book(
@@ -119,7 +119,7 @@ def truth(folder: Path, treated: str = f"{PLAIN} {APPEAL}", people: int = 240) -
 
 
 @pytest.fixture(scope="session")
-def healthy(shared_folder: Shared) -> RunFolder:
+def healthy(shared_folder: SharedFolder) -> RunFolder:
     made = shared_folder("workbook/healthy", lambda folder: play(book(240), folder))
     return RunFolder(made / "run")
 
@@ -239,7 +239,7 @@ def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) 
 
 
 @pytest.fixture(scope="session")
-def games(shared_folder: Shared) -> RunFolder:
+def games(shared_folder: SharedFolder) -> RunFolder:
     made = shared_folder("workbook/games", lambda folder: play(book(120, rounds=3), folder))
     return RunFolder(made / "run")
 
