@@ -93,6 +93,8 @@ class StudyConfig(BaseModel):
     }
     # Values that a new study file of this type shows for keys that all types share.
     TEMPLATE_VALUES: ClassVar[Mapping[str, object]] = {}
+    # Name of a setting in the source project of the study type → hint for a study file with it.
+    INSTEAD_OF: ClassVar[Mapping[str, str]] = {}
 
     study: str | None = Field(
         None,

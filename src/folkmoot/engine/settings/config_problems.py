@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.yaml_tree import (
     MAX_DIGITS,
     KeyPath,
@@ -224,10 +225,9 @@ def _suggest_key(path: KeyPath, model: type[BaseModel], missing_paths: set[KeyPa
     name = str(path[-1]) if path else ""
     if name.lower() in SECRET_KEYS:
         return SECRET_HINT
-    hints_by_key: Mapping[str, str] = getattr(model, "INSTEAD_OF", {})
     # A study type may say which of its keys replaces a setting of its source project.
-    if len(path) == 1 and (known_hint := hints_by_key.get(name.upper())):
-        return known_hint
+    if len(path) == 1 and issubclass(model, StudyConfig) and name.upper() in model.INSTEAD_OF:
+        return model.INSTEAD_OF[name.upper()]
     # Missing keys are better guesses than keys that the file may have already.
     missing_names = [
         str(missing_path[-1]) for missing_path in missing_paths if missing_path[:-1] == path[:-1]

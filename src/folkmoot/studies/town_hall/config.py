@@ -258,7 +258,7 @@ class LevelSettings(_Part):
 class TownHallConfig(CodingStudyConfig):
     """The settings in the study file of a town hall."""
 
-    # Name in the source's `.env` → hint for a study file that uses it as a key.
+    # The settings of the source's `.env`.
     INSTEAD_OF: ClassVar[Mapping[str, str]] = {
         "NUM_AGENTS": "use `residents.general`; the vulnerable come on top",
         "NUM_VULNERABLE": "use `vulnerable`, which names a profile for each",
