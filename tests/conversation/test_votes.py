@@ -187,13 +187,14 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (YES_NO, "I vote no.", "No"),
     (YES_NO, "No way", NOT_READ),
     (YES_NO, "Yes and no", NOT_READ),
-    # One option in quotation marks or after its label, no other option named.
-    (PARK_AND_MALL, 'As Ann, I lean to "Mall" because it is close to work.', "Mall"),
-    (PARK_AND_MALL, "Thinking of my kids, “Park and ride” it would be.", "Park and ride"),
-    (PARK_AND_MALL, "Ich bin für „Mall“, weil es nah ist.", "Mall"),
-    (PARK_AND_MALL, 'My pick: **"Park"**. It helps everyone here.', "Park"),
-    (PARK_AND_MALL, "Option 2: Mall. It is close to my work.", "Mall"),
-    (PARK_AND_MALL, "I think **Option 3: Park and ride** suits us best.", "Park and ride"),
+    # An option inside a sentence, also in quotation marks or after its label: what the sentence
+    # says about it would need a reader, so the speaker is asked.
+    (PARK_AND_MALL, 'As Ann, I lean to "Mall" because it is close to work.', NOT_READ),
+    (PARK_AND_MALL, "Thinking of my kids, “Park and ride” it would be.", NOT_READ),
+    (PARK_AND_MALL, "Ich bin für „Mall“, weil es nah ist.", NOT_READ),
+    (PARK_AND_MALL, 'My pick: **"Park"**. It helps everyone here.', NOT_READ),
+    (PARK_AND_MALL, "Option 2: Mall. It is close to my work.", NOT_READ),
+    (PARK_AND_MALL, "I think **Option 3: Park and ride** suits us best.", NOT_READ),
     (PARK_AND_MALL, "Option 3: Mall. It is close to my work.", NOT_READ),
     (PARK_AND_MALL, 'I lean to "Mall" over Park, because it is close.', NOT_READ),
     (PARK_AND_MALL, '"Mall" and "Park" are both fine by me.', NOT_READ),
@@ -204,8 +205,18 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, 'Would "Mall" be good for us?', NOT_READ),
     (PARK_AND_MALL, "I like the mall because it is close.", NOT_READ),
     (PARK_AND_MALL, 'They say "A mall for all", and I agree.', NOT_READ),
-    (PERCENT, 'Ten is too much: "5 %" suits me.', "5 %"),
-    (LANGUAGES, 'For speed I would say "C++" here.', "C++"),
+    (PARK_AND_MALL, 'The option "Mall" costs too much.', NOT_READ),
+    (PARK_AND_MALL, "Option 2: Mall would ruin our street.", NOT_READ),
+    (PARK_AND_MALL, 'I would pick anything over "Mall".', NOT_READ),
+    (PARK_AND_MALL, 'I\'d vote for "Mall" if it were cheaper.', NOT_READ),
+    (PARK_AND_MALL, 'My neighbour wants "Mall". I am still thinking.', NOT_READ),
+    (PARK_AND_MALL, 'Ich finde "Mall" zu teuer.', NOT_READ),
+    (PARK_AND_MALL, 'It would be inappropriate for me to pick "Mall".', NOT_READ),
+    (PARK_AND_MALL, 'I would choose "Mall".', "Mall"),
+    (PARK_AND_MALL, "Option 2: Mall.", "Mall"),
+    (PARK_AND_MALL, 'My answer is option 3: "Park and ride".', "Park and ride"),
+    (PERCENT, 'Ten is too much: "5 %" suits me.', NOT_READ),
+    (LANGUAGES, 'For speed I would say "C++" here.', NOT_READ),
 ]
 
 
@@ -258,11 +269,6 @@ NO_VOTES = [
 @pytest.mark.parametrize("reply", NO_VOTES)
 def test_an_option_that_is_quoted_to_turn_it_down_is_no_vote(reply: str) -> None:
     assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
-
-
-def test_words_of_the_option_itself_turn_nothing_down() -> None:
-    read = Choice(PARK_AND_MALL).parse_reply('As Ann, I lean to "No change" this time.')
-    assert read == ParsedAnswer("No change", "named")
 
 
 @pytest.mark.parametrize(("options", "reply", "value"), REPLIES)

@@ -60,10 +60,10 @@ class Choice(AnswerType[str]):
 
     # The parse steps are: `exact`, the text of an option. `normalised`, the text in another case,
     # spelling or decoration. `number`, the number or letter of an option in the list. `named`, an
-    # option in a carrier phrase ("My answer is …"), in quotation marks, after its label, or alone
-    # in every line. A reply that fits two options is not parsed. With `clarify=False` the engine
-    # repeats the question in plain text, as often as the caller allows. Without labels, a bare
-    # number is not an option.
+    # option in a carrier phrase ("My answer is …") or alone in every line. A reply that fits two
+    # options is not parsed, and neither is an option inside a sentence: no list of words tells
+    # what the sentence says about it. With `clarify=False` the engine repeats the question in plain
+    # text, as often as the caller allows. Without labels, a bare number is not an option.
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
     kind = CHOICE
@@ -138,8 +138,6 @@ class Choice(AnswerType[str]):
             return ParsedAnswer(by_label[0], "number")
         if (repeated := self._repeated_option(text)) is not None:
             return ParsedAnswer(repeated, "named")
-        if not options and (stated := self._in_quotation_marks(text)) is not None:
-            return ParsedAnswer(stated, "named")
         problem = "was empty" if not text else "was not one of the options and nothing else"
         return ParseFailure(
             f"The reply {problem}. Reply with exactly one of these, its exact text and nothing "
@@ -178,34 +176,6 @@ class Choice(AnswerType[str]):
         labels = self._options_by_label() | self._index.own
         mentioned |= {labels[label] for label in _BY_LABEL.findall(text) if label in labels}
         return frozenset(mentioned)
-
-    def _in_quotation_marks(self, text: str) -> str | None:
-        # Also in `Option 3: <its text>`. None if the reply mentions another option or contains a
-        # negation. The speaker is then asked for clarification.
-        if len(text) > MAX_REPLY_CHARACTERS:
-            return None
-        mentioned = self.find_mentioned_values(text)
-        if len(mentioned) != 1:
-            return None
-        (option,) = mentioned
-        folded_reply = comparison_key(normalise_text(text))
-        # Remove the option before the search for negations, because an option such as "No change"
-        # contains one.
-        if _NEGATED.search(_pattern_of(option).sub(" ", folded_reply)):
-            return None
-        labels = [
-            label
-            for label, labelled_option in self._options_by_label().items()
-            if labelled_option == option
-        ]
-        option_pattern = _pattern_of(option).pattern
-        labelled_patterns = "|".join(
-            rf"\boption\s#?{label}\s?[:.)-]\W*{option_pattern}" for label in labels
-        )
-        quotation_pattern = rf"[\"'][\s*_]*{option_pattern}[\s*_.,!]*[\"']" + (
-            f"|{labelled_patterns}" if labelled_patterns else ""
-        )
-        return option if re.search(quotation_pattern, folded_reply) else None
 
     def _repeated_option(self, text: str) -> str | None:
         # Small models often repeat their answer over several lines.
@@ -396,55 +366,6 @@ _WAY_OUT_MEANING = {NONE_OF_THESE: "chose no single one of them", DECLINED: "dec
 # in a loop does not stall the run.
 MAX_SEARCHED_CHARACTERS = 20_000
 _BY_LABEL = re.compile(r"\boption\s#?([1-9][0-9]{0,2}|[a-z])\b")
-# Signs of negation, or that a statement may not be the speaker's choice, by language. A sign only
-# causes a clarifying question. So a needless sign costs one request, while a missing sign may
-# record a vote that was never cast. The list therefore errs on the long side.
-_SIGNS_OF_NO = (
-    # English
-    r"not|no|non|none|never|neither|nor|nothing|nobody|nay|null|without|against|cannot|hardly|"
-    r"barely|scarcely|rather than|rather not|instead|except\w*|unless|unlike|but for|anything but|"
-    r"(?:all|everything) but|other than|apart from|aside from|over my dead|down with|"
-    r"away from|far from|last|least|worst|worse|bad|terrible|awful|useless|wrong|second|third|"
-    r"used to|tie|tied|refus\w*|declin\w*|abst\w*|reject\w*|oppos\w*|object|objections?|"
-    r"disagree\w*|disapprov\w*|dislik\w*|hate[ds]?|detest\w*|loathe\w*|avoid\w*|exclud\w*|"
-    r"drop(?:ped|ping)?|skip\w*|withhold\w*|withdraw\w*|waste\w*|doubt\w*|s[ck]eptical|"
-    r"unable|unwilling|uncomfortable|unacceptable|undecided|unsure|sorry|to myself",
-    # German, Dutch
-    r"nicht|kein\w*|nie|niemals|weder|gegen|ohne|außer|lehne|lehnt|lehnen|ablehn\w*|verweiger\w*|"
-    r"weiger\w*|enthalt\w*|verwerf\w*|schlecht\w*|niet|geen|nooit|tegen|zonder|behalve|wijs|"
-    r"afwijz\w*|onthou\w*|verwerp\w*",
-    # French, Spanish, Portuguese, Italian, Romanian, Catalan
-    r"ne|n'\w+|pas|jamais|aucune?|ni|contre|sans|sauf|pire|rejett?e\w*|m'abst\w*|nunca|jamás|"
-    r"ningun[oa]?|ningún|tampoco|nada|contra|sin|excepto|peor|niego|rech[ao]z\w*|mai|nessun\w*|"
-    r"senza|contro|tranne|peggior\w*|rifiut\w*|respin\w*|asten\w*|não|nao|nenhum\w*|sem|"
-    r"recus\w*|rejeit\w*|absten\w*|nu|fără|împotriva|niciun\w*|refuz\w*|resping\w*|abțin\w*|"
-    r"rebutj\w*",
-    # Swedish, Danish, Norwegian, Finnish, Estonian, Hungarian
-    r"inte|ej|ikke|ikkje|aldrig|aldri|ingen|inget|utan|uden|uten|emot|mot|imod|vägra\w*|avstå\w*|"
-    r"avvis\w*|afvis\w*|avslå\w*|nekt\w*|nægt\w*|ei|älä|en (?:äänestä|valitse|kannata|halua)|"
-    r"kieltäyd\w*|hylk\w*|hylkää\w*|vastust\w*|keeldu\w*|nem|sem|ellen|ellenz\w*|nélkül|"
-    r"elutas\w*|tartózkod\w*|tiltakoz\w*",
-    # Polish, Czech, Slovak, Croatian, Russian, Ukrainian, Bulgarian
-    r"nie|nigdy|bez|żad\w*|przeciw\w*|odrzuc\w*|odmawi\w*|wstrzym\w*|proti|odmít\w*|zdrž\w*|"
-    r"ne(?:vol|hlas|vyb|podpor|souhlas|chc|mohu|budu|přeji|smím|glasa)\w*|odbij\w*|protiv|"
-    r"не|нет|ни|против|без|кроме|отказ\w*|отверг\w*|отклон\w*|воздерж\w*|ні|проти|крім|"
-    r"відмов\w*|відхил\w*|утрим\w*|отхвърл\w*",
-    # Turkish, Indonesian, Vietnamese, Swahili, Greek, Arabic, Persian, Hebrew
-    r"değil|hayır|karşı\w*|redd\w*|çekimser\w*|\w+m[ıiuü]yor\w*|\w+m[ae]m|\w+m[ae]y[ae]c\w*|"
-    r"tidak|tak|bukan|jangan|tanpa|menolak|tolak|enggan|abstain|không|chẳng|đừng|từ chối|"
-    r"phản đối|sitaki|siwezi|sichagui|hapana|napinga|nakataa|ninakataa|δεν|δε|μη|μην|όχι|κατά|"
-    r"χωρίς|ούτε|αρν\w*|απορρίπτ\w*|απέχ\w*|لا|لن|لم|ليس|ليست|ضد|بدون|[أا]رفض|نرفض|[أا]متنع|[أا]عارض|"
-    r"نه|ن?می\w*|مخالف\w*|לא|אין|נגד|בלי|מסרב\w*|אסרב|נמנע\w*|מתנגד\w*|דוחה",
-)
-_NEGATED = re.compile(
-    rf"\?|~~|n't\b|\b(?:{'|'.join(_SIGNS_OF_NO)})\b|"
-    # Scripts without spaces between words, or in which word characters follow the sign. The word
-    # boundary above does not work for these.
-    r"不|没|沒|拒|反对|反對|反対|弃|棄|无|無|别|勿|否|ない|なし|なく|ません|嫌|やめ|以外|"
-    r"않|아니|아닌|없|안 |못|말고|반대|거부|거절|기권|싫|제외|"
-    r"नहीं|मत |विरोध|इनकार|इंकार|अस्वीकार|না|ไม่|คัดค้าน|ปฏิเสธ|งด|இல்லை|نہیں"
-)
-
 # The explanation that messages about `indistinguishable_pairs` give to study authors.
 IGNORED_DIFFERENCES = (
     "case, width, quotes, closing marks and listing numbers count for nothing in a reply"
