@@ -18,7 +18,13 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, Validati
 from folkmoot.conversation.answer_format import describe_format, drop_descriptions
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import UNREADABLE, find_false_numbers, repair_fields
+from folkmoot.conversation.lenient_fields import (
+    UNREADABLE,
+    find_false_numbers,
+    fold_option,
+    read_switch,
+    repair_fields,
+)
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -422,12 +428,15 @@ class Json(JsonObject[M]):
 
         - `repair`: repair an invalid value instead of rejecting it.
         """
+        value, dropped = drop_descriptions(value, self.schema)
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
-            if is_declined(value.get(DECLINED)):
-                return Missing(DECLINED)
-            value = {name: entry for name, entry in value.items() if name != DECLINED}
-        value, dropped = drop_descriptions(value, self.schema)
+            try:
+                if is_declined(value):
+                    return Missing(DECLINED)
+            except ValueError as error:
+                return ParseFailure(f"The JSON did not fit: {error}. {ALL_FIELDS_INSTRUCTION}")
+            value = {name: entry for name, entry in value.items() if fold_option(name) != DECLINED}
         notes = ValidationContext(
             self.validation_context,
             echoed=frozenset(description.path for description in dropped),
@@ -672,10 +681,21 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
     return {**(config or {}), "title": title, "json_schema_extra": extra}
 
 
-def is_declined(value: object) -> bool:
-    """Return whether the field `declined` of a JSON reply is true."""
-    # As a boolean or a text.
-    return value is True or (isinstance(value, str) and value.strip().casefold() in ("true", "yes"))
+def is_declined(fields: Mapping[str, object]) -> bool:
+    """Return whether the field `declined` of a JSON reply is true.
+
+    Raises `ValueError` if the field holds other words: they may be those of a refusal.
+    """
+    for name, stated in fields.items():
+        if fold_option(name) != DECLINED:
+            continue
+        is_in_words = isinstance(stated, str) and bool(stated.strip())
+        switch = read_switch(stated) if is_in_words else stated == 1
+        if switch is None:
+            raise ValueError(f"{DECLINED} must be true or false")
+        if switch:
+            return True
+    return False
 
 
 def declinable_schema(schema: Schema) -> Schema:

@@ -32,7 +32,7 @@ from folkmoot.conversation.answer_types import (
     parse_way_out,
     pin_schema,
 )
-from folkmoot.conversation.json_replies import json_candidates
+from folkmoot.conversation.json_replies import REPAIRED, json_candidates
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
     comparison_key,
@@ -529,8 +529,8 @@ def _only_value_in_json(reply: str) -> str | None:
     # because the repair turns prose into values.
     if not reply.startswith(("{", "`")):
         return None
-    for parse_step, found in json_candidates(reply, "{"):
-        if parse_step != "repaired" and isinstance(found, dict) and len(found) == 1:
+    for parse_step, found in json_candidates(reply, "{", numbers_as_text=True):
+        if parse_step != REPAIRED and isinstance(found, dict) and len(found) == 1:
             (value,) = found.values()
             is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
             return str(value) if is_scalar else None
@@ -580,7 +580,7 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
         """Return the number in the JSON object, or `Missing` for a reply such as `declined`."""
-        for _, value in json_candidates(reply, "{"):
+        for _, value in json_candidates(reply, "{", numbers_as_text=True):
             if isinstance(value, dict) and isinstance(value.get("number"), int | float | str):
                 return self.number.parse_reply(str(value["number"]))
         return self.number.parse_reply(reply)

@@ -13,7 +13,24 @@ import json_repair
 MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
 # The parse step of a reply that is not valid JSON.
 REPAIRED = "repaired"
-_WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# The possessive quantifiers keep the time linear in a text with many escapes.
+_WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+# The name of a language in the first line of a code block.
+_LANGUAGE = re.compile(r"\A\s*+(?:json\w*|javascript|js|python)\b", re.IGNORECASE)
+# A text, a comment, or a colon with the value after it if the value has no quotation marks.
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+    r"|(?<=[:,{\[\s])'(?:[^'\\\n]|\\.)*+'(?=\s*+[:,}\]])"
+    r"|(?<=[\s,{\[])(?://|#)[^\n]*+"
+    r"""|:\s*+(?P<bare>(?!//|\#)[^\s"'{}\[\],][^"{}\[\]\n]*+)?""",
+    re.DOTALL,
+)
+# A value ends at a comma before the next key or the end, or at a comment. Other commas belong to
+# the value, as in `5, 6`.
+_END_OF_BARE_VALUE = re.compile(r""",\s*+(?:['}\]]|//|\#|\w+\s*+:|\Z)|\s(?://|\#)|/\*""")
+_JSON_SCALAR = re.compile(
+    r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:e[-+]?\d+)?|true|false|null|none|nan|-?infinity", re.IGNORECASE
+)
 _LAST_NUMBER = re.compile(r"(?<=[\s:,\[])[-+]?\d[\d.eE+-]*\Z")
 
 
@@ -44,32 +61,73 @@ def read_whole_json(reply: str, *, repair: bool) -> object | None:
     return next((value for step, value in candidates if repair or step != REPAIRED), None)
 
 
-def json_candidates(reply: str, openings: str) -> Iterator[tuple[str, object]]:
+def json_candidates(
+    reply: str, openings: str, *, numbers_as_text: bool = False
+) -> Iterator[tuple[str, object]]:
     """Yield possible readings of a JSON reply, beginning with the strictest reading.
 
     - `openings`: the characters with which a JSON value can begin, such as "{".
+    - `numbers_as_text`: keep each decimal number as it is written, such as "1.000".
 
     Each item holds the parse step and the JSON value.
     """
     # Lone surrogates cannot be written to a UTF-8 file.
     reply = reply.encode("utf-8", "replace").decode("utf-8")
-    fenced = re.search(r"```(?:json|JSON)?\s*(.*?)```", reply, re.DOTALL)
-    for parse_step, text in (("exact", reply), ("fenced", fenced[1] if fenced else None)):
+    blocks = [block for block in reply.split("```")[1::2] if block.strip()]
+    # Of several code blocks the last one counts: those before it are examples or drafts.
+    block = _LANGUAGE.sub("", blocks[-1]) if blocks else None
+    parse_float = str if numbers_as_text else float
+    for parse_step, text in (("exact", reply), ("fenced", block)):
         if text is None:
             continue
         # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
-            yield parse_step, _remove_lone_surrogates(json.loads(text))
+            yield parse_step, _remove_lone_surrogates(json.loads(text, parse_float=parse_float))
+    body = reply
+    if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
+        body = block
     # The repair library turns any prose into some value, so it needs an opening character to start
     # at.
-    starts = [reply.index(opening) for opening in openings if opening in reply]
-    if starts and _is_worth_repairing(reply):
-        body = reply[min(starts) :]
-        if fenced and any(opening in fenced[1] for opening in openings):
-            body = fenced[1]
+    starts = [body.index(opening) for opening in openings if opening in body]
+    if starts and _is_worth_repairing(body):
+        body = _quote_bare_values(body[min(starts) :], numbers_as_text=numbers_as_text)
         with suppress(ValueError, RecursionError):
             yield REPAIRED, _remove_lone_surrogates(json_repair.loads(body))
+
+
+def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
+    # Values without quotation marks get them, unless JSON or Python would read them as they are.
+    # Otherwise the repair library reads `7 or 8` as 7 and `−4` (a Unicode minus) as 4, and may move
+    # a number to another key. A key without a value is removed, because the library gives it an
+    # empty text.
+    parts: list[str] = []
+    position = key_index = key_end = 0
+    while token := _TOKEN.search(text, position):
+        parts.append(text[position : token.start()])
+        position = token.end()
+        if not token[0].startswith(":"):
+            key_index, key_end = len(parts), position
+            parts.append(token[0])
+            continue
+        bare = token["bare"] or ""
+        end = _END_OF_BARE_VALUE.search(bare)
+        value = (bare[: end.start()] if end else bare).rstrip()
+        after = text[position : position + 1]
+        if not bare and after in ("", ",", "}", "]"):
+            if key_end and not text[key_end : token.start()].strip():
+                del parts[key_index:]
+                position += after == ","
+            continue
+        position = token.start("bare") + len(value) if bare else position
+        parts.append(text[token.start() : position - len(value)])
+        # A value before a quotation mark or a bracket may be the beginning of something longer.
+        is_whole = bool(value) and (end is not None or after in ("", "}", "]", "\n"))
+        is_decimal_text = numbers_as_text and "." in value
+        is_plain = _JSON_SCALAR.fullmatch(value) is not None and not is_decimal_text
+        parts.append(json.dumps(value, ensure_ascii=False) if is_whole and not is_plain else value)
+    parts.append(text[position:])
+    return "".join(parts)
 
 
 def _is_worth_repairing(reply: str) -> bool:

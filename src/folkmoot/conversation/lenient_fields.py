@@ -17,9 +17,12 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
+from annotated_types import Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
+from folkmoot.conversation.reply_forms import normalise_text
 
 # The arguments are: path, kind of repair, original value, replacement.
 Note = Callable[[str, str, object, object], None]
@@ -45,9 +48,11 @@ _NUMBER_BY_WORD |= {
     f"{ten}-{_UNITS[unit]}": _NUMBER_BY_WORD[ten] + unit for ten in _TENS for unit in range(1, 10)
 }
 _NUMBER_BY_WORD["hundred"] = _NUMBER_BY_WORD["one hundred"] = 100
-# Numbers such as `4`, `4.0`, `4/5` and `7 out of 10`. At most 15 digits
-# are read, so that the float is exact.
-_NUMBER = re.compile(r"([-+−]?\d{1,15}(?:\.\d{1,15})?)(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?")
+# Numbers such as `4`, `4.0`, `.5`, `4/5` and `7 out of 10`. At most 15 digits are read, so that the
+# float is exact.
+_NUMBER = re.compile(
+    r"([-+]?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15}))(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?"
+)
 # A text option in pydantic's list of allowed values.
 _QUOTED = r"'((?:[^'\\]|\\.)*)'"
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
@@ -72,12 +77,13 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def read_number(raw: object, maximum: int | None = None) -> float | None:
-    """Return the number in a text such as `seven`, `4/5` or `7 out of 10`.
+def read_number(raw: object, maximum: object = None) -> float | None:
+    """Return the number in a text such as `seven`, or `4` in `4/5` if the scale ends at 5.
 
-    Returns None for other texts. `maximum`: the highest value of the scale in the question.
+    Returns None for other texts. `maximum`: the highest value of the scale in the question, if it
+    is known.
     """
-    # A position on a scale with another highest value is rejected.
+    # A position on another or an unknown scale is rejected.
 
     # In Python, True is an int. A model that wrote `true` gave no number.
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
@@ -88,11 +94,10 @@ def read_number(raw: object, maximum: int | None = None) -> float | None:
             return float(raw)
         except OverflowError:
             return None
-    text = raw.strip().strip(_MARKS).casefold()
+    # A dot at the beginning is a decimal point.
+    text = normalise_text(raw).rstrip(_MARKS).lstrip(_MARKS.replace(".", ""))
     if match := _NUMBER.fullmatch(text):
-        if maximum is not None and match[2] not in (None, str(maximum)):
-            return None
-        return float(match[1].replace("−", "-"))
+        return float(match[1]) if match[2] in (None, str(maximum)) else None
     sign, words = (-1, text[6:]) if text.startswith("minus ") else (1, text)
     number = _NUMBER_BY_WORD.get(re.sub(r"(?<=ty) ", "-", words))
     return None if number is None else float(sign * number)
@@ -235,10 +240,11 @@ def _repair_value(
         option = match_folded(raw, re.findall(_QUOTED, expected))
         if option is not None:
             return option
-        numbers = map(int, re.findall(r"-?\d+", re.sub(_QUOTED, "", expected)))
-        return next((number for number in numbers if number == read_number(raw)), _UNREAD)
+        numbers = [int(number) for number in re.findall(r"-?\d+", re.sub(_QUOTED, "", expected))]
+        stated = read_number(raw, max(numbers, default=None))
+        return next((number for number in numbers if number == stated), _UNREAD)
     if error_type.startswith(("int_", "float_")):
-        number = read_number(raw)
+        number = read_number(raw, None if field is None else _highest_value(field))
         is_integer = error_type.startswith("int_")
         if number is None or (is_integer and not number.is_integer()):
             return _UNREAD
@@ -285,6 +291,14 @@ def _has_empty_default(field: FieldInfo) -> bool:
 
 def _may_be_null(field: FieldInfo) -> bool:
     return type(None) in typing.get_args(field.annotation)
+
+
+def _highest_value(field: FieldInfo) -> object:
+    # The upper bound of a number, or None. In a union, the bound belongs to one alternative.
+    kinds = (field.annotation, *typing.get_args(field.annotation))
+    alternatives = [field, *(FieldInfo.from_annotation(kind) for kind in kinds)]
+    bounds = (bound.le for each in alternatives for bound in each.metadata if isinstance(bound, Le))
+    return next(bounds, None)
 
 
 def _holds_names(field: FieldInfo | None) -> bool:

@@ -28,6 +28,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.lenient_fields import read_number
+from folkmoot.hints import capitalise
 from folkmoot.json_text import Schema
 
 _NUMBERS = ("integer", "number")
@@ -67,8 +68,8 @@ class ClosedForm(AnswerType["FormAnswer"]):
                 part = part.get(key) if isinstance(part, dict) else None
             if not isinstance(part, dict):
                 continue
-            if is_declined(part.get(DECLINED)):
-                return Missing(DECLINED)
+            if (way_out := _read_declined(part)) is not None:
+                return way_out
             if any(name in part for name in names):
                 return self._read(part_schema, part, step)
         wanted = ", ".join(self.path or names)
@@ -254,12 +255,22 @@ class ChoiceInForm(AnswerType[str]):
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         """Return the option in a JSON reply, a missing answer, or the problem for a re-ask."""
         for _, candidate in json_candidates(reply, "{"):
-            if isinstance(candidate, dict) and is_declined(candidate.get(DECLINED)):
-                return Missing(DECLINED)
-            if isinstance(candidate, dict) and self.name in candidate:
+            if not isinstance(candidate, dict):
+                continue
+            if (way_out := _read_declined(candidate)) is not None:
+                return way_out
+            if self.name in candidate:
                 choice = Choice(self.options, with_labels=False, clarify=False)
                 return choice.parse_reply(str(candidate[self.name]))
         return ParseFailure(f"Reply with only a JSON object that has the key {self.name}.")
+
+
+def _read_declined(form: Mapping[str, object]) -> Missing | ParseFailure | None:
+    # None if the form is an answer.
+    try:
+        return Missing(DECLINED) if is_declined(form) else None
+    except ValueError as error:
+        return ParseFailure(f"{capitalise(str(error))}.")
 
 
 def choice_in_form(

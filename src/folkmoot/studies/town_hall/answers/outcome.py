@@ -229,6 +229,8 @@ def planned_ballot_type(asked: AskContext) -> Json[Planned]:
     return Json(Planned, validation_context=asked, schema=asked_schema(Planned))
 
 
+# The reason why a value is missing that could not be read.
+UNREAD = "unparsed"
 # Models also answer with booleans, which become "true" and "false", and with words for motions.
 _YES_NO = {"true": "yes", "approve": "yes", "for": "yes", "in_favour": "yes", "false": "no"}
 _YES_NO |= {"reject": "no", "against": "no"}
@@ -254,6 +256,7 @@ class Ballot(BaseModel):
     @classmethod
     def _parse_votes(cls, raw: object, info: ValidationInfo) -> object:
         # An unclear vote raises ValueError, so the question is asked again and no vote is guessed.
+        # If the last reply has one too, only this vote is missing.
         reading = ValidationContext.from_info(info)
         # Without a context the ballot was made in Python, as the constants below, and is complete.
         if reading.context is None or not isinstance(raw, Mapping):
@@ -275,6 +278,9 @@ class Ballot(BaseModel):
             elif stated is None and repeated & {key, f"{key}.vote"}:
                 missing[item] = TEMPLATE_SENTENCE
             elif (vote := yes_or_no(stated)) is None:
+                if reading.salvage:
+                    missing[item] = UNREAD
+                    continue
                 raise ValueError(
                     f"{item} has no vote of yes or no, {NONE_OF_THESE} or {DECLINED}. "
                     "Vote on every item"
@@ -283,6 +289,8 @@ class Ballot(BaseModel):
                 votes[item] = vote
                 if vote != stated:
                     reading.add_repair(f"{item}.vote", "spelling", read_text(stated), vote)
+        if not votes and set(missing.values()) == {UNREAD}:
+            raise ValueError("no vote could be read")
         return {"votes": votes, "reasons": reasons, "missing": missing}
 
     def to_json(self) -> dict[str, object]:
@@ -403,7 +411,6 @@ SATISFACTION = Json(
     may_decline=True,
     fields_for_people=FIELDS_FOR_PEOPLE,
 )
-UNREAD = "unparsed"
 UNKNOWN = Satisfaction.model_construct(
     satisfaction=None, reason="", missing={"satisfaction": UNREAD}
 )

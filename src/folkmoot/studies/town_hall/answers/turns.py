@@ -445,7 +445,7 @@ class Turn(Record):
     @model_validator(mode="wrap")
     @classmethod
     def _expand_declined_turn(cls, raw: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+        if isinstance(raw, Mapping) and is_declined(raw):
             raw = {part: {DECLINED: True} for part in ("thinking", "speaking")}
         return handler(raw)
 
@@ -455,7 +455,7 @@ class Turn(Record):
         # A level without THINK must not keep thoughts that a model adds.
         if info.field_name == "thinking" and not Repairer.from_info(info).asked.think:
             return None
-        if isinstance(raw, Mapping) and is_declined(raw.get(DECLINED)):
+        if isinstance(raw, Mapping) and is_declined(raw):
             return (Thinking if info.field_name == "thinking" else Speaking).refused_answer()
         # An empty object lets each part find its own missing fields.
         return raw if isinstance(raw, Mapping) else {}
