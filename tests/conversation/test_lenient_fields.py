@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 import folkmoot
-from folkmoot.conversation.answer_types import Json, JsonList, ParsedAnswer, ParseFailure
+from folkmoot.conversation.answer_types import Json, JsonList, Missing, ParsedAnswer, ParseFailure
 from folkmoot.conversation.lenient_fields import (
     match_folded,
     read_list,
@@ -236,6 +236,92 @@ def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salv
         assert Opinion.model_validate(found.value.model_dump()) == found.value
     else:
         assert isinstance(found, ParseFailure)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("7", 7),
+        ("+7", 7),
+        ("7 // of ten", 7),
+        ("7, // of ten", 7),
+        ("7 or 8", None),
+        ("7 (I think)", None),
+        ("7, 8", None),
+        ("1 to 10", None),
+        ("3 out of 5", None),
+        ("7 out of 10", 7),
+        ("−7", None),
+        ("– 7", None),
+        ("?", None),
+        ("`7`", None),
+        ("", None),
+        ("seven", 7),
+    ],
+)
+@pytest.mark.parametrize("space", ["", " ", "\n"])
+def test_a_value_without_quotation_marks_is_read_whole(
+    written: str, read: int | None, space: str
+) -> None:
+    """A part of it ("7 or 8", "−7") would be a number that nobody gave."""
+    rest = json.dumps({name: GOOD[name] for name in GOOD if name not in ("level", "tags")})[1:]
+    reply = '{"tags": ["noise"],' + space + f'"level": {written}' + ("," + "\n" + rest)
+    parsed = Json(Opinion).parse_reply(reply)
+    if read is None:
+        assert isinstance(parsed, ParseFailure), parsed
+    else:
+        assert isinstance(parsed, ParsedAnswer) and parsed.value.level == read
+
+
+def test_a_remark_moves_no_number_to_another_entry() -> None:
+    class Scored(BaseModel):
+        option: str
+        score: int | None
+
+    reply = '{"items":[{"option":"sushi","score":3 (love it)},{"option":"diner","score":-4}]}'
+    parsed = JsonList(Scored).parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer)
+    assert [(item.option, item.score) for item in parsed.value] == [("diner", -4)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "level"),
+    [
+        ('```json\n{"level": 9}\n```\nToo high. My answer:\n```json\n{"level": 3}\n```', 3),
+        ('```json\n{"level": 9}\n```\nToo high. My answer:\n```json\n{"level": 3}', 3),
+        ('```json\n{"level": 9}\n```\nToo high. My answer:\n```\n3\n```', None),
+        ('{"level": 9}\n```', 9),
+    ],
+)
+def test_the_last_of_several_code_blocks_counts(reply: str, level: int | None) -> None:
+    class Level(BaseModel):
+        level: int
+
+    parsed = Json(Level).parse_reply(reply)
+    assert (parsed.value.level if isinstance(parsed, ParsedAnswer) else None) == level
+
+
+@pytest.mark.parametrize(
+    "declined",
+    [
+        '"declined": true',
+        '"Declined": true',
+        '"DECLINED": "True."',
+        '"declined": "**yes**"',
+        '"declined": 1',
+    ],
+)
+def test_who_declines_gives_no_value(declined: str) -> None:
+    reply = f'{{{declined}, "text": "", "weight": 1}}'
+    assert Json(Point, may_decline=True).parse_reply(reply) == Missing("declined")
+
+
+@pytest.mark.parametrize("words", ["I decline", "yes, I decline", "I would rather not"])
+def test_words_in_the_field_declined_are_asked_for_again(words: str) -> None:
+    reply = json.dumps({"declined": words, "text": "", "weight": 1})
+    question = Json(Point, may_decline=True)
+    assert isinstance(question.parse_reply(reply), ParseFailure)
+    assert question.salvage_reply(reply) is None
 
 
 def test_single_readers() -> None:

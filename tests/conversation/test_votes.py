@@ -277,7 +277,10 @@ def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, 
     assert (read.value if isinstance(read, ParsedAnswer) else NOT_READ) == value
 
 
-@pytest.mark.parametrize("reply", ["declined", "DECLINED.", "none_of_these", "None of these"])
+@pytest.mark.parametrize(
+    "reply",
+    ["declined", "DECLINED.", "none_of_these", "None of these", "My answer is none_of_these."],
+)
 def test_a_way_out_is_read_at_any_time(reply: str) -> None:
     read = Choice(PARK_AND_MALL).parse_reply(reply)
     assert isinstance(read, Missing) and read.reason in ("declined", "none_of_these")

@@ -141,6 +141,10 @@ def test_an_error_beside_empty_choices_is_an_error() -> None:
         ("Yes <think>or no", "Yes"),
         ("<think>first</think>second</think>Yes", "Yes"),
         ("I think so.", "I think so."),
+        ("[THINK]a, cut", ""),
+        ("[thinking] Hmm. I'd say yes.", "[thinking] Hmm. I'd say yes."),
+        ("[think]No?[/think]Yes", "Yes"),
+        ("People [think] it is fine.", "People [think] it is fine."),
     ],
 )
 def test_thoughts_are_dropped(wire: Callable[..., Completion], sent: str, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -124,9 +124,9 @@ class Choice(AnswerType[str]):
         forms = forms_in_phrases(text)
         options = self._index.from_forms(forms)
         # An option may be spelled like a way out ("Declined"). The option has priority.
-        way_out = None if options else parse_way_out(text)
-        if way_out is not None:
-            return way_out
+        for form in () if options else (text, *forms):
+            if (way_out := parse_way_out(form)) is not None:
+                return replace(way_out, last_reply=text)
         if len(options) == 1 and not self._has_wrong_label(forms, options):
             undecorated = self._index.from_forms(undecorated_forms(text))
             return ParsedAnswer(

@@ -230,21 +230,31 @@ def normalise_finish_reason(word: object) -> str:
 # Match each closed block, a block without an end, and the text before an end without a start. The
 # last case occurs because chat templates often open the block in the prompt.
 _REASONING_TAG = r"[<\[◁]{}think(?:ing)?[>\]▷]"
+_END_OF_REASONING = _REASONING_TAG.format("/")
 _REASONING_PATTERN = re.compile(
-    rf"{_REASONING_TAG.format('')}.*?(?:{_REASONING_TAG.format('/')}|\Z)|\A.*{_REASONING_TAG.format('/')}",
+    rf"(?P<start>{_REASONING_TAG.format('')}).*?(?:(?P<end>{_END_OF_REASONING})|\Z)|\A.*{_END_OF_REASONING}",
     re.DOTALL | re.I,
 )
+# Without an end, these are words of the speaker: "[thinking] I'd say yes". The tag is "[THINK]".
+_WORD_IN_BRACKETS = re.compile(r"\[(?!THINK\])")
 
 
 def strip_reasoning(text: str) -> str:
     """Return the text of a reply without the reasoning that a server included."""
     if "think" not in text.lower():
         return text
-    visible_text = _REASONING_PATTERN.sub("", text)
+    visible_text = _REASONING_PATTERN.sub(_keep_bracketed_word, text)
     # The second pass removes end tags that only the first pass uncovered, as in nested blocks.
     return (
-        visible_text if visible_text == text else _REASONING_PATTERN.sub("", visible_text).strip()
+        visible_text
+        if visible_text == text
+        else _REASONING_PATTERN.sub(_keep_bracketed_word, visible_text).strip()
     )
+
+
+def _keep_bracketed_word(block: re.Match[str]) -> str:
+    has_end = block["end"] is not None or not block["start"]
+    return "" if has_end or not _WORD_IN_BRACKETS.match(block[0]) else block[0]
 
 
 class Completion(NamedTuple):

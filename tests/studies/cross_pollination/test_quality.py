@@ -107,6 +107,23 @@ def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
     assert json.loads(done.table("participants")["ranking_before"][0]) == [PARKS, JOBS, SAFETY]
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [PARKS, JOBS, SAFETY, "none_of_these"],  # the schema lists it beside the options
+        [f"1. {PARKS}", JOBS.lower(), f" {SAFETY}."],
+    ],
+)
+def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[str]) -> None:
+    def ranked(request: ModelRequest, address: str) -> str:
+        said = json.dumps({"ranking": reply})
+        return said if "/ranking/" in address else planted(request, address)
+
+    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, ranked)), ranking=True)
+    rankings = set(done.table("participants")["ranking_before"])
+    assert {tuple(json.loads(ranking)) for ranking in rankings} == {(PARKS, JOBS, SAFETY)}
+
+
 @pytest.mark.parametrize("reply", [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]])
 def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
     def broken(request: ModelRequest, address: str) -> str:

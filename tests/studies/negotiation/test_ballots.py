@@ -384,6 +384,14 @@ def test_any_other_firm_no_is_kept_as_it_was_said(negotiation: Runner) -> None:
     assert vote.endswith("hard_no: barbecue, Nothing with peanuts, I mean it.")
 
 
+@pytest.mark.parametrize("words", ["None", "N/A", "No.", "no objections"])
+def test_a_word_for_nothing_is_no_objection(negotiation: Runner, words: str) -> None:
+    ballot = {"hard_no": [words], "objection": words}
+    run = negotiation(voting("traveler_1", ballot), groups=some("team"), conditions=["C4"])
+    row = cast(run)
+    assert (row["hard_no"], row["objection"], row["missing"]) == ("", None, False)
+
+
 def test_two_options_that_fold_to_the_same_are_refused() -> None:
     for pair in (["sushi", "Sushis"], ["Diner", "diners"], ["café", "CAFE"], ["tennis", "Tennis "]):
         with pytest.raises(ValueError, match="duplicate option"):

@@ -11,11 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from folkmoot.conversation.answer_types import ParsedAnswer
+from folkmoot.conversation.answer_types import ParsedAnswer, ParseFailure
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
+from folkmoot.studies.town_hall.answers.outcome import ballot_type
 from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_answer_type
 from tests.shown import shown
@@ -172,6 +173,17 @@ def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -
     assert ballots[-1]["votes"][0]["missing"] == "unparsed"
     row = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
+
+
+@pytest.mark.parametrize("vote", ["abstain", "", None])
+def test_a_vote_that_cannot_be_read_costs_no_other_vote(vote: str | None) -> None:
+    question = ballot_type(("V1", "V2"))
+    stated = {"V1": {"vote": "yes", "reason": "gladly"}, "V2": {"vote": vote, "reason": "no view"}}
+    reply = json.dumps(stated)
+    assert isinstance(question.parse_reply(reply), ParseFailure)  # asked for again
+    kept = question.salvage_reply(reply)
+    assert kept is not None
+    assert (kept.value.votes, kept.value.missing) == ({"V1": "yes"}, {"V2": "unparsed"})
 
 
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:

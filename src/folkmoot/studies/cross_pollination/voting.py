@@ -13,11 +13,14 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from folkmoot.conversation.answer_types import (
+    DECLINED,
     WAYS_OUT,
     FieldForPeople,
     Json,
     Missing,
+    ParsedAnswer,
     Text,
+    parse_way_out,
     pin_schema,
     with_ways_out,
 )
@@ -141,14 +144,24 @@ def _parse_ranking(answer: BaseModel | Missing) -> list[str] | Missing:
 
 def _ranking_model(options: tuple[str, ...]) -> type[BaseModel]:
     # A participant may also decline.
-    ways_out = [way for way in WAYS_OUT if way not in options]
+    choice = Choice(options, with_labels=False, clarify=False)
 
     def complete_ranking(ranking: list[str]) -> list[str]:
-        if stated_ways_out := [way for way in ways_out if way in ranking]:
+        entries = [choice.parse_reply(entry) for entry in ranking]
+        order = [entry.value for entry in entries if isinstance(entry, ParsedAnswer)]
+        others = [
+            parse_way_out(entry, WAYS_OUT)
+            for entry, parsed in zip(ranking, entries, strict=True)
+            if not isinstance(parsed, ParsedAnswer)
+        ]
+        stated_ways_out = [way_out.reason for way_out in others if way_out is not None]
+        is_complete = sorted(order) == sorted(options)
+        # The schema lists the ways out beside the options, so some replies name all of them.
+        if stated_ways_out and (DECLINED in stated_ways_out or not is_complete):
             return stated_ways_out
-        if sorted(ranking) != sorted(options):
+        if not is_complete or len(stated_ways_out) < len(others):
             raise ValueError(f"name each of the {len(options)} options once, in their exact words")
-        return ranking
+        return order
 
     return create_model(
         "Ranking",

@@ -25,11 +25,20 @@ from folkmoot.studies.negotiation.rules.tally import (
 # an option only if it is as short as `BARE_WORDS` ("cheap, please").
 MOST_WORDS = 6
 BARE_WORDS = 3
-NOTHING = frozenset(
+# Entries in place of an empty list, also where "everything" is an answer.
+NONE = frozenset(
+    words_of(phrase)
+    for phrase in ("none", "n/a", "na", "nothing", "nil", "null", "no", "no objections")
+)
+NOTHING = NONE | frozenset(
     words_of(phrase)
     for phrase in (
-        *("none", "n/a", "na", "nothing", "any", "anything", "no preference", "nil", "null"),
-        *("no strong preference", "everything", "whatever"),
+        "any",
+        "anything",
+        "no preference",
+        "no strong preference",
+        "everything",
+        "whatever",
     )
 )
 

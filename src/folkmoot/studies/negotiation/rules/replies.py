@@ -29,6 +29,7 @@ from folkmoot.studies.negotiation.rules.vocabulary import (
     fold_name,
     groups_of_members,
     is_empty,
+    is_none,
     match_members,
     new_option_of,
     parse_time,
@@ -358,7 +359,8 @@ def read_hard_no(
     unmatched_rejections: list[str] = []
     hard_no = _match_all(form.hard_no, options, unmatched_rejections, own_option)
     unmatched += unmatched_rejections
-    return hard_no, tuple(filter(None, (form.objection, *unmatched_rejections)))
+    objections = (form.objection, *unmatched_rejections)
+    return hard_no, tuple(entry for entry in objections if not is_none(entry))
 
 
 def _match_all(
@@ -369,13 +371,11 @@ def _match_all(
     known_options = (*options, own) if own else tuple(options)
     matched: dict[str, None] = {}
     for entry in entries:
-        if not entry.strip() or parse_way_out(entry) is not None:
-            continue
         option = match_option(entry, known_options)
-        if option is None:
-            unmatched.append(entry)
-        else:
+        if option is not None:
             matched[option] = None
+        elif not is_none(entry):
+            unmatched.append(entry)
     return tuple(matched)
 
 

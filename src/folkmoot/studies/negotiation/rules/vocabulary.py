@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
-from folkmoot.studies.negotiation.rules.candidates import NOTHING, normalise_entry
+from folkmoot.studies.negotiation.rules.candidates import NONE, NOTHING, normalise_entry
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
 from folkmoot.studies.negotiation.rules.tally import (
@@ -55,7 +55,12 @@ def new_option_of(entry: str, options: Iterable[str]) -> str | None:
 
 def is_empty(entry: str) -> bool:
     """Return True if an entry is blank or says that there is no option."""
-    return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NOTHING
+    return is_none(entry) or words_of(entry) in NOTHING
+
+
+def is_none(entry: str) -> bool:
+    """Return True if an entry is blank or a word such as "none", which means an empty list."""
+    return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NONE
 
 
 def fold_name(name: str) -> str:
