@@ -17,6 +17,7 @@ import polars as pl
 
 from folkmoot.engine.calls.retries import PREFLIGHT_SCOPE
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import EmptyJournalError, StorageError
 from folkmoot.storage.findings import TableCell
@@ -36,7 +37,6 @@ SPEAKERS = ("speaker_id", "speaker", "target")
 LEADERS = frozenset(
     {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
 )
-UTTERANCES = "utterances"
 KEY_COLUMN = "participant_key"
 # In characters. Longer cells are shown only on the page of the participant.
 MAX_SHORT_CHARACTERS = 60

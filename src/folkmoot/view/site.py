@@ -41,6 +41,7 @@ from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
 
 HERE = Path(__file__).parent
+LOOPBACK = "127.0.0.1"
 COOKIE = "folkmoot"
 # The query parameter that holds the token.
 TOKEN = "token"
