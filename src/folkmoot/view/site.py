@@ -241,12 +241,15 @@ class LivePart(NamedTuple):
     html: Markup
     tag: str
 
+    @classmethod
+    def from_html(cls, html: str) -> LivePart:
+        """Return the part with this HTML, which also determines the tag."""
+        return cls(Markup(html), tag_of(html))
+
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
     """Render a self-updating part of a page."""
-    # The tag is a digest of the HTML.
-    html = template_environment().get_template(template).render(context)
-    return LivePart(Markup(html), tag_of(html))
+    return LivePart.from_html(template_environment().get_template(template).render(context))
 
 
 def tag_of(*state: object) -> str:
