@@ -7,7 +7,7 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.sources import count_unattributed_characters, find_wrong_sources
-from folkmoot.provenance import Source, SourcedText
+from folkmoot.provenance import UNATTRIBUTED, Source, SourcedText
 from folkmoot.storage.run_folder import RunFolder
 
 VARIABLE = re.compile(r"\{\{ (?!loop\.)([\w.]+) \}\}")
@@ -43,3 +43,8 @@ def write_prompts_in_capitals(folder: Path, study: Study, names: set[str] | None
 def sources_in(text: SourcedText) -> list[Source]:
     """The sources of a text, in order."""
     return [span.source for span in text.spans]
+
+
+def unattributed_length(text: SourcedText) -> int:
+    """The number of characters with an unknown source."""
+    return sum(span.end - span.start for span in text.spans if span.source.kind == UNATTRIBUTED)

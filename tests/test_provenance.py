@@ -22,14 +22,13 @@ from folkmoot.provenance import (
     Span,
     cell_id,
     concatenate_texts,
-    count_unattributed,
     enclose_text,
     join_texts,
     quote_all,
     quote_value,
     replace_words,
 )
-from tests.helpers_provenance import Told, sources_in, told
+from tests.helpers_provenance import Told, sources_in, told, unattributed_length
 
 PARK = quote_value("Park", "option", "study.options")
 ANN = quote_value("I like trees.", "utterance", "talk/ann/ask0", "ann")
@@ -132,7 +131,7 @@ def test_a_prompt_in_a_prompt_keeps_the_sources_of_both(tmp_path: Path) -> None:
 def test_slicing_and_f_strings_lose_the_source_and_are_counted(tmp_path: Path) -> None:
     prompts = library(tmp_path / "p", "{{ a }}{{ b }}{{ c }}")
     prompt = prompts.render_prompt("it", a=ANN[:6], b=f"{ANN}", c=ANN)
-    assert count_unattributed(prompt.spans) == 6 + len(ANN)
+    assert unattributed_length(prompt) == 6 + len(ANN)
 
 
 def test_joins_in_python_keep_sources() -> None:
@@ -170,7 +169,7 @@ def test_a_word_is_replaced_as_in_a_plain_text_and_sources_follow(parts: list[st
 
 def test_an_enclosed_text_keeps_what_is_unknown_in_it() -> None:
     text = enclose_text(join_texts(" ", [PARK, "leaked"]), Source("material", "study.text"))
-    assert count_unattributed(text.spans) == len("leaked")
+    assert unattributed_length(text) == len("leaked")
 
 
 def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:

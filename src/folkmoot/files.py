@@ -139,12 +139,22 @@ def packaged_yaml(module_file: str, name: str) -> Any:
 
 def user_cache_dir() -> Path:
     """Return the user's cache folder for Folkmoot."""
+    return _user_folder("Caches", "XDG_CACHE_HOME", ".cache")
+
+
+def user_state_dir() -> Path:
+    """Return the user's folder for what Folkmoot keeps between runs and cannot make again."""
+    return _user_folder("Application Support", "XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(library: str, xdg_variable: str, home_folder: str) -> Path:
+    # Windows has one local folder for both kinds. `library` is the folder of macOS.
     if sys.platform == "win32":
         root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
+        root = Path.home() / "Library" / library
     else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        root = Path(os.environ.get(xdg_variable) or Path.home() / home_folder)
     return root / "folkmoot"
 
 

@@ -432,19 +432,14 @@ def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
     return spans
 
 
-def count_unattributed(spans: Iterable[Span]) -> int:
-    """Return the number of characters with an unknown source."""
-    return sum(span.end - span.start for span in spans if span.source.kind == UNATTRIBUTED)
-
-
-def cover_rest(length: int, spans: Sequence[Span], source: Source = UNKNOWN) -> list[Span]:
-    """Return spans of `source` for the characters of a text that no span covers."""
+def cover_rest(length: int, spans: Sequence[Span]) -> list[Span]:
+    """Return spans of unknown source for the characters of a text that no span covers."""
     rest_spans: list[Span] = []
     position = 0
     for span in sorted(spans):
         if span.start > position:
-            rest_spans.append(Span(position, span.start, source))
+            rest_spans.append(Span(position, span.start, UNKNOWN))
         position = max(position, span.end)
     if position < length:
-        rest_spans.append(Span(position, length, source))
+        rest_spans.append(Span(position, length, UNKNOWN))
     return rest_spans

@@ -34,6 +34,7 @@ MAX_CHARACTERS = 100_000_000
 MAX_ROW = 1_048_576
 # Digits of a number. A longer number has no finite float.
 MAX_DIGITS = 300
+# Of the child process that reads a spreadsheet or a survey.
 LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 _NO_MEMORY = errors.codes[errors.XML_ERROR_NO_MEMORY]
 _SAVE_AGAIN_HINT = "open it in a spreadsheet program and save it again as .xlsx"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import folkmoot
 from folkmoot.authoring.keys import Key, keys_of, walk_keys
 from folkmoot.authoring.schema import SWITCH_WORDS
-from folkmoot.authoring.template import WIDTH, new_files, set_all_keys, study_file_template
+from folkmoot.authoring.template import WIDTH, new_files, study_file_template
 from folkmoot.cli.app import app
 from folkmoot.engine.settings.config import Field, StudyConfig
 from folkmoot.engine.settings.config_problems import allowed_keys
@@ -22,6 +22,7 @@ from folkmoot.engine.study.study import Study, find_study
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.field_notes import field_notes
 from folkmoot.kit.coding.post_hoc import PostHocCodingConfig
+from tests.authoring.all_keys import set_all_keys
 from tools.key_tables import DOCS, TABLE, key_table, updated
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from typer.testing import CliRunner
 
 from folkmoot.authoring.schema import DIALECT, nodes_in, study_file_schema
-from folkmoot.authoring.template import set_all_keys, study_file_template
+from folkmoot.authoring.template import study_file_template
 from folkmoot.cli.app import app
 from folkmoot.engine.session.folder_access import write_settings
 from folkmoot.engine.settings.yaml_tree import existing_path, parse_yaml
@@ -27,6 +27,7 @@ from folkmoot.errors import InputError
 from folkmoot.field_notes import ESSENTIAL, UNIT
 from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.studies.negotiation.participants import groups_of
+from tests.authoring.all_keys import set_all_keys
 from tests.fenced import blocks
 from tests.sweeps import sample_daily
 

@@ -27,7 +27,6 @@ from folkmoot.kit.exposure import (
     ExposureTable,
     describe_deviations,
     exposure_finding,
-    kinds_shown_to,
 )
 from folkmoot.kit.sources import count_unattributed_characters
 from folkmoot.models.scripted import ScriptedProvider
@@ -227,7 +226,6 @@ def test_the_matrix_is_clean_where_prompts_hold_what_the_design_says(tmp_path: P
         ("reads", "vote", "100 %", "0 %"),
     )
     assert (finding.alarms, finding.headline, describe_deviations(done.folder)) == ((), False, [])
-    assert kinds_shown_to(done.folder, "p1") == {"vote": ["leaflet"]}
     assert done.folder.codebook()["exposure"]["columns"]["share"]["meaning"]
     assert verify_run(done.folder, done.study).is_consistent
 

@@ -39,10 +39,10 @@ def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
     assert bo.text.startswith("Bo Ray, an 18-year-old man.")
 
 
-def test_own_description_and_column_names(tmp_path: Path) -> None:
+def test_an_own_description_is_taken_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
-    path.write_text('WHO,YEARS\n"You are a shy poet.",33\n')
-    (poet,) = read_personas(path, {"text": "WHO", "age": "YEARS"})
+    path.write_text('text,age\n"You are a shy poet.",33\n')
+    (poet,) = read_personas(path)
     assert poet.text == "a shy poet."
     assert poet.demographics == {"age": 33}
 
@@ -109,13 +109,6 @@ def test_cells_stay_as_they_stand(tmp_path: Path) -> None:
     assert (ann.id, bo.id) == ("007", "7")
     assert ann.extra == {"zip": "01234", "version": "1.10", "children": 2}
     assert bo.extra == {"zip": "98765", "version": "1.1"}
-
-
-def test_unknown_columns_are_named_with_those_there_are(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="columns: a, b"):
-        read_personas(path, {"age": "c"})
 
 
 def test_a_table_that_unpacks_without_end_is_refused_unread(

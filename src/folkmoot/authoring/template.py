@@ -84,17 +84,6 @@ def new_files(study: Study, study_name: str = "") -> dict[str, str | bytes]:
     }
 
 
-def set_all_keys(template: str) -> str:
-    """Return the template with the comment sign removed from every commented-out key."""
-    lines = template.splitlines(keepends=True)
-    return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
-
-
-def _is_unset_key(line: str) -> bool:
-    # A nested key that is commented out has an indentation of at least two spaces after its `#`.
-    return line.startswith("#") and (line[1] != " " or line[2] == " ")
-
-
 def _is_essential(key: Key) -> bool:
     inner = key.nesting == "group" and any(map(_is_essential, key.inner))
     return key.required or key.essential or inner

@@ -13,9 +13,9 @@ from folkmoot.cli.run import prepare_options
 from folkmoot.cli.tables import print_findings
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
-from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding import coding_finding
 from folkmoot.kit.coding.post_hoc import code_finished_run
+from folkmoot.kit.coding.results import no_texts_error
 from folkmoot.kit.coding.sheet import read_sheet, write_sheet
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.findings import LONG, control_findings
@@ -83,6 +83,5 @@ def read_sheet_command(name: str, path: Path, by: str) -> None:
 def _print_coding_finding(run: RunFolder) -> None:
     finding = coding_finding(run)
     if finding is None:
-        hint = "only study types with codebooks record texts to code"
-        raise InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
+        raise no_texts_error(run)
     print_findings(output_console(), [finding])

@@ -40,8 +40,6 @@ from folkmoot.storage.json_files import write_content, write_text
 from folkmoot.storage.partial_run import PartialRun
 from folkmoot.storage.run_folder import JOURNAL, OUTPUTS, STUDY_FILE_NAME, RunFolder, RunSoFar
 
-MOST_IDS = 12
-
 
 def find_run(name: str) -> RunFolder:
     """Return the run folder at this path, or with this name under `outputs/`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from folkmoot.conversation.prompts import Prompt, cache_breakpoints_of
 from folkmoot.models.request import Message, Role
@@ -110,12 +110,6 @@ class Transcript:
     def __bool__(self) -> bool:
         return bool(self.utterances)
 
-    def by_speaker(self, speaker_id: str) -> Transcript:
-        """Return only the utterances of this speaker."""
-        return Transcript(
-            tuple(utterance for utterance in self.utterances if utterance.speaker_id == speaker_id)
-        )
-
     def last(self, count: int) -> Transcript:
         """Return the `count` most recent utterances."""
         # In Python, `[-0:]` would return all utterances.
@@ -123,28 +117,6 @@ class Transcript:
 
     def to_source_json(self) -> list[dict[str, str]]:
         return [utterance.to_source_json() for utterance in self.utterances]
-
-    def to_rows(self, *, stage: str | None = None, **shared_columns: Any) -> list[dict[str, Any]]:
-        """Return one row per utterance. The column `turn` counts the rows from 1.
-
-        - `stage`: the stage of all rows. The default is the stage of each utterance.
-        - `shared_columns`: columns that are added to every row.
-        """
-        return [
-            {
-                **shared_columns,
-                "turn": turn,
-                "stage": utterance.stage if stage is None else stage,
-                "round": utterance.round,
-                "speaker_id": utterance.speaker_id,
-                "speaker_name": utterance.name,
-                "speaker_role": utterance.role,
-                "text": utterance.text,
-                "missing": utterance.missing,
-                "finish": utterance.finish,
-            }
-            for turn, utterance in enumerate(self.utterances, start=1)
-        ]
 
 
 EMPTY_TRANSCRIPT = Transcript()

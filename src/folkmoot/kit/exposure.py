@@ -321,21 +321,6 @@ def describe_deviations(run: RunFolder) -> list[str]:
     return [sentence for cell in _exposure_cells(run) for sentence in cell.deviation_sentences]
 
 
-def kinds_shown_to(run: RunFolder, participant_id: str) -> dict[str, list[str]]:
-    """Return the kinds of text in the prompts of one participant.
-
-    The keys are the names of the participant's decisions.
-    """
-    if not run.has_table(ExposureRow.table):
-        return {}
-    own = run.scan_table(ExposureRow.table).filter(participant_id=participant_id).collect()
-    # Start with all decisions, so that one without any text has an empty list.
-    kinds_by_decision: dict[str, list[str]] = {name: [] for name in own["decision"]}
-    for row in own.filter(pl.col("texts") > 0).iter_rows(named=True):
-        kinds_by_decision[row["decision"]].append(row["kind"])
-    return kinds_by_decision
-
-
 def exposure_finding(
     run: RunFolder, label: Callable[[str], str] = column_heading
 ) -> Finding | None:

@@ -236,16 +236,12 @@ def interaction_matrix(
 # --- words -------------------------------------------------------------------------------------
 
 
-def format_share(estimate: Estimate, aside: str = "", digits: int = 0) -> str:
-    """Return a share as text, such as "16 % (9 to 23 %)".
-
-    `aside`: words to add within the brackets.
-    """
+def format_share(estimate: Estimate, *, digits: int = 0) -> str:
+    """Return a share as text, such as "16 % (9 to 23 %)"."""
     return _format_estimate(
         estimate,
         format_percent(estimate.value, digits),
         estimates.format_span(estimate.low, estimate.high, digits),
-        aside,
     )
 
 
@@ -264,16 +260,12 @@ def format_points(estimate: Estimate, aside: str = "") -> str:
     )
 
 
-def format_mean(estimate: Estimate, aside: str = "") -> str:
-    """Return a mean as text, such as "1.24 (0.90 to 1.58)".
-
-    `aside`: words to add within the brackets.
-    """
+def format_mean(estimate: Estimate) -> str:
+    """Return a mean as text, such as "1.24 (0.90 to 1.58)"."""
     return _format_estimate(
         estimate,
         format_mean_value(estimate.value),
         f"{format_mean_value(estimate.low)} to {format_mean_value(estimate.high)}",
-        aside,
     )
 
 
@@ -290,7 +282,7 @@ def format_change(estimate: Estimate, aside: str = "") -> str:
     )
 
 
-def _format_estimate(estimate: Estimate, value: str, span: str, aside: str) -> str:
+def _format_estimate(estimate: Estimate, value: str, span: str, aside: str = "") -> str:
     if not math.isfinite(estimate.value):
         return "unknown"
     return (

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from folkmoot.measures.inference.clustered import interval_of_equal_units
+from folkmoot.measures.inference.clustered import encode_labels, interval_of_equal_units
 from folkmoot.measures.inference.distributions import student_quantile
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, jackknife
 from folkmoot.measures.inference.proportions import score_interval
@@ -207,7 +207,7 @@ def kappa_of_possible(
         return Estimate(math.nan, math.nan, math.nan, n)
     # The interval is Wilson's for the observed agreement. The largest agreement has sampling error,
     # so it is varied by half a standard error.
-    groups = _encode_labels(list(who) or range(n))
+    groups = encode_labels(list(who) or range(n))
     pairs, people = _effective_sample_size(same, groups)
     low, high = score_interval(observed, pairs, Z)
     slack = 0.5 * float(np.sqrt((sizes**2) @ errors**2)) / n
@@ -284,7 +284,7 @@ def correlation_with_oneself(
     # than 2 askings, the n pairs are all pairs of these answers, and the result is the intraclass
     # correlation.
     x, y = np.asarray(first, float), np.asarray(last, float)
-    n, asked, own = len(x), _encode_labels(questions), _encode_labels(units)
+    n, asked, own = len(x), encode_labels(questions), encode_labels(units)
     if not n:
         return Estimate(math.nan, math.nan, math.nan, 0)
     # Sums per unit suffice: the correlation without one unit is that of the total minus its sums.
@@ -350,11 +350,6 @@ def _mean_correlations(sums: FloatArray) -> FloatArray:
     weight = np.where(known, n, 0.0)
     total = weight.sum(axis=-1)
     return np.where(total > 0, (weight * r).sum(axis=-1) / np.maximum(total, 1.0), math.nan)
-
-
-def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
-    seen: dict[Hashable, int] = {}
-    return np.array([seen.setdefault(label, len(seen)) for label in labels], np.int64)
 
 
 def number_codes(ratings: Sequence[Sequence[Hashable | None]]) -> FloatArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
@@ -38,7 +38,7 @@ from folkmoot.measures.inference.estimates import (
     format_span,
 )
 from folkmoot.measures.inference.proportions import score_interval, wilson
-from folkmoot.measures.position import shown_in
+from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.wording import Sentence, join_sentences, word
 
 # Independent unit → number of replies with a fault, number of all replies.
@@ -165,23 +165,42 @@ def _describe_certainty(share: Estimate, units: int, unit_name: str, margin: Mar
 
 
 def check_answers(
-    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+    answers: Collection[Row],
+    unit_of: UnitOf = speaker_of,
+    unit_name: str = UNIT_NAME,
+    shown: Sequence[Shown] | None = None,
 ) -> list[Check]:
     """Return all checks that can be computed from the table `answers` of any study type.
 
     - `unit_of`: returns the independent unit to which a row belongs.
     - `unit_name`: the noun for such a unit, such as "group".
+    - `shown`: the choices with the order of their options, if the study type recorded them itself.
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
     return [
-        check_refusals(answers, unit_of=unit_of, unit_name=unit_name),
+        *check_answer_form(answers, (), unit_of, unit_name),
+        check_yes_share(answers, unit_of, unit_name),
+        check_position_bias(shown_in(answers, unit_of) if shown is None else shown),
+    ]
+
+
+def check_answer_form(
+    answers: Collection[Row],
+    texts: Collection[str] = (),
+    unit_of: UnitOf = speaker_of,
+    unit_name: str = UNIT_NAME,
+) -> list[Check]:
+    """Return the checks of whether answers were given in the form that was asked for.
+
+    The parameters are those of `check_refusals`.
+    """
+    return [
+        check_refusals(answers, texts, unit_of, unit_name),
         check_malformed(answers, unit_of, unit_name),
         check_off_list(answers, unit_of, unit_name),
         check_over_length(answers, unit_of, unit_name),
         check_cut_replies(answers),
-        check_yes_share(answers, unit_of, unit_name),
-        check_position_bias(shown_in(answers, unit_of)),
     ]
 
 

@@ -46,6 +46,8 @@ DEFAULT_LISTED_MODELS = (
 # The waits are at most 1, 2 and 4 s, unless the server asks for a longer one.
 RETRIES = 3
 BASE_BACKOFF_SECONDS = 1.0
+# A usable model answers with one word long before.
+TRIAL_TIMEOUT_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -175,27 +177,27 @@ def _server_address(spec: ModelSpec) -> str:
 def try_models(
     names: Sequence[str] = DEFAULT_LISTED_MODELS,
     endpoints: Mapping[str, str] | None = None,
-    timeout: float = 60.0,
 ) -> list[ModelListing]:
     """Make one small call to each usable model and return the results.
 
     An error of a call is stored in the result and not raised.
     """
     listings = list_models(names, endpoints)
-    return [
-        _try_model(listing, endpoints, timeout) if listing.usable else listing
-        for listing in listings
-    ]
+    return [_try_model(listing, endpoints) if listing.usable else listing for listing in listings]
 
 
-def _try_model(
-    listing: ModelListing, endpoints: Mapping[str, str] | None, timeout: float
-) -> ModelListing:
+def _try_model(listing: ModelListing, endpoints: Mapping[str, str] | None) -> ModelListing:
     started_at = time.perf_counter()
     error = ""
     try:
         base = (endpoints or {}).get(listing.name)
-        call_llm(listing.name, [], "Reply with the word: yes", base_url=base, timeout=timeout)
+        call_llm(
+            listing.name,
+            [],
+            "Reply with the word: yes",
+            base_url=base,
+            timeout=TRIAL_TIMEOUT_SECONDS,
+        )
     except FolkmootError as problem:
         error = str(problem)
     return replace(listing, ok=not error, latency_s=time.perf_counter() - started_at, error=error)

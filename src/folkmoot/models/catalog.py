@@ -14,7 +14,12 @@ from folkmoot.hints import did_you_mean
 from folkmoot.models.api_keys import load_environment
 from folkmoot.models.endpoints import Endpoints, Server, parse_servers
 from folkmoot.models.request import Provider, ProviderSettings, check_provider
-from folkmoot.models.urls import ensure_version
+from folkmoot.models.urls import (
+    ANTHROPIC_BASE_URL,
+    GEMINI_BASE_URL,
+    OPENAI_BASE_URL,
+    ensure_version,
+)
 from folkmoot.registry import PROVIDERS, installed_entry_points
 
 SYNTHETIC_MODEL = "synthetic"
@@ -73,7 +78,7 @@ def _openai_compatible(
 
 _GOOGLE = Vendor(
     "gemini",
-    "https://generativelanguage.googleapis.com/v1beta",
+    GEMINI_BASE_URL,
     ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE"),
     "GOOGLE_BASE_URL",
     "google",
@@ -83,7 +88,7 @@ _FRIENDLI = "https://api.friendli.ai/serverless/v1"
 
 VENDORS: Mapping[str, Vendor] = {
     "openai": _openai_compatible(
-        "https://api.openai.com/v1",
+        OPENAI_BASE_URL,
         "OPENAI",
         "openai",
         "OPENAI_API_KEY",
@@ -92,7 +97,7 @@ VENDORS: Mapping[str, Vendor] = {
     ),
     "anthropic": Vendor(
         "anthropic",
-        "https://api.anthropic.com/v1",
+        ANTHROPIC_BASE_URL,
         ("ANTHROPIC_API_KEY", "ANTHROPIC"),
         "ANTHROPIC_BASE_URL",
         "anthropic",

@@ -10,6 +10,10 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from folkmoot.errors import InputError, Problem
 
+# Where the vendors of the three wire formats serve their own models.
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1"
+GEMINI_BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 # This machine and private networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
 _PRIVATE = tuple(
     ipaddress.ip_network(network)

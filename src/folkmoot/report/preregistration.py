@@ -21,6 +21,7 @@ from folkmoot.engine.session.plan import (
     SEATS,
     Plan,
     digest_registration,
+    sealed_data,
 )
 from folkmoot.engine.settings.hypotheses import is_seal_intact
 from folkmoot.engine.settings.run_claims import registered_claims
@@ -89,7 +90,7 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
         # The plan is sealed only to compute its digest. It is never written.
         plan = Plan(Path(scratch) / PLAN, started_at="")
         seal_registration(plan, study_file, providers)
-    sealed = {name: part["data"] for name, part in plan.data["sealed"].items()}  # type: ignore[attr-defined]
+    sealed = sealed_data(plan.data)
     claims = claims_of(study_file.study, study_file.config)
     title = title_of(study_file.config.model_dump()) or study_file.study.title
     begun = run_folder_path(study_file, options)

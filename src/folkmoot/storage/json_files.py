@@ -67,37 +67,6 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def iterate_list(path: Path, member: str) -> Iterator[Any]:
-    """Yield the items of a list in a JSON file, without reading the whole list into memory.
-
-    - `member`: the key under which the file holds the list.
-
-    Raises StorageError if the file cannot be read.
-    """
-    # If `write_json` wrote the file, only one object at a time is in memory.
-    # `write_json` fixes the layout: a list of the outermost object starts with this line, and each
-    # of its objects ends with a bracket at an indentation of four. So the file can be split by
-    # lines without a JSON parser.
-    opening, lines, is_inside = b"  " + orjson.dumps(member) + b": [\n", list[bytes](), False
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                if not is_inside:
-                    is_inside = line == opening
-                elif line.startswith(b"  ]"):
-                    return
-                else:
-                    lines.append(line)
-                    if line.startswith((b"    }", b"    {}")):
-                        yield orjson.loads(b"".join(lines).rstrip(b",\n"))
-                        lines.clear()
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from error
-    # A file with another layout, such as one edited by hand, is read as a whole.
-    if not is_inside:
-        yield from read_json(path).get(member, ())
-
-
 def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
     """Return the vectors in a JSON file, as a map from name to vector.
 
@@ -140,12 +109,6 @@ def format_json(data: object) -> str:
     # Do not collect the pieces for a join, because each piece from orjson occupies at least 4 KB.
     text.writelines(_encode_pieces(data))
     return text.getvalue().decode()
-
-
-def to_json_types(value: object) -> object:
-    """Convert data to JSON types. Raises TypeError or ValueError for data without a JSON form."""
-    # The error names the location in the data.
-    return json.loads(format_json(value))
 
 
 def _encode_pieces(data: object) -> Iterator[bytes]:

@@ -340,14 +340,12 @@ class Units(NamedTuple):
 def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
     """Return the independent unit of each row, such as the group whose members talked.
 
-    - `fewest_draws`: the number of draws. If the table has at least so many versions (draws) of a
-      summary, the version that a participant read is the unit.
+    - `fewest_draws`: the smallest number of draws (versions of the same summary) that are units.
     """
     # A study may draw several versions of the same summary and show each participant one of them.
-    # With at least five such draws, all participants with the same draw are one unit. Otherwise all
+    # With enough draws, all participants with the same draw are one unit. Otherwise all
     # participants who share a conversation are one unit. Without shared conversations each
     # participant is a unit. In a table without participants each row is a unit.
-    # `fewest_draws`: the number of draws from which on they are the units.
     rows = pl.int_range(table.height, eager=True).cast(pl.String)
     id_column = next(
         (name for name in PARTICIPANT_COLUMNS if name in table.columns),

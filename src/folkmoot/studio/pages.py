@@ -52,7 +52,6 @@ from folkmoot.view.site import (
     LivePart,
     answer_poll,
     keep_if_unreadable,
-    tag_of,
 )
 from folkmoot.view.site import template_environment as reader_environment
 
@@ -596,8 +595,7 @@ def mark_code(text: str) -> Markup:
 
 
 def _render_part(template: str, variables: Mapping[str, object]) -> LivePart:
-    html = _environment().get_template(template).render(variables)
-    return LivePart(Markup(html), tag_of(html))
+    return LivePart.from_html(_environment().get_template(template).render(variables))
 
 
 def trial_size(study_file: StudyFile | None) -> tuple[int, str]:

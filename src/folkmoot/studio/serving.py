@@ -9,6 +9,7 @@ from pathlib import Path
 from folkmoot.errors import InputError
 from folkmoot.studio.pages import Studio
 from folkmoot.view.site import (
+    LOOPBACK,
     READING,
     Guard,
     create_app,
@@ -19,7 +20,6 @@ from folkmoot.view.site import (
 
 # An upload is read into memory as a whole, so its size is bounded.
 MAX_UPLOAD_BYTES = 30_000_000
-LOOPBACK = "127.0.0.1"
 
 
 def studio_guard(token: str) -> Guard:

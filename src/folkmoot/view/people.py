@@ -17,6 +17,8 @@ import polars as pl
 
 from folkmoot.engine.calls.retries import PREFLIGHT_SCOPE
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import EmptyJournalError, StorageError
 from folkmoot.storage.findings import TableCell
@@ -36,7 +38,6 @@ SPEAKERS = ("speaker_id", "speaker", "target")
 LEADERS = frozenset(
     {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
 )
-UTTERANCES = "utterances"
 KEY_COLUMN = "participant_key"
 # In characters. Longer cells are shown only on the page of the participant.
 MAX_SHORT_CHARACTERS = 60
@@ -107,7 +108,7 @@ def _recorded_people(path: Path, _state: tuple[object, ...]) -> People | None:
 @lru_cache(maxsize=8)
 def _planned_people(path: Path, _plan: tuple[int, int]) -> People | None:
     run = RunFolder(path)
-    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    sealed = sealed_data(run.plan)
     try:
         planned_tables = [
             table for table in find_study_of_run(run).expected_rows(sealed) if table.rows

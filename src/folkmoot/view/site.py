@@ -41,6 +41,7 @@ from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
 
 HERE = Path(__file__).parent
+LOOPBACK = "127.0.0.1"
 COOKIE = "folkmoot"
 # The query parameter that holds the token.
 TOKEN = "token"
@@ -240,12 +241,15 @@ class LivePart(NamedTuple):
     html: Markup
     tag: str
 
+    @classmethod
+    def from_html(cls, html: str) -> LivePart:
+        """Return the part with this HTML, which also determines the tag."""
+        return cls(Markup(html), tag_of(html))
+
 
 def draw_live_part(template: str, context: Mapping[str, object]) -> LivePart:
     """Render a self-updating part of a page."""
-    # The tag is a digest of the HTML.
-    html = template_environment().get_template(template).render(context)
-    return LivePart(Markup(html), tag_of(html))
+    return LivePart.from_html(template_environment().get_template(template).render(context))
 
 
 def tag_of(*state: object) -> str:

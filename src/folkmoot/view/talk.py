@@ -17,6 +17,7 @@ from folkmoot.conversation.json_replies import read_whole_json
 from folkmoot.engine.journal.journal import JournalEntry, escape_address_part, unescape_address_part
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.utterances import UTTERANCES
+from folkmoot.measures.reply_checks import CODER
 from folkmoot.storage.findings import column_heading
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
@@ -26,8 +27,6 @@ from folkmoot.view.sources import Sourced, draw_by_source
 _TRY = re.compile(r"(/ask\d+|^ask\d+)\.[\w.]+$")
 # Shown until the run has written the row of the answer.
 UNKNOWN = "unknown speaker"
-# A coder reads texts of the run and takes no part in its conversations.
-CODER = "coder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +164,7 @@ def replies_at(
     entries_by_address: dict[str, list[JournalEntry]] = {}
     for address in addresses:
         entries = _entries_of_call(journal, address, expand_texts=False)
+        # A coder reads texts of the run and takes no part in its conversations.
         if entries and not (address in answers and answers[address].role == CODER):
             entries_by_address[address] = entries
     result, turns_by_place = (

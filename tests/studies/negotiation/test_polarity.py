@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.studies.negotiation.rules.tally import (
-    adopted_options,
     content_words,
     split_clauses,
     text_scores,
@@ -194,12 +193,6 @@ def test_a_list_that_is_turned_down_is_turned_down_whole(some: list[str]) -> Non
         text = "I don't want the " + ", ".join(some[:-1]) + last + some[-1]
         found = text_scores(text, PLACES)
         assert {o for o, score in found.items() if score == -2} == set(some)
-
-
-def test_adopted_are_the_options_named_and_not_refused() -> None:
-    text = "Diner for dinner, barbecue for Day 2 lunch, no sushi"
-    assert adopted_options(text, FOOD) == ("diner", "barbecue")
-    assert adopted_options("A diner. No, skip the diner.", FOOD) == ()
 
 
 def test_content_words_leave_out_small_words_and_cues() -> None:

@@ -25,7 +25,6 @@ from folkmoot.studies.workbook.config import Computed, Task
 from folkmoot.studies.workbook.expressions import (
     EvaluationContext,
     ExpressionProblem,
-    evaluate_expression,
     in_order,
 )
 from folkmoot.studies.workbook.participants import (
@@ -34,7 +33,14 @@ from folkmoot.studies.workbook.participants import (
     build_experiments,
 )
 from folkmoot.studies.workbook.protocol import order_tasks
-from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
+from tests.studies.workbook.workbook_builder import (
+    evaluate_expression,
+    good,
+    mistakes,
+    put,
+    read,
+    setting,
+)
 
 TASKS = "interview_prompts"
 RNG = np.random.default_rng

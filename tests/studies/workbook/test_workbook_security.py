@@ -17,14 +17,20 @@ from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.expressions import (
     EvaluationContext,
     ExpressionProblem,
-    evaluate_expression,
     parse_expression,
 )
 from folkmoot.studies.workbook.files import harmless_csv
 from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
-from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save
+from tests.studies.workbook.workbook_builder import (
+    evaluate_expression,
+    good,
+    mistakes,
+    put,
+    read,
+    save,
+)
 
 SCENE = EvaluationContext(
     ["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3
@@ -161,7 +167,7 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
 from folkmoot.studies.workbook.expressions import (
-    ExpressionProblem, EvaluationContext, evaluate_expression, parse_expression
+    ExpressionProblem, EvaluationContext, evaluate_for, parse_expression
 )
 scene = EvaluationContext(
     ["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3
@@ -173,7 +179,7 @@ for text in given:
         parse_expression(text)
     except ExpressionProblem:
         continue
-    print(text, "gave", repr(evaluate_expression(text, scene, "a")))
+    print(text, "gave", repr(evaluate_for(text, scene, ["a"])[0]))
 """
     said = bounded(setup, body, EXPRESSIONS).splitlines()
     # Names are only known when answers are there, so that these two are missing values.

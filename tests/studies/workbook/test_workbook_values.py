@@ -19,14 +19,21 @@ from folkmoot.studies.workbook.config import Computed
 from folkmoot.studies.workbook.expressions import (
     EvaluationContext,
     ExpressionProblem,
-    evaluate_expression,
     evaluate_for,
     in_order,
     parse_expression,
 )
 from folkmoot.studies.workbook.placeholders import render_text
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
-from tests.studies.workbook.workbook_builder import good, mistakes, player, put, read, task
+from tests.studies.workbook.workbook_builder import (
+    evaluate_expression,
+    good,
+    mistakes,
+    player,
+    put,
+    read,
+    task,
+)
 
 
 def computed(*items: tuple[str, str, str]) -> dict[str, list[list[Any]]]:

@@ -15,9 +15,11 @@ from openpyxl import Workbook as Book
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
 
+from folkmoot.conversation.answer_types import Missing
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.studies.workbook.config import WorkbookConfig
+from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
+from folkmoot.studies.workbook.expressions import EvaluationContext, evaluate_for
 from folkmoot.studies.workbook.preparation import load_workbook_config
 
 SETTINGS = {
@@ -275,3 +277,10 @@ def make_script(**answers: Any) -> Callable[[Any, str], str]:
 def player(**answers: Any) -> ScriptedProvider:
     """A provider that answers as its script does."""
     return ScriptedProvider(make_script(**answers), keep_requests=True)
+
+
+def evaluate_expression(
+    expression: str, context: EvaluationContext, participant: str | None
+) -> Scalar | Missing:
+    """The value of an expression for one participant."""
+    return evaluate_for(expression, context, [participant])[0]

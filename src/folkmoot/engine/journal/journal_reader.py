@@ -19,6 +19,7 @@ from folkmoot.engine.journal.integrity import (
     digest_of_content,
     digest_of_record,
     find_damage,
+    has_table,
     is_intact,
     read_meta_value,
 )
@@ -98,7 +99,7 @@ class JournalReader:
 
     def read_broken_replies(self) -> list[BrokenReply]:
         """Return the broken-off replies that may have been billed, in order of time."""
-        if not self._has_table("broken"):
+        if not has_table(self._reader, "broken"):
             return []
         rows = self._reader.execute("SELECT at, address, model, max_usd FROM broken ORDER BY at")
         return [BrokenReply._make(row) for row in rows]
@@ -311,7 +312,7 @@ class JournalReader:
 
     def read_batches(self) -> dict[str, BatchRecord]:
         """Return the batches submitted to vendors, as a map from name to batch."""
-        if not self._has_table("batches"):
+        if not has_table(self._reader, "batches"):
             return {}
         rows = self._reader.execute(f"SELECT {BATCH_COLUMNS} FROM batches")
         return {row[0]: BatchRecord._make(row) for row in rows}
@@ -325,14 +326,10 @@ class JournalReader:
 
     def find_batch(self, key: str) -> str | None:
         """Return the name of the batch that holds a request, or None."""
-        if not self._has_table("batched"):
+        if not has_table(self._reader, "batched"):
             return None
         row = self._reader.execute("SELECT batch FROM batched WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
-
-    def _has_table(self, table: str) -> bool:
-        query = "SELECT 1 FROM sqlite_master WHERE name = ?"
-        return self._reader.execute(query, (table,)).fetchone() is not None
 
     def lookup_entry(
         self, address: str, fingerprint: bytes, request: Callable[[], Mapping[str, object]]

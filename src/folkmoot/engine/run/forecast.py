@@ -63,11 +63,6 @@ class Forecast:
         model_counts.said += event.output_tokens or 0
         model_counts.usd += event.cost_usd or 0.0
 
-    @property
-    def counted_replies(self) -> int:
-        """The number of replies that have been counted."""
-        return sum(model_counts.calls for model_counts in self._counted.values())
-
     def cost(self) -> Cost | None:
         """Return the cost of the whole run in USD.
 

@@ -38,6 +38,8 @@ from folkmoot.randomness import generator
 PARTICIPANT_ROLE = "participant"
 # The word for an open entry, in `seats:` of a study file and in `--seat`.
 OPEN = "open"
+# A hint names at most this many seats, and the last one.
+MAX_LISTED_SEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +430,7 @@ def _too_few_seats_error(
     )
 
 
-def _list_seats(seats: Sequence[Seat], max_names: int = 5) -> str:
+def _list_seats(seats: Sequence[Seat]) -> str:
     names = [seat.name for seat in seats]
-    return ", ".join(names[:max_names]) + (f" … {names[-1]}" if len(names) > max_names else "")
+    rest = f" … {names[-1]}" if len(names) > MAX_LISTED_SEATS else ""
+    return ", ".join(names[:MAX_LISTED_SEATS]) + rest

@@ -35,6 +35,11 @@ def digest_registration(plan: Mapping[str, Any]) -> str:
     return _hash_data(hashes) if hashes else ""
 
 
+def sealed_data(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of each part of a plan, by the name of the part."""
+    return {name: part["data"] for name, part in plan.get("sealed", {}).items()}
+
+
 def _hash_data(data: object) -> str:
     return digest(json.dumps(data, sort_keys=True)).hex()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem
+from folkmoot.files import user_state_dir
 from folkmoot.models.catalog import LOCAL_MODEL, resolve_model
 from folkmoot.models.endpoints import list_base_urls
 from folkmoot.models.urls import is_this_machine
@@ -173,13 +173,7 @@ def _default_address(name: str) -> str | None:
 
 
 def _consent_file() -> Path:
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Application Support"
-    else:
-        root = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return root / "folkmoot" / "trusted"
+    return user_state_dir() / "trusted"
 
 
 def _load_consents() -> set[str]:

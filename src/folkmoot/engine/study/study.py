@@ -20,6 +20,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES, excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
+from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.author_errors import find_author_error
@@ -486,7 +487,7 @@ def planned_parts(study: Study, run: RunFolder) -> frozenset[str]:
 
 
 def _parts_of(study: Study, run: RunFolder) -> Parts | None:
-    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    sealed = sealed_data(run.plan)
     planned_rows = (
         next(
             (candidate for candidate in study.expected_rows(sealed) if candidate.part),

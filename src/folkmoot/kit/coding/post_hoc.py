@@ -17,7 +17,12 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.coding.coder import TextToCode, code_with_models, same_model
-from folkmoot.kit.coding.results import POST_HOC_CODING, read_codings, sealed_codebook
+from folkmoot.kit.coding.results import (
+    POST_HOC_CODING,
+    no_texts_error,
+    read_codings,
+    sealed_codebook,
+)
 from folkmoot.kit.coding.tables import CodeRow
 from folkmoot.kit.run_below import (
     Below,
@@ -65,15 +70,7 @@ def require_codable(run: RunFolder, coder: str) -> None:
     require_finished(run)
     read = read_codings(run)
     if not read:
-        raise InputError(
-            Problem(
-                f"{run.path}: there are no texts to code",
-                hint=(
-                    "only study types with codebooks record texts to code; a run of an earlier "
-                    "version must be repeated"
-                ),
-            )
-        )
+        raise no_texts_error(run)
     names = {
         coder_result.name
         for codebook in read.values()

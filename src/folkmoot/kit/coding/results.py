@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding.codebook import NO_CODE_LABEL, Codebook
 from folkmoot.kit.coding.tables import CODER_ROLE, HUMAN_ROLE, RULE_ROLE, SECOND_CODER_ROLE
 from folkmoot.kit.findings import Row, estimate_cells, format_mean_value
@@ -300,6 +301,15 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
 def text_digest(row: Mapping[str, Any]) -> str:
     """Return a digest of a text and its context, to identify what a human coded."""
     return digest(row["text"] or "", row["about"] or "", size=8).hex()
+
+
+def no_texts_error(run: RunFolder) -> InputError:
+    """Return the error for a command that needs texts to code, if the run has none."""
+    hint = (
+        "only study types with codebooks record texts to code; a run of an earlier version must be "
+        "repeated"
+    )
+    return InputError(Problem(f"{run.path}: there are no texts to code", hint=hint))
 
 
 def sealed_codebook(run: RunFolder, name: str) -> Codebook:

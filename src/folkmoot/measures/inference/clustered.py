@@ -246,7 +246,7 @@ def clustered_difference(
     y = np.asarray(values, float)
     keep = np.isfinite(y)
     y, side = y[keep], side[keep]
-    groups = _encode_labels([cluster for cluster, k in zip(clusters, keep, strict=True) if k])
+    groups = encode_labels([cluster for cluster, k in zip(clusters, keep, strict=True) if k])
     both = [np.unique(groups[side]), np.unique(groups[~side])]
     if not all(map(len, both)):
         return Estimate(math.nan, math.nan, math.nan, len(y), len(np.unique(groups)))
@@ -280,7 +280,7 @@ def clustered_coefficient(
     """
     # The method is CR2. The interval is also NaN with fewer than four degrees of freedom, or no
     # variation between clusters.
-    outcome, groups = np.asarray(y, float), _encode_labels(clusters)
+    outcome, groups = np.asarray(y, float), encode_labels(clusters)
     n, g = len(outcome), len(np.unique(groups))
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, 0)
@@ -411,14 +411,15 @@ def _finite_values(
     if len(y) != len(clusters):
         raise ValueError(f"{len(y)} values but {len(clusters)} cluster labels")
     keep = np.isfinite(y)
-    return y[keep], _encode_labels(
-        [cluster for cluster, k in zip(clusters, keep, strict=True) if k]
-    )
+    return y[keep], encode_labels([cluster for cluster, k in zip(clusters, keep, strict=True) if k])
 
 
-def _encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
+def encode_labels(labels: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Return the number of each label, from 0 in the order in which labels first occur.
+
+    None marks a value that belongs with no other value, so each None gets a number.
+    """
     seen: dict[Hashable, int] = {}
-    # Two unknown clusters are not the same cluster, so each None gets a label.
     own = (("alone", n) if label is None else label for n, label in enumerate(labels))
     return np.array([seen.setdefault(label, len(seen)) for label in own], dtype=np.int64)
 

@@ -42,13 +42,10 @@ from folkmoot.measures.inference.simultaneous import (
 Read = tuple[Claim, Side, Side] | str
 
 
-def judge_families(
-    claims: Sequence[Claim], read: Callable[[Claim], Read], alpha: float = ALPHA
-) -> list[Result]:
+def judge_families(claims: Sequence[Claim], read: Callable[[Claim], Read]) -> list[Result]:
     """Return the results of claims in order, corrected for the number of claims in each family.
 
     - `read`: returns the data of a claim, or the reason why the claim has no data.
-    - `alpha`: the largest probability that any decision on a primary claim is wrong.
     """
     # A claim is corrected for the other claims of its family: primary, secondary or exploratory.
     # Primary claims that cannot be tested count too, because the number was fixed in advance. The
@@ -61,14 +58,14 @@ def judge_families(
         if isinstance(sides, str):
             results.append(without_result(claim, sides))
             continue
-        result = evaluate(*sides, alpha)
+        result = evaluate(*sides, ALPHA)
         # Only a claim that is alone in its family prints this p-value.
         if claim.margin and size[claim.family] == 1 and result.estimate.has_interval:
             result = replace(result, margin_p=_test_margin(*sides))
         results.append(result)
         if claim.family == "primary":
             data_of_primary[index] = sides[1:]
-    adjusted = adjust_families(results, alpha)
+    adjusted = adjust_families(results, ALPHA)
     primary = [index for index, claim in enumerate(claims) if claim.family == "primary"]
     if len(primary) < 2:
         return adjusted
@@ -78,7 +75,7 @@ def judge_families(
         else None
         for index in primary
     ]
-    for index, joint in zip(primary, decide_jointly(tests, alpha), strict=True):
+    for index, joint in zip(primary, decide_jointly(tests, ALPHA), strict=True):
         if joint is not None:
             adjusted[index] = replace(
                 results[index],

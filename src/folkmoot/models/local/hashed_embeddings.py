@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from folkmoot.models.request import FloatArray
 
 DIMENSIONS = 512
-MODEL_NAME = "hashed-512"
 # The dimensions of a feature and the weight in each dimension.
 Features = tuple[list[int], list[float]]
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:\.\d+)?")
-# The weights relative to a single word. They are part of the definition of `hashed-512`. A change
+# The weights relative to a single word. They are part of the definition of the embeddings. A change
 # would change the results of stored runs.
 _BIGRAM_WEIGHT = 0.25
 _NGRAM_WEIGHT = 0.8

@@ -20,7 +20,7 @@ from folkmoot.models.request import (
     part_text,
     strip_reasoning,
 )
-from folkmoot.models.urls import ensure_version
+from folkmoot.models.urls import ANTHROPIC_BASE_URL, ensure_version
 from folkmoot.models.wire.batches import AnthropicBatchApi
 from folkmoot.models.wire.capabilities import (
     PROMPT,
@@ -40,7 +40,6 @@ from folkmoot.models.wire.http_client import (
     unreadable_reply_error,
 )
 
-BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 # The minimum size of a cached system message. No model caches fewer than 512 tokens.
 MIN_CACHED_BYTES = 2048
@@ -158,7 +157,7 @@ class AnthropicProvider(ChatProvider):
     """A provider that calls one server in the Anthropic wire format."""
 
     def __init__(self, settings: ProviderSettings) -> None:
-        base = ensure_version(settings.base_url or BASE_URL, "/v1")
+        base = ensure_version(settings.base_url or ANTHROPIC_BASE_URL, "/v1")
         headers = {"anthropic-version": VERSION}
         if settings.api_key:
             headers["x-api-key"] = settings.api_key

@@ -22,7 +22,7 @@ from folkmoot.models.request import (
     part_text,
     strip_reasoning,
 )
-from folkmoot.models.urls import ensure_version
+from folkmoot.models.urls import GEMINI_BASE_URL, ensure_version
 from folkmoot.models.wire.batches import GeminiBatchApi
 from folkmoot.models.wire.capabilities import (
     JSON_MODE,
@@ -45,7 +45,6 @@ from folkmoot.models.wire.http_client import (
     unreadable_reply_error,
 )
 
-BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 # With 100 long embeddings, a response would exceed `max_reply_mb`.
 MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
@@ -131,7 +130,7 @@ class GeminiProvider(ChatProvider):
     # The key is sent in a header and never in the URL, because URLs are logged.
 
     def __init__(self, settings: ProviderSettings) -> None:
-        base = ensure_version(settings.base_url or BASE_URL, "/v1beta")
+        base = ensure_version(settings.base_url or GEMINI_BASE_URL, "/v1beta")
         headers = {"x-goog-api-key": settings.api_key} if settings.api_key else {}
         wire = HttpClient(base, headers, settings)
         super().__init__(wire, CapabilityCache(lambda _: Capabilities(), STRUCTURED_OUTPUT_MODES))

@@ -25,6 +25,7 @@ from folkmoot.models.request import (
     part_text,
     strip_reasoning,
 )
+from folkmoot.models.urls import OPENAI_BASE_URL
 from folkmoot.models.wire.batches import OpenAIBatchApi
 from folkmoot.models.wire.capabilities import (
     JSON_MODE,
@@ -48,7 +49,6 @@ from folkmoot.models.wire.http_client import (
 )
 from folkmoot.randomness import digest
 
-BASE_URL = "https://api.openai.com/v1"
 # With 100 long embeddings, a response would exceed `max_reply_mb`.
 MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
@@ -187,7 +187,7 @@ class OpenAIProvider(ChatProvider):
     def __init__(self, settings: ProviderSettings) -> None:
         key = settings.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        wire = HttpClient(settings.base_url or BASE_URL, headers, settings)
+        wire = HttpClient(settings.base_url or OPENAI_BASE_URL, headers, settings)
         super().__init__(wire, CapabilityCache(default_capabilities, STRUCTURED_OUTPUT_MODES))
         self.batches = OpenAIBatchApi(wire)
 

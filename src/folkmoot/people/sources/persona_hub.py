@@ -38,6 +38,8 @@ LANGUAGES = tuple(_SPOKEN.split())
 # four English lines ("Compiler Designer", "a passionate Italian poet") and .95 drops none. Neither
 # keeps a foreign line.
 NOT_ENGLISH = 0.95
+# A download that receives no data for longer is given up.
+MAX_SILENCE_SECONDS = 60.0
 
 Progress = Callable[[int, int | None], None]
 
@@ -204,13 +206,11 @@ async def fetch_file(
     cache_dir: Path | None = None,
     progress: Progress | None = None,
     refresh: bool = False,
-    timeout: float = 60.0,
 ) -> Path:
     """Return the local copy of the file at `url`, which is downloaded if necessary.
 
     - `refresh`: True to download the file again.
     - `progress`: called with the received and the total bytes. The total may be None.
-    - `timeout`: the longest time without data, in seconds.
 
     Raises InputError if the URL cannot be read.
     """
@@ -222,7 +222,7 @@ async def fetch_file(
 
     try:
         with whole_file(target) as out:
-            await download_file(url, out.write, silence=timeout, progress=progress)
+            await download_file(url, out.write, silence=MAX_SILENCE_SECONDS, progress=progress)
     except TransferError as error:
         raise InputError(
             Problem(

@@ -47,12 +47,9 @@ ALSO_CALLED = {
 }
 
 
-def read_personas(
-    path: Path, columns: Mapping[str, str] | None = None, *, with_first_answers: bool = False
-) -> list[Persona]:
+def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Persona]:
     """Return every person of a table as a persona, in the order of the file.
 
-    - `columns`: maps known names to the file's names of columns, as in `{"age": "AGE_YRS"}`.
     - `with_first_answers`: if True, the description contains the first answers of the person.
 
     Raises InputError for an unreadable file, a repeated id or an empty row.
@@ -62,17 +59,6 @@ def read_personas(
     # kept in `extra`. Without a description, `base_persona` is the description. If that is missing
     # too, the description is made from all other columns. Empty cells are left out.
     table = _read_people_frame(path, with_first_answers)
-    given = columns or {}
-    unknown = [theirs for theirs in given.values() if theirs not in table.columns]
-    if unknown:
-        have = ", ".join(table.columns)
-        raise InputError(
-            [
-                Problem(f"no column {column!r}", file=str(path), hint=f"columns: {have}")
-                for column in unknown
-            ]
-        )
-    table = table.rename({theirs: ours for ours, theirs in given.items()})
     meant = _known_meanings(table.columns)
     people: list[Persona] = []
     problems: list[Problem] = []

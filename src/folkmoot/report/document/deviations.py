@@ -17,7 +17,7 @@ from typing import Any
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import list_changes
 from folkmoot.engine.session.folder_access import describe_other_version
-from folkmoot.engine.session.plan import CLAIMS, DESIGN
+from folkmoot.engine.session.plan import CLAIMS, DESIGN, sealed_data
 from folkmoot.engine.settings.run_claims import sealed_claims
 from folkmoot.engine.study.study import ExpectedRows, Study, restate_claims
 from folkmoot.errors import StorageError
@@ -36,7 +36,7 @@ def list_deviations(run: RunFolder, study: Study) -> list[str]:
         for change in run.plan.get("changes", [])
     ]
     found += _superseded_requests(run)
-    sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
+    sealed = sealed_data(run.plan)
     if not sealed:
         found.append("There is no sealed plan (plan.json), so deviations cannot be checked.")
     found += _settings_deviations(run, sealed.get(DESIGN, {}))
@@ -80,7 +80,7 @@ def both_versions(run: RunFolder, study: Study) -> ResultTable:
     """Return a table of the differences between the plan and the run."""
     # Three kinds of rows: parts changed with `--accept-changes`, settings in the run's
     # `study.yaml`, and claims that this version of the study type states differently.
-    sealed = {name: part["data"] for name, part in run.plan.get("sealed", {}).items()}
+    sealed = sealed_data(run.plan)
     rows: list[dict[str, TableCell]] = []
 
     def describe_difference(part: str, registered: object, carried_out: object) -> None:

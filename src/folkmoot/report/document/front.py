@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import Study
@@ -372,7 +373,7 @@ def _merge_equal_steps(steps: Sequence[Step]) -> Iterator[Step]:
 def _arm_sizes(run: RunFolder, study: Study) -> tuple[str, dict[str, str]]:
     # Such as ("condition", {"control": "300 participants"}), or ("", {EVERYBODY: …}) without
     # conditions.
-    sealed = {name: part.get("data") for name, part in run.plan.get("sealed", {}).items()}
+    sealed = sealed_data(run.plan)
     for planned in study.expected_rows(sealed) if sealed else ():
         table = pl.LazyFrame(planned.rows, infer_schema_length=None)
         # The planned rows may not name conditions. Then the table of the run may name them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -205,7 +205,7 @@ class NegotiationConfig(CodingStudyConfig):
         json_schema_extra=field_notes(essential=True),
     )
     conditions: tuple[ConditionId, ...] = Field(
-        ("C1", "C2", "C3", "C4", "C5"),
+        get_args(ConditionId),
         min_length=1,
         description="conditions to run, of C1 to C5",
         json_schema_extra=field_notes(essential=True),

@@ -24,7 +24,7 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.kit.findings import split_address
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
-from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.inference.estimates import Estimate, finite_or_none
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.run_folder import RunFolder
@@ -574,15 +574,15 @@ def _conflict_rates(
 
 
 def _estimate_figure(estimate: Estimate) -> Figure:
-    def finite_or_none(value: float) -> float | None:
-        return round(value, 6) if math.isfinite(value) else None
+    def round_finite(value: float) -> float | None:
+        return finite_or_none(round(value, 6))
 
     each = [round(value, 6) for value in estimate.each]
     return Figure(
-        estimate=finite_or_none(estimate.value),
-        low=finite_or_none(estimate.low),
-        high=finite_or_none(estimate.high),
-        p=finite_or_none(estimate.p),
+        estimate=round_finite(estimate.value),
+        low=round_finite(estimate.low),
+        high=round_finite(estimate.high),
+        p=round_finite(estimate.p),
         n=estimate.n,
         each=each,
     )

@@ -5,7 +5,6 @@ A session is one group under one condition.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
 from folkmoot.kit import coding
+from folkmoot.measures.inference.estimates import finite_or_none
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
@@ -626,7 +626,7 @@ def not_asked_again_row(case: Negotiation, values: Mapping[str, float], left_out
 
 
 def _finite_values(values: Mapping[str, float]) -> dict[str, Any]:
-    return {key: value if math.isfinite(value) else None for key, value in values.items()}
+    return {key: finite_or_none(value) for key, value in values.items()}
 
 
 def _decision_row(

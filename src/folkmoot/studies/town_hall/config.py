@@ -19,6 +19,7 @@ from folkmoot.field_notes import Word, field_notes
 from folkmoot.hints import did_you_mean
 from folkmoot.kit.coding import CodingStudyConfig
 from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim, Family
+from folkmoot.models.catalog import CALL_LLM_MODELS
 from folkmoot.randomness import generator
 from folkmoot.studies.town_hall.answers.options import InteractionType
 
@@ -367,8 +368,9 @@ class TownHallConfig(CodingStudyConfig):
     )
 
 
-# The five vendors' models among which the source divides the seats of levels 3 and 4.
-FIVE_MODELS = ("gemini-3-flash", "gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0")
+# The five vendors' models among which the source divides the seats of levels 3 and 4. Their order
+# is part of the assignment.
+FIVE_MODELS = CALL_LLM_MODELS
 
 
 @dataclass(frozen=True, slots=True)

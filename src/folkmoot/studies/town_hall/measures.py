@@ -25,7 +25,7 @@ from folkmoot.kit.coding import CodebookResults
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.differences import Side
-from folkmoot.measures.inference.estimates import Estimate, difference_or_none
+from folkmoot.measures.inference.estimates import Estimate, difference_or_none, finite_or_none
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
@@ -497,7 +497,7 @@ def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bou
 
 def _round_finite(value: float) -> float | None:
     # The last bits of sums differ between machines, but equal runs must give equal files.
-    return round(value, 12) if math.isfinite(value) else None
+    return finite_or_none(round(value, 12))
 
 
 def comparison_rows(comparison: Json) -> Iterator[Row]:

@@ -283,15 +283,12 @@ class PlayedResident:
         self.others = [other for other in hall.last if other != me]
         self._eager: dict[str, float] = {}
 
-    def view_of_plan(self, title: str = "stance") -> float:
-        """Return how much the resident supports the plan, from −1 to 1.
-
-        `title`: the name of the question. The support differs between questions.
-        """
+    def view_of_plan(self) -> float:
+        """Return how much the resident supports the plan, from −1 to 1."""
         # Support is higher if other speakers named the resident.
         naming_effect, leaning = (
             saturating_share(self.hall.naming_weight(self.me)) * self.push,
-            self.mind.stable_leaning(title),
+            self.mind.stable_leaning("stance"),
         )
         return max(-1.0, min(1.0, leaning + HEARD_WEIGHT * naming_effect * (1 - leaning) / 2))
 

@@ -34,6 +34,9 @@ STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "role_assignment_strategy": get_args(Strategy),
 }
 Scalar = str | int | float | bool
+# A cell of the profiles that holds a number. Whole numbers of at most 15 digits survive as floats.
+# Leading zeros mark a code, not a number.
+CELL_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 # Maximum length of one cell, in characters. Excel itself allows 32,767.
 MAX_TEXT = 100_000
 

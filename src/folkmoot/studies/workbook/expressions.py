@@ -306,22 +306,15 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 # --- calculating -------------------------------------------------------------------------------
 
 
-def evaluate_expression(
-    expression: str, context: EvaluationContext, participant: str | None
-) -> Scalar | Missing:
-    """Return the value of an expression for one participant.
-
-    Returns Missing with the reason if there is no value.
-    """
-    # `participant` is None for a value of the session. Numbers are finite. True and False are
-    # returned as 1 and 0.
-    return evaluate_for(expression, context, [participant])[0]
-
-
 def evaluate_for(
     expression: str, context: EvaluationContext, participants: Sequence[str | None]
 ) -> list[Scalar | Missing]:
-    """Return the values of an expression for several participants, in the same order."""
+    """Return the values of an expression for several participants, in the same order.
+
+    A value is Missing with the reason if there is none.
+    """
+    # A participant is None for a value of the session. Numbers are finite. True and False are
+    # returned as 1 and 0.
     tree = parse_expression(expression)
     # One evaluator for all participants, since it caches the columns of aggregates.
     evaluator = Evaluator(context)

@@ -22,7 +22,7 @@ from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_resu
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.reply_units import name_reply_units
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.diagnostics import check_instability, check_position_bias
+from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
@@ -632,11 +632,8 @@ def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
     )
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
     unit_name = name_reply_units(run, "session")
-    checks = {check.key: check for check in check_answers(answers, part_of_stage, unit_name)}
-    bias = check_position_bias(shown_options)
-    return kit.respondent_checks_finding(
-        [*(checks | {bias.key: bias}).values(), check_instability(repeated_answers(run))]
-    )
+    checks = check_answers(answers, part_of_stage, unit_name, shown_options)
+    return kit.respondent_checks_finding([*checks, check_instability(repeated_answers(run))])
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:

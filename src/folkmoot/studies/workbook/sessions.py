@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from folkmoot.studies.workbook.answers import (
     GivenAnswer,
 )
 from folkmoot.studies.workbook.config import (
+    CELL_NUMBER,
     FACILITATOR,
     SPECIAL_ROLES,
     Computed,
@@ -46,8 +46,6 @@ from folkmoot.studies.workbook.placeholders import (
 # Names that expressions may use beside those of the workbook: of a participant, and of a session.
 PERSONAL_NAMES = ("role",)
 SHARED_NAMES = ("treatment", "session", "members")
-# Whole numbers of at most 15 digits survive as floats. Leading zeros mark a code, not a number.
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 NOT_AVAILABLE = MissingValue("not available")
 # Replaces a participant's value in a question as other speakers hear it.
@@ -347,7 +345,7 @@ class SessionState:
 def parse_cell(text: str) -> Scalar:
     """Return the text of a profile cell, converted to a number if it looks like a number."""
     # `007` and `10%` stay texts.
-    if not _NUMBER.fullmatch(text):
+    if not CELL_NUMBER.fullmatch(text):
         return text
     return float(text) if "." in text else int(text)
 

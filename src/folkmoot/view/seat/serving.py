@@ -16,11 +16,11 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.view.connections import BACKLOG, PageServer
 from folkmoot.view.seat.pages import create_seat_app
 from folkmoot.view.site import (
+    LOOPBACK,
     Guard,
     own_names,
 )
 
-LOOPBACK = "127.0.0.1"
 TICK_SECONDS = 1.0
 # The pages stay available for this long at the end, so that participants see the last one.
 LINGER_SECONDS = 60.0

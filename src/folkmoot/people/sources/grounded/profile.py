@@ -353,9 +353,3 @@ class Profile(_Frozen):
             name=self.name,
             extra={"profile": self.model_dump(mode="json")},
         )
-
-    @classmethod
-    def from_persona(cls, persona: Persona) -> Profile | None:
-        """Return the profile of a grounded persona, or None for a persona of a different source."""
-        data = persona.extra.get("profile")
-        return None if data is None else cls.model_validate(data)

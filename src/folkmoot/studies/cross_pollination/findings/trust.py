@@ -31,13 +31,7 @@ from folkmoot.measures.diagnostics import (
 from folkmoot.measures.inference.estimates import format_count, format_percent, points_span
 from folkmoot.measures.inference.paired_votes import moves_towards, towards_target
 from folkmoot.measures.position import Shown, position_effects
-from folkmoot.measures.reply_checks import (
-    check_cut_replies,
-    check_malformed,
-    check_off_list,
-    check_over_length,
-    check_refusals,
-)
+from folkmoot.measures.reply_checks import check_answer_form
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, ResultTable
@@ -179,11 +173,7 @@ def _quality_checks(votes: Votes) -> list[Check]:
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
     return [
-        check_refusals(answers, votes.participant_texts(), unit_name=unit_name),
-        check_malformed(answers, unit_name=unit_name),
-        check_off_list(answers, unit_name=unit_name),
-        check_over_length(answers, unit_name=unit_name),
-        check_cut_replies(answers),
+        *check_answer_form(answers, votes.participant_texts(), unit_name=unit_name),
         check_instability(repeated_votes(votes)),
         check_position_bias(_first_votes(votes)),
         check_sycophancy(

@@ -35,6 +35,8 @@ MODERATOR_TOKENS = 700
 MAX_HISTORY_MESSAGES = 12
 # After this many missing answers in a row, a participant is no longer chosen or addressed.
 MAX_SILENCES_IN_A_ROW = 2
+# The moderator is told of at most this many participants who spoke little.
+MAX_QUIETEST = 2
 
 
 class PhaseGuide(BaseModel):
@@ -426,8 +428,8 @@ class SpeakingShares:
             if count == 0 and persona_id not in self.mute
         ]
 
-    def quietest_participants(self, limit: int = 2) -> list[str]:
-        """Return up to `limit` participants who spoke less than average, the quietest first."""
+    def quietest_participants(self) -> list[str]:
+        """Return up to two participants who spoke less than average, the quietest first."""
         if not sum(self.spoken.values()):
             return []
         mean = sum(self.spoken.values()) / len(self.spoken)
@@ -439,7 +441,7 @@ class SpeakingShares:
         ]
         return sorted(
             quiet, key=lambda persona_id: (self.spoken[persona_id], self.words[persona_id])
-        )[:limit]
+        )[:MAX_QUIETEST]
 
 
 def choose_respondents(

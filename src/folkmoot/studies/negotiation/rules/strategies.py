@@ -150,7 +150,7 @@ ConditionId = Literal["C1", "C2", "C3", "C4", "C5"]
 class Condition:
     """A condition of the study, C1 to C5: who is heard, and how the mediator acts."""
 
-    id: str
+    id: ConditionId
     title: str
     # How the mediator proposes a decision: not at all, by free reasoning, or with the strategy that
     # the strategy table gives for the case.

@@ -218,16 +218,6 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     return result
 
 
-def adopted_options(text: str, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that a text names and never negates."""
-    # They are in the order of first mention.
-    mentions = find_mentions(text, options)
-    rejected = {mention.option for mention in mentions if mention.negated}
-    return tuple(
-        dict.fromkeys(mention.option for mention in mentions if mention.option not in rejected)
-    )
-
-
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
     # The kinds are "refused" (near a negation), "wanted" (after a wish) and "plain".
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from folkmoot.studies.workbook.config import CELL_NUMBER
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Comparison,
     Condition,
@@ -21,9 +21,6 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
 from folkmoot.studies.workbook.spreadsheet.qualtrics.logic import SYMBOLS, compare_texts
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import Survey, as_text, nested_list
 from folkmoot.studies.workbook.spreadsheet.qualtrics.treatments import ArmKey, Treatments
-
-# The numbers that the workbook takes for numbers in a cell of the profiles.
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ class EmbeddedData:
         if name not in SYMBOLS:
             return None
         value, symbol = self._computed_value(field), SYMBOLS[name][0]
-        if _NUMBER.fullmatch(operand):
+        if CELL_NUMBER.fullmatch(operand):
             # A text is not less than a number: the computed value is then missing, and not true.
             if name != "EqualTo":
                 expression = f"1 if {column} {symbol} {operand} else 0"

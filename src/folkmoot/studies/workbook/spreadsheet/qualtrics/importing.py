@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from folkmoot.child_process import Limits, run_in_child
+from folkmoot.child_process import run_in_child
 from folkmoot.engine.study.study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
+from folkmoot.spreadsheet_cells import LIMITS
 from folkmoot.studies.workbook.config import FACILITATOR, Scalar, number_text
 from folkmoot.studies.workbook.expressions import ExpressionProblem
 from folkmoot.studies.workbook.placeholders import names_in
@@ -32,8 +33,6 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import escape_braces
 from folkmoot.studies.workbook.spreadsheet.reading import MAX_ID, UNSAFE
 
 SUFFIX = ".qsf"
-# As for a workbook: see the limits of `spreadsheet_cells`.
-LIMITS = Limits(seconds=120, memory_bytes=2_000_000_000)
 Problems = Sequence[Problem]
 # Excel cuts longer texts off.
 MAX_CELL = 32_767

@@ -1,0 +1,14 @@
+"""The template of a study file in which every key is set."""
+
+from __future__ import annotations
+
+
+def set_all_keys(template: str) -> str:
+    """The template without the comment sign before every commented-out key."""
+    lines = template.splitlines(keepends=True)
+    return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
+
+
+def _is_unset_key(line: str) -> bool:
+    # A nested key that is commented out has an indentation of at least two spaces after its `#`.
+    return line.startswith("#") and (line[1] != " " or line[2] == " ")
