@@ -19,6 +19,7 @@ from tests.contract.small import small_study
 from tests.faults.conftest import Serve
 from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
 from tests.faults.test_kills import kill
+from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -161,3 +162,30 @@ def test_a_budget_that_ends_inside_a_fork_of_a_run(
     assert 0 < len(part) < len(done) and {address: done[address] for address in part} == part
     assert done.keys() == stored(whole).keys()
     assert tables(paused) == tables(whole)
+
+
+def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(answers="respondent")
+    line, desk = CommandLine(server.openai), server.model.batches
+    run = Path(shutil.copytree(dialogues, tmp_path / "run"))
+    # Controls are asked in batches if the study of their run was.
+    study = run / "study.yaml"
+    settings = study.read_text().replace("batch: false\n", "")
+    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    command = ["controls", run, "--no-persona", "--no-retest", "--trust"]
+    desk.plan = BatchPlan(hold=True)
+    # The first look at a batch comes after its id is in the journal.
+    line.run_until(
+        lambda: bool(desk.jobs) and desk.jobs[0].looks > 0,
+        kill,
+        *command,
+        *("--participants", 2),
+    )
+    desk.plan = BatchPlan()
+    # The open batch binds the controls to their settings, as an answer does.
+    said = line.run(*command, "--participants", 3, expect=2)
+    assert "begun with other settings" in " ".join(said.split())
+    line.run(*command, "--participants", 2)
+    assert 0 < desk.calls == journaled(run / CONTROLS).total()
