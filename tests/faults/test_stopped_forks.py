@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import folkmoot
+from folkmoot.engine.journal.journal_loans import LOANS, PROCESS, OutstandingLoan, write_loan
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.fork_repeats import pairs_of
+from folkmoot.engine.run.grid import cell_folder, read_grid
 from folkmoot.errors import BudgetReachedError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -189,3 +195,22 @@ def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     assert "begun with other settings" in " ".join(said.split())
     line.run(*command, "--participants", 2)
     assert 0 < desk.calls == journaled(run / CONTROLS).total()
+
+
+def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_repeats(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, spoken["utterance_id"][-1], "--say", "The costs are unfair to us."]
+    line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
+    changed, as_it_was = next(pairs_of(read_grid(forks)))
+    resume = ["fork", forks, "--resume", "--trust", "--budget", 0.5]
+    for max_usd, code, said in ((0.6, 75, "is used up"), (None, 2, "budget_usd cannot be kept")):
+        shutil.rmtree(cell_folder(forks, as_it_was), ignore_errors=True)
+        with closing(sqlite3.connect(cell_folder(forks, changed) / JOURNAL)) as db, db:
+            db.execute("DROP TABLE IF EXISTS loans")
+            db.execute(LOANS)
+            # What a process leaves that is killed with a call in flight.
+            write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, max_usd))
+        assert said in " ".join(line.run(*resume, expect=code).split())

@@ -53,6 +53,32 @@ class Amount(NamedTuple):
 NOTHING = Amount()
 
 
+class Spent(NamedTuple):
+    """What the processes of one or more runs have spent, as a budget counts it."""
+
+    # Calls that models answered. Answers of humans and copies from another run are not counted.
+    calls: int = 0
+    # The known cost (USD) of these calls, and the maximum cost of broken-off replies.
+    usd: float = 0.0
+    # Calls without an answer that killed processes may have paid.
+    possible: Amount = NOTHING
+    # A phrase for each model with calls of unknown cost.
+    unpriced: tuple[str, ...] = ()
+
+    def add_spending(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            self.usd + other.usd,
+            self.possible.add_amount(other.possible),
+            tuple(dict.fromkeys(self.unpriced + other.unpriced)),
+        )
+
+    @property
+    def total(self) -> Amount:
+        """The calls and the USD that count against a budget."""
+        return Amount(self.calls, self.usd).add_amount(self.possible)
+
+
 class BudgetWaiter(NamedTuple):
     """A call that waits for budget."""
 
