@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -18,15 +19,17 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from benchmarks.measure import alone
-from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, load, run
+from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, fork, load, run
 from folkmoot.cli.study_files import check_command
 from folkmoot.engine.calls import batch_queue as outbox_module
 from folkmoot.engine.calls import gateway as gateway_module
 from folkmoot.engine.calls.progress import Event, format_event
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.errors import (
     BudgetReachedError,
     FatalModelError,
+    InputError,
     QuotaExhaustedError,
     RunExistsError,
     RunPausedError,
@@ -125,6 +128,36 @@ def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> No
         assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
         fresh = run(STUDY, values, out=tmp_path / "fresh")
     assert answers(done) == answers(fresh)
+
+
+def test_a_fork_that_a_mistake_stops_keeps_its_open_batch(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        desk = server.model.batches
+
+        async def protocol(session: Session) -> None:
+            said = await session.ask(Speaker("a"), "What matters?")
+
+            async def ask_on(scope: Any) -> None:
+                await scope.ask(Speaker("a"), f"You said {said!r}. Why?")
+
+            async def check(_scope: Any) -> None:
+                if said == "Nothing.":
+                    # The first batch belongs to the source run, the second asks its second wave.
+                    while len(desk.jobs) < 3 or not desk.jobs[-1].looks:
+                        await asyncio.sleep(0.01)
+                    raise InputError("nothing can be found out about nothing")
+
+            await session.map({"more": ask_on, "check": check})
+
+        study = Study(name="two", title="Two", config=StudyConfig, protocol=protocol)
+        base = run(study, settings(server), out=tmp_path / "run")
+        assert len(desk.jobs) == 2
+        desk.plan = BatchPlan(hold=True)
+        out = tmp_path / "fork"
+        with pytest.raises(InputError, match="about nothing"):
+            fork(base, "ask0", say="Nothing.", out=out, study=study, trust=True)
+        with JournalReader(out / "journal.sqlite") as journal:
+            assert [batch.calls for batch in journal.read_batches().values()] == [1]
 
 
 @pytest.mark.parametrize("vendor", ONE_KILLED)

@@ -23,6 +23,7 @@ from folkmoot.errors import DriftError, ProtocolError, RefusedError
 from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.disk_store import StoredValue
+from folkmoot.storage.run_folder import ENGINE_FILES, PERSONAS
 from tests.turns import turns
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
@@ -569,6 +570,30 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
 
     run(tmp_path, protocol, Looking(look))
     assert there == [{"design", "claims", "a"}, {"design", "claims", "a", "b"}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *ENGINE_FILES,
+        *("Plan.JSON", "journal.sqlite-wal", ".rows.db", ".holder.json"),
+        *("tables/said.csv", "controls/mine.json", "sub/../seats.json"),
+    ],
+)
+def test_a_study_may_not_write_a_file_of_the_program(tmp_path: Path, name: str) -> None:
+    async def protocol(session: Session) -> None:
+        session.write_text(name, "mine")
+
+    with pytest.raises(ProtocolError, match="choose another name"):
+        run(tmp_path, protocol)
+    assert not (tmp_path / name).exists() or (tmp_path / name).read_bytes() != b"mine"
+
+
+def test_a_study_may_write_the_personas_that_it_drew(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        session.write_json(PERSONAS, {"personas": []})
+
+    run(tmp_path, protocol)
 
 
 def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:

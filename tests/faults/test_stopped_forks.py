@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import folkmoot
+from folkmoot.engine.journal.journal_loans import LOANS, PROCESS, OutstandingLoan, write_loan
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.run.fork_repeats import pairs_of
+from folkmoot.engine.run.grid import cell_folder, read_grid
 from folkmoot.errors import BudgetReachedError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -19,6 +25,7 @@ from tests.contract.small import small_study
 from tests.faults.conftest import Serve
 from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
 from tests.faults.test_kills import kill
+from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -161,3 +168,49 @@ def test_a_budget_that_ends_inside_a_fork_of_a_run(
     assert 0 < len(part) < len(done) and {address: done[address] for address in part} == part
     assert done.keys() == stored(whole).keys()
     assert tables(paused) == tables(whole)
+
+
+def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(answers="respondent")
+    line, desk = CommandLine(server.openai), server.model.batches
+    run = Path(shutil.copytree(dialogues, tmp_path / "run"))
+    # Controls are asked in batches if the study of their run was.
+    study = run / "study.yaml"
+    settings = study.read_text().replace("batch: false\n", "")
+    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    command = ["controls", run, "--no-persona", "--no-retest", "--trust"]
+    desk.plan = BatchPlan(hold=True)
+    # The first look at a batch comes after its id is in the journal.
+    line.run_until(
+        lambda: bool(desk.jobs) and desk.jobs[0].looks > 0,
+        kill,
+        *command,
+        *("--participants", 2),
+    )
+    desk.plan = BatchPlan()
+    # The open batch binds the controls to their settings, as an answer does.
+    said = line.run(*command, "--participants", 3, expect=2)
+    assert "begun with other settings" in " ".join(said.split())
+    line.run(*command, "--participants", 2)
+    assert 0 < desk.calls == journaled(run / CONTROLS).total()
+
+
+def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_repeats(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, spoken["utterance_id"][-1], "--say", "The costs are unfair to us."]
+    line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
+    changed, as_it_was = next(pairs_of(read_grid(forks)))
+    resume = ["fork", forks, "--resume", "--trust", "--budget", 0.5]
+    for max_usd, code, said in ((0.6, 75, "is used up"), (None, 2, "budget_usd cannot be kept")):
+        shutil.rmtree(cell_folder(forks, as_it_was), ignore_errors=True)
+        with closing(sqlite3.connect(cell_folder(forks, changed) / JOURNAL)) as db, db:
+            db.execute("DROP TABLE IF EXISTS loans")
+            db.execute(LOANS)
+            # What a process leaves that is killed with a call in flight.
+            write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, max_usd))
+        assert said in " ".join(line.run(*resume, expect=code).split())

@@ -23,6 +23,7 @@ from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
+from tests.engine.test_seats import by_hand, first_option
 from tests.sweeps import sample_daily
 
 VOTES = """
@@ -128,6 +129,19 @@ def test_a_budget_covers_the_run_and_its_controls(named: RunFolder, tmp_path: Pa
     assert answers_in(done).equals(answers_in(whole))
     again = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
     assert answers_in(again.folder).equals(answers_in(whole)) and not again.verify().differences
+
+
+def test_answers_of_humans_take_no_calls_from_the_controls(tmp_path: Path) -> None:
+    seats = {"seats": ("p_0001", "p_0002", "p_0003"), "seat_host": by_hand(first_option)}
+    plain = folkmoot.run(study(tmp_path, ""), model="synthetic", out=tmp_path / "plain", **seats)
+    asked = {model["asked"]: model["calls"] for model in plain.manifest["models"]}
+    people = asked.pop("human")
+    assert people > 0
+    left = people - 1
+    path = study(tmp_path, f"{NAMED}budget_calls: {sum(asked.values()) + left}\n")
+    with pytest.raises(BudgetReachedError):
+        folkmoot.run(path, model="synthetic", out=tmp_path / "run", **seats)
+    assert RunFolder(tmp_path / "run" / CONTROLS).manifest["calls"] == left
 
 
 def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:

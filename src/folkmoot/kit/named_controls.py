@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import RunEstimate, estimate_run
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
 from folkmoot.engine.run.runner import load_study_with_options, run_study
+from folkmoot.engine.session.run_totals import require_known_cost, spent_in
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study import Study, compute_findings, find_study_of_run
@@ -24,7 +24,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.tables import finished_controls
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Finding
-from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
+from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 
 def run_with_controls(
@@ -123,8 +123,9 @@ def run_grid_with_controls(
     for run in cells:
         # Read the key from each cell, because a grid may vary it, such as `controls.confounders`.
         settings = find_study_of_run(run).config.model_validate(run.config).controls
-        # The budget of the grid covers all cells, so their cost counts as spent.
-        others = [other for other in cells if other.path != run.path]
+        # The budget of the grid covers its preflight and all cells, so their cost counts as spent.
+        others = [folder for folder in grid.journal_folders() if folder != run.path]
+        others += [folder / CONTROLS for folder in others]
         ask_named_controls(run, settings, limits, options, stopper, others)
     return grid
 
@@ -135,13 +136,13 @@ def ask_named_controls(
     limits: StudyConfig,
     options: RunOptions,
     stopper: RunStopper | None = None,
-    others: Sequence[RunFolder] = (),
+    others: Sequence[Path] = (),
 ) -> None:
     """Ask the control questions that a study file names, unless they were asked already.
 
     - `settings`: the controls, or None for no controls.
     - `limits`: the budget of the whole grid.
-    - `others`: the other runs of the grid. The cost of these runs counts against the budget, too.
+    - `others`: the folders of other runs, for a grid. Their cost counts against the budget, too.
     """
     if settings is None or not settings.asks_anything or run.unusable_reason:
         return
@@ -149,15 +150,13 @@ def ask_named_controls(
         return
     # Leave out the controls of this run: when they are resumed, the calls in their journal count
     # towards their budget anyway.
-    spent = [_spent_in(run.path)]
-    spent += [
-        _spent_in(run_folder.path / below) for run_folder in others for below in ("", CONTROLS)
-    ]
+    spent = spent_in([run.path, *others])
+    require_known_cost(spent, limits.budget_usd)
     calling: dict[str, Any] = {}
     if limits.budget_usd is not None:
-        calling["budget_usd"] = max(0.0, limits.budget_usd - sum(usd for _, usd in spent))
+        calling["budget_usd"] = max(0.0, limits.budget_usd - spent.total.usd)
     if limits.budget_calls is not None:
-        calling["budget_calls"] = max(0, limits.budget_calls - sum(calls for calls, _ in spent))
+        calling["budget_calls"] = max(0, limits.budget_calls - spent.total.calls)
     # Reset the options that apply to the study alone: its budget object, overrides, seats and
     # workers.
     below = replace(
@@ -177,13 +176,3 @@ def ask_named_controls(
     from folkmoot.kit.controls.asking import run_controls
 
     run_controls(run, given, below, stopper, **calling)
-
-
-def _spent_in(folder: Path) -> tuple[int, float]:
-    # (calls, USD), with calls that a killed process may have paid for.
-    if not (folder / JOURNAL).exists():
-        return 0, 0.0
-    with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, _ = journal.total_calls_and_cost()
-        possible = journal.possibly_paid()
-    return calls + possible.calls, usd + possible.usd

@@ -8,19 +8,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import create_router, run_study, study_from_settings
 from folkmoot.engine.run.verify import Verification, verify_run
-from folkmoot.engine.session.folder_access import is_held, lock_folder
+from folkmoot.engine.session.folder_access import has_calls, is_held, lock_folder
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import DriftError, InputError, Problem
 from folkmoot.storage.amendments import Amendment, append_amendments
-from folkmoot.storage.run_folder import JOURNAL, STUDY_FILE_NAME, RunFolder
+from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 # Settings for calls to models. A run below another one calls models with the same settings.
 _CALLING = (
@@ -80,7 +78,7 @@ def run_below(
     )
     folder = run.path / below.folder
     # A mistake that was found after the plan was sealed must not bind the next try to that plan.
-    if folder.exists() and not is_held(folder) and not _has_replies(folder):
+    if folder.exists() and not is_held(folder) and not has_calls(folder):
         shutil.rmtree(folder)
     try:
         finished = run_study(study, replace(options, out=folder, resume=folder.exists()), stopper)
@@ -98,14 +96,6 @@ def run_below(
             run.path, [Amendment(below.kind, below.by, finished.manifest["finished_at"], data)]
         )
     return finished
-
-
-def _has_replies(folder: Path) -> bool:
-    if not (folder / JOURNAL).exists():
-        return False
-    with JournalReader(folder / JOURNAL) as journal:
-        calls, _, _ = journal.total_calls_and_cost()
-        return bool(calls or journal.possibly_paid().calls or journal.list_addresses())
 
 
 def verify_below(

@@ -47,12 +47,15 @@ LEGACY_COLUMN_NAMES = {
 SEATS = "seats.json"
 # The ids of human participants at recruitment sites. Exports leave this file out.
 PEOPLE = "people.json"
-# Files that the program writes into run folders and grid folders of any study type. The files of a
-# study must have other names.
-COMMON_FILES = (
-    *(STUDY_FILE_NAME, PLAN, MANIFEST, CODEBOOK, JOURNAL, LOG, LOG_LINES, PERSONAS, SEATS, PEOPLE),
-    *("amendments.jsonl", "grid.json", "report.html", "report.pdf"),
+# Files that the program writes into run folders and grid folders of any study type. A study may
+# write none of them. The viewer lists them in this order.
+ENGINE_FILES = (
+    *(STUDY_FILE_NAME, PLAN, MANIFEST, JOURNAL, CODEBOOK, "amendments.jsonl", LOG, LOG_LINES),
+    *("report.html", "report.pdf", SEATS, PEOPLE, "grid.json"),
 )
+# Files with a meaning in the run folder of any study type. A study that draws personas writes them
+# to `personas.json` itself.
+COMMON_FILES = (*ENGINE_FILES, PERSONAS)
 
 
 def cache_folder(run: Path) -> Path:

@@ -35,15 +35,10 @@ from folkmoot.errors import FolkmootError, InputError, StorageError
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.matrix import read_matrix
 from folkmoot.report.document.style import svg_to_png
-from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
-    JOURNAL,
-    LOG,
-    LOG_LINES,
-    MANIFEST,
+    ENGINE_FILES,
     PEOPLE,
-    PLAN,
     SEATS,
     STUDY_FILE_NAME,
     TABLES,
@@ -107,10 +102,6 @@ STEP = 100
 FEW_COLUMNS = 10
 # These files hold links and names of human participants.
 NEVER_SHOWN = (SEATS, PEOPLE)
-ENGINES_FILES = (
-    *(STUDY_FILE_NAME, PLAN, MANIFEST, JOURNAL, CODEBOOK, AMENDMENTS_FILE, LOG, LOG_LINES),
-    *(REPORT, "report.pdf"),
-)
 
 
 class Reader:
@@ -488,7 +479,7 @@ def downloadable_files(run: RunFolder) -> list[str]:
     tables = [
         f"{TABLES}/{name}{suffix}" for name in run.table_names() for suffix in (".csv", ".parquet")
     ]
-    names = dict.fromkeys((*ENGINES_FILES, *tables, *hashes))
+    names = dict.fromkeys((*ENGINE_FILES, *tables, *hashes))
     return [name for name in names if name not in NEVER_SHOWN and (run.path / name).is_file()]
 
 
@@ -500,7 +491,7 @@ def _group_files(run: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
     }
     for name in downloadable_files(run):
         is_report = name.startswith("report.")
-        is_record = name in ENGINES_FILES and not is_report and name != CODEBOOK
+        is_record = name in ENGINE_FILES and not is_report and name != CODEBOOK
         is_table = name.startswith(f"{TABLES}/") or name == CODEBOOK
         title = "Record of the run" if is_record else "Tables" if is_table else "Results"
         groups[title].append((name, _format_size(run.path / name)))

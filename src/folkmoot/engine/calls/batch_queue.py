@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -54,7 +55,8 @@ R = TypeVar("R")
 # Calls submitted together at most. It bounds the memory that waiting calls take.
 MAX_WAVE_CALLS = 50_000
 # After this many turns of the event loop without a new call, every coroutine that can wait does so.
-# A coroutine may need several turns from one answer to its next question.
+# A coroutine may need several turns from one answer to its next question. A dry run counts its
+# waves in the same way, so that it estimates the number of batches.
 IDLE_LOOP_ITERATIONS = 30
 # A batch that exceeds the vendor's queue is halved down to this many calls. If fewer do not fit,
 # the queue is full with other batches, and splitting does not help.
@@ -88,6 +90,28 @@ class QueuedCall:
     def fail_waiting_call(self, error: BaseException) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
+
+
+async def wait_until_idle(
+    count_waiting: Callable[[], int],
+    max_waiting: float = math.inf,
+    is_still: asyncio.Event | None = None,
+) -> None:
+    """Wait until no coroutine of the run can ask a further question without an answer.
+
+    - `count_waiting`: returns the number of calls that wait for an answer.
+    - `max_waiting`: the number of waiting calls at which the wait ends in any case.
+    - `is_still`: an event that is not set while work goes on that may ask questions, if any.
+    """
+    last_count, idle_iterations = 0, 0
+    while idle_iterations < IDLE_LOOP_ITERATIONS and count_waiting() < max_waiting:
+        idle_iterations = idle_iterations + 1 if count_waiting() == last_count else 0
+        last_count = count_waiting()
+        # Let the other coroutines run: they may be about to ask.
+        await asyncio.sleep(0)
+        if is_still is not None and not is_still.is_set():
+            idle_iterations = 0
+            await is_still.wait()
 
 
 class BatchQueue:
@@ -218,15 +242,7 @@ class BatchQueue:
 
     async def _submit_when_idle(self) -> None:
         while self._waiting:
-            last_count, idle_iterations = 0, 0
-            while idle_iterations < IDLE_LOOP_ITERATIONS and len(self._waiting) < MAX_WAVE_CALLS:
-                idle_iterations = idle_iterations + 1 if len(self._waiting) == last_count else 0
-                last_count = len(self._waiting)
-                # Let the other coroutines run: they may be about to ask.
-                await asyncio.sleep(0)
-                if self._elsewhere:
-                    idle_iterations = 0
-                    await self._still.wait()
+            await wait_until_idle(lambda: len(self._waiting), MAX_WAVE_CALLS, self._still)
             wave, self._waiting = self._waiting[:MAX_WAVE_CALLS], self._waiting[MAX_WAVE_CALLS:]
             self._start_wave(wave)
 

@@ -123,17 +123,15 @@ class Gateway:
         self._idle: asyncio.Event | None = None
 
     def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
-        calls, usd, _ = journal.total_calls_and_cost()
-        # Answers by humans cost nothing and count against no budget.
-        calls -= journal.human_answer_count()
+        spent = journal.spent()
         budget = Budget(
             config.budget_usd,
             config.budget_calls,
-            spent_usd=usd,
-            spent_calls=calls,
+            spent_usd=spent.usd,
+            spent_calls=spent.calls,
             warn=self._report_warning,
         )
-        budget.count_possible(journal.possibly_paid())
+        budget.count_possible(spent.possible)
         return SharedLimits(budget, config.concurrency)
 
     @property

@@ -36,7 +36,7 @@ from folkmoot.engine.journal.journal_file import (
     storage_error,
 )
 from folkmoot.engine.journal.journal_loans import OutstandingLoan, read_loans
-from folkmoot.engine.limits.budget import Amount
+from folkmoot.engine.limits.budget import Amount, Spent
 from folkmoot.errors import (
     DriftError,
     ForeignJournalError,
@@ -46,6 +46,14 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
+
+# Calls with an answer that was replaced later count, too. Calls that were copied from another run
+# do not.
+_IS_MADE_CALL = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
+_MADE_CALLS = (
+    f"(SELECT model_asked, cost_usd FROM entries WHERE {_IS_MADE_CALL} UNION ALL "
+    f"SELECT model_asked, cost_usd FROM superseded WHERE {_IS_MADE_CALL})"
+)
 
 
 class JournalReader:
@@ -73,19 +81,12 @@ class JournalReader:
 
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
         """Return the number of calls, their known cost in USD, and models with unknown costs."""
-        # Calls with an answer that was replaced later count, too. Calls that were copied from
-        # another run do not. A broken-off reply adds its maximum cost, but is not counted as a
-        # call.
-        is_made_call = f"kind != 'compute' AND attempts != {TAKEN_OVER}"
-        calls_table = (
-            f"(SELECT model_asked, cost_usd FROM entries WHERE {is_made_call} UNION ALL "
-            f"SELECT model_asked, cost_usd FROM superseded WHERE {is_made_call})"
-        )
+        # A broken-off reply adds its maximum cost, but is not counted as a call.
         calls, usd = self._reader.execute(
-            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {calls_table}"
+            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {_MADE_CALLS}"
         ).fetchone()
         unpriced_rows = self._reader.execute(
-            f"SELECT DISTINCT model_asked FROM {calls_table} WHERE cost_usd IS NULL ORDER BY 1"
+            f"SELECT DISTINCT model_asked FROM {_MADE_CALLS} WHERE cost_usd IS NULL ORDER BY 1"
         ).fetchall()
         broken = self.read_broken_replies()
         models = {row[0] for row in unpriced_rows} | {
@@ -96,6 +97,18 @@ class JournalReader:
             float(usd) + sum(broken_reply.max_usd or 0.0 for broken_reply in broken),
             sorted(models),
         )
+
+    def spent(self) -> Spent:
+        """Return what all processes of this run have spent, as the budget of the run counts it."""
+        calls, usd, unpriced = self.total_calls_and_cost()
+        # Answers by humans cost nothing and count against no budget, also if --accept-changes
+        # replaced them later.
+        query = f"SELECT count(*) FROM {_MADE_CALLS} WHERE model_asked = ?"
+        human_answers = int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
+        if any(loan.max_usd is None for loan in self.read_outstanding_loans()):
+            # The table of loans names no model.
+            unpriced = [*unpriced, "a model of unknown price by a process that was killed"]
+        return Spent(calls - human_answers, usd, self.possibly_paid(), tuple(unpriced))
 
     def read_broken_replies(self) -> list[BrokenReply]:
         """Return the broken-off replies that may have been billed, in order of time."""

@@ -20,8 +20,8 @@ KILLED = "a process that was killed with calls in flight"
 # Turns of the event loop to wait for a cheaper call before the budget counts as used up. A
 # coroutine may need many turns from one answer to its next question.
 GRACE_LOOP_ITERATIONS = 200
-# Sums of floats may exceed a limit in USD by this much.
-_USD_TOLERANCE = 1e-12
+# Sums of floats may exceed a limit or a loan in USD by this much.
+USD_TOLERANCE = 1e-12
 
 
 class CallPrice(NamedTuple):
@@ -51,6 +51,32 @@ class Amount(NamedTuple):
 
 
 NOTHING = Amount()
+
+
+class Spent(NamedTuple):
+    """What the processes of one or more runs have spent, as a budget counts it."""
+
+    # Calls that models answered. Answers of humans and copies from another run are not counted.
+    calls: int = 0
+    # The known cost (USD) of these calls, and the maximum cost of broken-off replies.
+    usd: float = 0.0
+    # Calls without an answer that killed processes may have paid.
+    possible: Amount = NOTHING
+    # A phrase for each model with calls of unknown cost.
+    unpriced: tuple[str, ...] = ()
+
+    def add_spending(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls,
+            self.usd + other.usd,
+            self.possible.add_amount(other.possible),
+            tuple(dict.fromkeys(self.unpriced + other.unpriced)),
+        )
+
+    @property
+    def total(self) -> Amount:
+        """The calls and the USD that count against a budget."""
+        return Amount(self.calls, self.usd).add_amount(self.possible)
 
 
 class BudgetWaiter(NamedTuple):
@@ -188,7 +214,7 @@ class Budget:
         # Budget is free if it is neither spent nor reserved.
         usd, calls = self.remaining()
         # `remaining` adds the tolerance, which is no money.
-        usd = max(0.0, usd - _USD_TOLERANCE)
+        usd = max(0.0, usd - USD_TOLERANCE)
         if self.usd is not None:
             self.usd -= usd
         if self.calls is not None:
@@ -220,7 +246,7 @@ class Budget:
         """
         usd = (self.usd or 0.0) - self.spent_usd - self._reserved - self._lent_usd
         calls = (self.calls or 0) - self.spent_calls - self._in_flight - self._lent_calls
-        return max(0.0, usd + _USD_TOLERANCE), max(0, calls)
+        return max(0.0, usd + USD_TOLERANCE), max(0, calls)
 
     @property
     def waiting_count(self) -> int:
@@ -270,7 +296,7 @@ class Budget:
         # A free call fits even if the budget in USD is used up.
         if self.usd is None or usd == 0.0:
             return True
-        return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + _USD_TOLERANCE
+        return self.spent_usd + self._reserved + self._lent_usd + usd <= self.usd + USD_TOLERANCE
 
     def _admit_waiting_calls(self) -> None:
         self._admit_in_order()
@@ -324,7 +350,7 @@ class Budget:
     @property
     def _has_calls_in_flight(self) -> bool:
         # Calls in flight may cost less than was reserved for them, so that other calls can start.
-        return bool(self._in_flight or self._lent_calls or self._lent_usd > _USD_TOLERANCE)
+        return bool(self._in_flight or self._lent_calls or self._lent_usd > USD_TOLERANCE)
 
     def exhausted_error(self, price: CallPrice) -> BudgetReachedError:
         """Return the error for a budget that cannot pay for the next call."""

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from folkmoot.engine.limits.budget import NOTHING, Amount, Budget
+from folkmoot.engine.limits.budget import NOTHING, USD_TOLERANCE, Amount, Budget
 from folkmoot.errors import FolkmootError, StorageError
 
 # Calls lent ahead of need: at first, at least and at most. What is lent ahead counts as possibly
@@ -35,8 +35,6 @@ SHARE_AHEAD = 0.05
 COMMIT_SECONDS = 0.05
 # The borrower number of the process that has the journal. Workers count from 0.
 OWN_PROCESS = -1
-# Sums of floats may exceed a loan in USD by this much.
-_USD_TOLERANCE = 1e-12
 
 
 class LoanWish(NamedTuple):
@@ -233,7 +231,7 @@ class Loan:
             # If a call of unknown price was made, the loan must be unpriced, too.
             self.unpriced <= self._lent_unpriced
             and self.begun_calls < self._lent.calls
-            and self.begun_usd + usd <= self._lent.usd + _USD_TOLERANCE
+            and self.begun_usd + usd <= self._lent.usd + USD_TOLERANCE
         )
 
     def _begin_call(self, usd: float) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.calls.batch_queue import wait_until_idle
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.errors import FolkmootError
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, open_provider, resolve_model
@@ -52,9 +53,6 @@ REPLY_WORK = 1  # the work of making one byte of a reply, in bytes of prompts
 LONG_REPLIES = 24_000
 # The caches of OpenAI and Anthropic hold no shorter beginning of a prompt.
 MIN_CACHED_PREFIX_TOKENS = 1024
-# A task may pass through several awaits before its next call. After this number of loop iterations
-# without a new call, all tasks wait for a reply.
-IDLE_LOOP_ITERATIONS = 30
 NOT_RUN_SUFFIX = " (not run)"  # follows the name of a stage in the table
 
 
@@ -268,11 +266,7 @@ class CountingProvider(Provider):
 
     async def _answer_waves(self) -> None:
         while self._waiting:
-            last_count, idle_iterations = 0, 0
-            while idle_iterations < IDLE_LOOP_ITERATIONS:
-                idle_iterations = idle_iterations + 1 if len(self._waiting) == last_count else 0
-                last_count = len(self._waiting)
-                await asyncio.sleep(0)
+            await wait_until_idle(lambda: len(self._waiting))
             self.waves.append(round(self._asks))
             self._asks = 0.0
             current_wave, self._waiting = self._waiting, []

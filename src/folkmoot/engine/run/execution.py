@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.calls.gateway import Gateway, unknown_cost_message
+from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import (
     Notice,
@@ -55,6 +55,7 @@ from folkmoot.engine.session.run_totals import (
     list_broken_replies,
     list_possibly_paid,
     money_in,
+    require_known_cost,
 )
 from folkmoot.engine.session.seat_questions import (
     ask_checks_before_study,
@@ -338,10 +339,9 @@ def _build_run_context(
             "--executor: calls of this run were submitted through the batch API, and a single "
             "process fetches their results; leave out --executor"
         )
-    unpriced = unpriced_in(journal)
-    # A budget in USD cannot hold if the cost of earlier calls is unknown. A replay spends nothing.
-    if config.budget_usd is not None and unpriced and execution.replay is None:
-        raise InputError(unknown_cost_text(unpriced))
+    # A replay spends nothing.
+    if execution.replay is None:
+        require_known_cost(journal.spent(), config.budget_usd)
     seats = select_study_seats(study_file.study, config, study_file.study_folder)
     plan = Plan(
         folder / PLAN,
@@ -389,23 +389,6 @@ def _build_run_context(
         asks_people=not execution.options.is_dry_run,
         change=change,
     )
-
-
-def unpriced_in(journal: JournalReader) -> list[str]:
-    """Return a phrase for each model with calls of unknown cost."""
-    # For the calls of killed processes, the phrase names no model, because none was recorded.
-    _, _, unpriced = journal.total_calls_and_cost()
-    if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
-        return [*unpriced, "a model of unknown price by a process that was killed"]
-    return unpriced
-
-
-def unknown_cost_text(models: Sequence[str]) -> str:
-    """Return the error message for a budget in USD if the cost of earlier calls is unknown.
-
-    `models`: the models to which the earlier calls were sent.
-    """
-    return unknown_cost_message(f"the cost of earlier calls to {', '.join(models)} is unknown")
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:

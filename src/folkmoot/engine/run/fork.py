@@ -9,7 +9,6 @@ The changed reply is a given text, a reply of a given model, or no reply.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import closest_name
-from folkmoot.storage.run_folder import JOURNAL, PLAN, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, PLAN, STUDY_FILE_NAME, RunFolder
 
 REPLACEMENT_HINT = "name one of --say TEXT, --drop and --model MODEL"
 
@@ -197,29 +196,18 @@ def start_fork(
 
     Raises InputError before any call if the new reply does not answer the question.
     """
-    # The new folder is then removed.
+    # `run_study` then removes the new folder.
     assert options.out is not None
     providers = create_router(study_file, options)
-    options.consent.require_network_access(study_file.path, study_file.config, providers)
+    # A study that was defined in Python has no file, but the settings of its run are one.
+    settings = study_file.path if study_file.path.exists() else run.path / STUDY_FILE_NAME
+    options.consent.require_network_access(settings, study_file.config, providers)
     check_models(study_file, options)
     # The plan of the source run is opened for a comparison and never written. Sealing the design of
     # today into it raises DriftError if the two differ.
     plan = Plan(run.path / PLAN, started_at="")
     plan.seal_part(DESIGN, build_design(study_file, providers, plan.sealed_part(DESIGN)))
-    is_new = not options.out.exists()
-    try:
-        return run_study(study_file, options, stopper)
-    except InputError:
-        if is_new and not _has_asked(options.out):
-            shutil.rmtree(options.out, ignore_errors=True)
-        raise
-
-
-def _has_asked(folder: Path) -> bool:
-    if not (folder / JOURNAL).exists():
-        return False
-    with JournalReader(folder / JOURNAL) as journal:
-        return bool(journal.total_calls_and_cost()[0])
+    return run_study(study_file, options, stopper)
 
 
 def _unknown_address_problem(run: RunFolder, journal: JournalReader, address: str) -> Problem:

@@ -31,8 +31,9 @@ from folkmoot.engine.run.grid import (
     write_grid,
 )
 from folkmoot.engine.session.folder_access import choose_folder, lock_folder
+from folkmoot.engine.session.run_totals import require_known_cost, spent_in
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem, RunExistsError, StorageError
+from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AXIS, CHANGED, AS_IT_WAS = "reply", "changed", "as it was"
@@ -134,7 +135,9 @@ class _RepeatedFork:
             return earlier_run
         # The budget covers all forks together, so a cell gets what the others have left.
         if options.budget is not None:
-            usd_left = max(0.0, options.budget - _spent(self.grid, except_for=cell))
+            spent = spent_in(path for path in self.grid.journal_folders() if path != folder)
+            require_known_cost(spent, options.budget)
+            usd_left = max(0.0, options.budget - spent.total.usd)
             study_file = replace(
                 study_file, config=study_file.config.model_copy(update={"budget_usd": usd_left})
             )
@@ -145,17 +148,3 @@ class _RepeatedFork:
         change = replace(change, run=relative_path(self.run.path, folder))
         cell_options = replace(options, out=folder, change=change)
         return start_fork(self.run, study_file, cell_options, self.stopper)
-
-
-def _spent(grid: RunGrid, *, except_for: GridCell) -> float:
-    # The result is in USD. Raises StorageError if a cell has a call of unknown cost.
-    total = 0.0
-    for cell in grid.cells:
-        other_run = grid.run(cell) if cell is not except_for else None
-        if other_run is not None:
-            with JournalReader(other_run.path / JOURNAL) as journal:
-                _, spent, unpriced_models = journal.total_calls_and_cost()
-            if unpriced_models:
-                raise StorageError(f"{other_run.path}: the cost of {unpriced_models[0]} is unknown")
-            total += spent
-    return total

@@ -35,16 +35,13 @@ from folkmoot.engine.calls.progress import (
 )
 from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
 from folkmoot.engine.journal.journal import Journal, escape_address_part
-from folkmoot.engine.journal.journal_reader import JournalReader
-from folkmoot.engine.limits.budget import NOTHING, Budget
+from folkmoot.engine.limits.budget import Budget
 from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
 from folkmoot.engine.run.execution import (
     Execution,
     RunOptions,
     build_design,
     execute_study,
-    unknown_cost_text,
-    unpriced_in,
 )
 from folkmoot.engine.run.preflight import (
     EMBEDDING_ADDRESS,
@@ -56,6 +53,7 @@ from folkmoot.engine.run.preflight import (
 from folkmoot.engine.run.runner import create_router, load_study_with_options, run_folder_path
 from folkmoot.engine.session.folder_access import lock_folder, open_folder, prepare_folder
 from folkmoot.engine.session.plan import Plan
+from folkmoot.engine.session.run_totals import require_known_cost, spent_in
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
     FatalModelError,
@@ -125,6 +123,11 @@ class RunGrid:
         """Return a map from cell name to cell and run, for the finished cells."""
         runs = ((cell, self.run(cell)) for cell in self.cells)
         return {cell.name: (cell, run) for cell, run in runs if run and run.is_finished}
+
+    def journal_folders(self) -> list[Path]:
+        """Return the folders with the journals of the grid: its own, then those of all cells."""
+        # The journal of the grid itself holds the preflight.
+        return [self.path, *(cell_folder(self.path, cell) for cell in self.cells)]
 
 
 def is_grid(folder: Path) -> bool:
@@ -535,25 +538,15 @@ class _GridExecution:
     def _shared_limits(self, progress: Progress) -> SharedLimits:
         # The budget counts what earlier processes spent. Raises InputError if it is in USD and this
         # cost is unknown.
-        usd, calls, possible = 0.0, 0, NOTHING
-        unpriced: set[str] = set()
-        folders = (cell_folder(self.grid.path, cell) for cell in self.grid.cells)
-        for path in (folder / JOURNAL for folder in (self.grid.path, *folders)):
-            if path.exists():
-                with JournalReader(path) as journal:
-                    calls_made, spent, _ = journal.total_calls_and_cost()
-                    possible = possible.add_amount(journal.possibly_paid())
-                    unpriced.update(unpriced_in(journal))
-                usd, calls = usd + spent, calls + calls_made
-        if self.limits[0] is not None and unpriced:
-            raise InputError(unknown_cost_text(sorted(unpriced)))
+        spent = spent_in(self.grid.journal_folders())
+        require_known_cost(spent, self.limits[0])
         budget = Budget(
             *self.limits,
-            spent_usd=usd,
-            spent_calls=calls,
+            spent_usd=spent.usd,
+            spent_calls=spent.calls,
             warn=lambda message: progress(Notice(message, "warning")),
         )
-        budget.count_possible(possible)
+        budget.count_possible(spent.possible)
         # All cells share one limiter, so the concurrency of the first cell counts.
         config = next(iter(self.studies_by_cell.values()))[0].config
         return SharedLimits(budget, config.concurrency, shared=True)

@@ -65,7 +65,7 @@ def open_folder(folder: Path, *, resume: bool) -> bool:
         raise StorageError(f"{folder}: there is no run to resume here; leave out --resume")
     with storage_errors(folder):
         is_empty = not folder.exists() or not any(folder.iterdir())
-        if not resume and not is_empty and not _has_no_calls(folder):
+        if not resume and not is_empty and not _is_run_without_calls(folder):
             raise RunExistsError(
                 f"{folder} already exists; runs are never overwritten. Add --resume to continue "
                 "it, or choose another place with --out; from Python, if_exists="
@@ -95,13 +95,15 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
         return folder, True
     # "new": take the first free name, counting from 2.
     numbered = (folder.with_name(f"{folder.name}_{number}") for number in count(2))
-    return next(path for path in numbered if not path.exists() or _has_no_calls(path)), False
+    return next(
+        path for path in numbered if not path.exists() or _is_run_without_calls(path)
+    ), False
 
 
 def _holds_run(folder: Path) -> bool:
     if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
         return False
-    if not _has_no_calls(folder) or RunFolder(folder).is_finished:
+    if not _is_run_without_calls(folder) or RunFolder(folder).is_finished:
         return True
     with JournalReader(folder / JOURNAL) as journal:
         return len(journal) > 0
@@ -172,23 +174,49 @@ def describe_other_version(folder: Path) -> str:
     return f"made by {maker}; this is {now['folkmoot']}, source {now['source']}"
 
 
-def _has_no_calls(folder: Path) -> bool:
-    # Neither an answer nor a call that may be billed.
-    journal = folder / JOURNAL
-    if list_shards(folder / SHARD_FOLDER) or not journal.exists() or not journal.stat().st_size:
-        return False
+def has_calls(folder: Path) -> bool:
+    """Return whether a run made a call that may be billed, or holds the answer of a human.
+
+    Returns True also if the folder cannot tell, because its journal is lost or unreadable.
+    """
+    # Whoever deletes or overwrites a run folder asks this function first: calls that are lost with
+    # the journal would be paid again.
+    if list_shards(folder / SHARD_FOLDER):
+        return True
+    if not _has_journal(folder):
+        # The plan is written after the journal is created, so here the journal was lost.
+        return (folder / PLAN).exists()
     try:
-        with JournalReader(journal) as reader:
-            # Broken replies, open batches and loans may be billed, so they count like answers.
-            has_calls = (
+        with JournalReader(folder / JOURNAL) as reader:
+            # A batch without an answer is billed as well, and so may be broken replies and loans.
+            journal_has_calls = (
                 reader.total_calls_and_cost()[0]
                 or reader.read_broken_replies()
                 or reader.read_batches()
                 or reader.read_outstanding_loans()
             )
-            return not has_calls and not RunFolder(folder).manifest.get("calls")
+            # The manifest of a fork also counts the replies that it took over, which cost nothing.
+            # So it decides only if the journal was emptied.
+            return bool(journal_has_calls) or (not len(reader) and _manifest_counts_calls(folder))
     except StorageError:
-        return False
+        return True
+
+
+def _manifest_counts_calls(folder: Path) -> bool:
+    try:
+        return bool(RunFolder(folder).manifest.get("calls"))
+    except StorageError:
+        return True
+
+
+def _has_journal(folder: Path) -> bool:
+    journal = folder / JOURNAL
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _is_run_without_calls(folder: Path) -> bool:
+    # A folder without a journal may hold anything, such as the files of another program.
+    return _has_journal(folder) and not has_calls(folder) and not _manifest_counts_calls(folder)
 
 
 def write_settings(folder: Path, config: StudyConfig) -> None:
@@ -201,8 +229,8 @@ def write_settings(folder: Path, config: StudyConfig) -> None:
 
 def remove_empty_run(folder: Path) -> None:
     """Delete the folder of a run that bad input stopped before the run called a model."""
-    # The corrected study can then run in the same folder. A folder that holds an answer is kept.
-    if (folder / JOURNAL).exists() and not _has_no_calls(folder):
+    # The corrected study can then run in the same folder.
+    if has_calls(folder):
         return
     shutil.rmtree(folder, ignore_errors=True)
 

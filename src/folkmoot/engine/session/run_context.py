@@ -37,26 +37,19 @@ from folkmoot.storage.disk_store import DiskStore
 from folkmoot.storage.json_files import write_content, write_json, write_text
 from folkmoot.storage.manifest import ModelUsage, describe_mark
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
-from folkmoot.storage.run_folder import (
-    CODEBOOK,
-    JOURNAL,
-    LOG,
-    LOG_LINES,
-    MANIFEST,
-    PLAN,
-    STUDY_FILE_NAME,
-    TABLES,
-    utc_timestamp,
-)
-from folkmoot.storage.table_buffer import ROWS, RowFile, RowOrder, TableBuffer
+from folkmoot.storage.run_folder import CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
+from folkmoot.storage.table_buffer import RowFile, RowOrder, TableBuffer
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# Names that a study may not write. The prefix of JOURNAL also covers `journal.sqlite-wal`.
-_ENGINE_FILES = (PLAN, MANIFEST, STUDY_FILE_NAME, CODEBOOK, JOURNAL, LOG, LOG_LINES, ROWS, ".lock")
+# Beginnings of the names that a study may not write. The name of the journal also covers
+# `journal.sqlite-wal`. Names with a leading dot are locks and temporary files of the engine.
+_ENGINE_NAMES = (*ENGINE_FILES, ".")
+# Folders that a study may not write to. Controls that asked nothing are deleted with their folder.
+_ENGINE_FOLDERS = (TABLES, CONTROLS)
 
 
 # A run with a fork of more items is large: it then pays to save memory with a child process.
@@ -522,6 +515,12 @@ class RunContext:
         if not target.is_relative_to(self.folder.resolve()):
             raise ProtocolError(f"{name}: a study may write only inside its run folder")
         path_parts = target.relative_to(self.folder.resolve()).parts
-        if not path_parts or path_parts[0] == TABLES or path_parts[0].startswith(_ENGINE_FILES):
+        # Some file systems ignore case.
+        name_in_folder = path_parts[0].casefold() if path_parts else ""
+        if (
+            not name_in_folder
+            or name_in_folder in _ENGINE_FOLDERS
+            or name_in_folder.startswith(_ENGINE_NAMES)
+        ):
             raise ProtocolError(f"the engine writes {name}; choose another name")
         return target

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from folkmoot.engine.calls.gateway import unknown_cost_message
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.session.run_context import RunContext
+from folkmoot.errors import InputError
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.storage.manifest import (
     describe_possibly_paid,
@@ -72,6 +76,30 @@ def money_in(folder: Path) -> str:
     return (
         f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
     )
+
+
+def spent_in(folders: Iterable[Path]) -> Spent:
+    """Return what the runs in these folders have spent together.
+
+    Folders without a journal are left out, because their runs have made no call.
+    """
+    total = Spent()
+    for path in (folder / JOURNAL for folder in folders):
+        if path.exists():
+            with JournalReader(path) as journal:
+                total = total.add_spending(journal.spent())
+    return total
+
+
+def require_known_cost(spent: Spent, budget_usd: float | None) -> None:
+    """Raise InputError for a budget in USD if the cost of earlier calls is unknown.
+
+    `budget_usd`: the budget, or None for no limit.
+    """
+    # Such a budget could be exceeded without notice.
+    if budget_usd is not None and spent.unpriced:
+        models = ", ".join(spent.unpriced)
+        raise InputError(unknown_cost_message(f"the cost of earlier calls to {models} is unknown"))
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
