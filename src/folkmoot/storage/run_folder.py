@@ -61,6 +61,15 @@ COMMON_FILES = (
 )
 
 
+# The states of an unfinished run that do not come from its manifest.
+GOING_ON, UNFINISHED = "still going on", "unfinished"
+
+
+def is_run_folder(path: Path) -> bool:
+    """Return whether a folder is the folder of a run, finished or not."""
+    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
+
+
 def cache_folder(run: Path) -> Path:
     """Return the folder in which charts and search indices of a run are cached."""
     # It is outside the run folder. Only the user can read it, and it can be deleted at any time.
@@ -130,7 +139,7 @@ class RunFolder:
         self.path = Path(path)
         if not self.path.is_dir():
             raise StorageError(f"{self.path}: no such run folder")
-        if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME)):
+        if not is_run_folder(self.path):
             raise StorageError(f"{self.path}: not a run folder: it has no {PLAN}")
 
     def __repr__(self) -> str:
@@ -150,8 +159,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """True if the run finished."""
-        # The manifest of a paused run states the pause. A killed run may have no manifest.
-        return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
+        return self.state == "done"
 
     @property
     def partial(self) -> str:
@@ -162,9 +170,9 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of an unfinished run: paused, failed, interrupted or unfinished."""
-        # It is "unfinished" if the manifest does not give a state.
-        return str(self.manifest.get("outcome", "unfinished"))
+        """The state of the run: done, paused, failed, interrupted, unfinished or still going on."""
+        # The manifest of a paused run states the pause. A killed run may have no manifest.
+        return str(self.manifest.get("outcome", "done")) if self.manifest else UNFINISHED
 
     @property
     def covered(self) -> str:
@@ -416,10 +424,10 @@ class RunSoFar(RunFolder):
     @property
     def state(self) -> str:
         if self._is_going_on:
-            return "still going on"
+            return GOING_ON
         outcome = super().state
         # A killed process leaves the manifest of the one before it.
-        return outcome if outcome in ("failed", "interrupted") else "unfinished"
+        return outcome if outcome in ("failed", "interrupted") else UNFINISHED
 
     @property
     def is_synthetic(self) -> bool:
