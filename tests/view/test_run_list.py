@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from starlette.exceptions import HTTPException
 
 from folkmoot.engine.session.folder_access import HOLDER_FILE, open_run
 from folkmoot.errors import StorageError
-from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN
+from folkmoot.report.document.document import build_document
+from folkmoot.report.preregistration import title_of
+from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, RunFolder
 from folkmoot.view.run_list import RunCollection, read_run_status
 from tests.killed import record_rows, undo_end
 from tests.view.conftest import reader
@@ -239,6 +242,15 @@ def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
     with reader(root) as server:
         assert "no runs in this folder" in server.get("/").text
         assert server.get("/run/.hidden/-/").status == server.get("/run/notes/-/").status == 404
+
+
+def test_the_page_of_a_run_has_the_title_of_its_report(outputs: Path) -> None:
+    """A workbook has no title but the name of its experiment."""
+    run = RunFolder(outputs / "workbook")
+    title = title_of(run.config)
+    assert title and build_document(run).title == title
+    with reader(outputs) as server:
+        assert f"<h1>{escape(title)}</h1>" in server.get("/run/workbook/-/").text
 
 
 def test_one_run_is_served_alone(outputs: Path) -> None:

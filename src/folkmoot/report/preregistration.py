@@ -112,9 +112,15 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """Return the title of a study, or the name of the experiment if there is no title."""
-    settings = config.get("workbook", {}).get("settings", {})
-    experiment = str(settings.get("experiment_id") or "").replace("_", " ")
+    """Return the title of a study, or the name of the experiment if there is no title.
+
+    Returns "" if there is neither.
+    """
+    # The settings of a run may come from an untrusted source.
+    settings: object = config
+    for key in ("workbook", "settings", "experiment_id"):
+        settings = settings.get(key) if isinstance(settings, Mapping) else None
+    experiment = str(settings or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or capitalise(experiment)
     return str(named)
 
