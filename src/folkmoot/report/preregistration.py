@@ -125,6 +125,17 @@ def title_of(config: Mapping[str, Any]) -> str:
     return str(named)
 
 
+def describe_setting(config: Mapping[str, Any], key: str) -> str:
+    """Return the value of `temperature` or `max_tokens` in the settings of a study as text.
+
+    A setting that is missing or empty is left to the provider.
+    """
+    value = config.get(key)
+    if value is None:
+        return "the provider's default"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
     """Return the claims of the given families, one family after the other.
 
@@ -240,6 +251,7 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
         ),
         *([f"after {config.budget_calls:,} calls"] if config.budget_calls is not None else []),
     ]
+    temperature = describe_setting(config.model_dump(), "temperature")
     pause = (
         f"It pauses {' or '.join(limits)}. A paused run can be resumed, or reported as partial."
         if limits
@@ -260,9 +272,7 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
                 "Each call sends a prompt with the earlier utterances that the speaker heard. The "
                 "journal of the run stores the request and the reply.",
             ),
-            grid=ResultTable.from_records(
-                models, f"Models; temperature {_describe_temperature(study_file)}."
-            ),
+            grid=ResultTable.from_records(models, f"Models; temperature {temperature}."),
         ),
         TemplateField(
             "Sample size", (describe_size(study_file.study.size(config, study_file.study_folder)),)
@@ -278,11 +288,6 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
             ),
         ),
     )
-
-
-def _describe_temperature(study_file: StudyFile) -> str:
-    chosen = study_file.config.temperature
-    return "the provider's default" if chosen is None else f"{chosen:g}"
 
 
 def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:

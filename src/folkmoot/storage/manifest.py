@@ -288,6 +288,22 @@ _FORM_ONLY_FINISHES = {
 }
 
 
+def describe_cost(manifest: Mapping[str, Any], *, is_short: bool = False) -> str:
+    """Return the cost of a run in USD as text, such as "$1.50 plus the unknown cost of m".
+
+    - `is_short`: True for a cell of a table: "$1.50 + unknown".
+    """
+    cost_usd, unpriced_models = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
+    # A manifest may come from an untrusted source.
+    if not isinstance(cost_usd, (int, float)):
+        return "unknown" if is_short else format_dollars(None)
+    if not unpriced_models:
+        return format_dollars(cost_usd)
+    models = unpriced_models if isinstance(unpriced_models, list) else ["some models"]
+    unknown = "+ unknown" if is_short else f"plus the unknown cost of {', '.join(map(str, models))}"
+    return f"{format_dollars(cost_usd)} {unknown}"
+
+
 class ProvenanceLabel(NamedTuple):
     """Who answered in a run. All fields are "" if only models answered."""
 

@@ -23,7 +23,7 @@ from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.inference.estimates import format_dollars
 from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.storage.amendments import AMENDMENTS_FILE
-from folkmoot.storage.manifest import label_answers
+from folkmoot.storage.manifest import describe_cost, label_answers
 from folkmoot.storage.run_folder import (
     GOING_ON,
     JOURNAL,
@@ -302,7 +302,7 @@ def _cached_status(
     from_manifest = bool(manifest) and state not in (RUNNING, UNFINISHED)
     start_line: Mapping[str, object] = {}
     if from_manifest:
-        calls, cost = _whole_number(manifest, "calls"), _describe_cost(manifest)
+        calls, cost = _whole_number(manifest, "calls"), describe_cost(manifest, is_short=True)
         model_entries = manifest.get("models")
         models = (
             ", ".join(str(model["asked"]) for model in model_entries)
@@ -358,13 +358,6 @@ def _count_people(path: Path, *_state: object) -> int | None:
         return count_of(open_run(path))
     except (FolkmootError, PolarsError, OSError):
         return None
-
-
-def _describe_cost(manifest: Mapping[str, object]) -> str:
-    usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
-    if not isinstance(usd, (int, float)):
-        return "unknown"
-    return format_dollars(usd) + (" + unknown" if unknown else "")
 
 
 def _open_or_reason(path: Path, running: bool) -> tuple[RunFolder | None, str]:
