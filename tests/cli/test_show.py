@@ -19,7 +19,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
-from folkmoot.view.people import LEADERS
+from folkmoot.view.rooms import LEADERS
 from tests.shown import shown
 from tests.sweeps import sample_daily
 

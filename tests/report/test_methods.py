@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import html
+import io
+import json
 import re
 from pathlib import Path
 
+from rich.console import Console
+
 import folkmoot
+from folkmoot.cli.run import print_results
 from folkmoot.engine.run.execution import RunOptions
+from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.report.document.html import write_report
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.report.document.trust import build_trust_section
+from folkmoot.report.preregistration import build_preregistration
+from folkmoot.storage.run_folder import MANIFEST, RunFolder
+from folkmoot.view.run_list import read_run_status
 
 PILOT = """
 pilot_id: described
@@ -79,6 +88,31 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
     controls = paragraphs_of(report_of(run))[3]
     assert "asked again: 12 answers of 12 participants" in controls
     assert "persona kept" in controls
+
+
+def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(PILOT.replace("temperature: 0.7", "temperature: 1"), "utf-8")
+    run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    path = run.path / MANIFEST
+    manifest = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**manifest, "cost_usd": 0.003, "cost_unknown_for": ["m"]}), "utf-8")
+    run = RunFolder(run.path)
+    page = report_of(run)
+    design, *_, record = paragraphs_of(page)
+    assert "Temperature: 1;" in design
+    assert "temperature 1, reply limit" in html.unescape(page)
+    trust = build_trust_section(run, load_study_file(study).study)
+    assert dict(trust.run.rows)["temperature"] == "1"
+    registered = build_preregistration(load_study_file(study), RunOptions(model="synthetic"))
+    fields = [field for section in registered.sections for field in section.fields]
+    assert "Models; temperature 1." in [field.grid.caption for field in fields]
+    cost = "$0.0030 plus the unknown cost of m"
+    assert f"at a cost in US dollars of {cost}." in record
+    printed = io.StringIO()
+    print_results(load_study_file(study).study, run, Console(file=printed, width=200))
+    assert cost in printed.getvalue()
+    assert read_run_status(run.path, "run").cost == "$0.0030 + unknown"
 
 
 def test_every_study_type_describes_sample_exposure_tests_and_controls(

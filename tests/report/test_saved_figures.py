@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 from base64 import b64decode
 from pathlib import Path
@@ -16,6 +17,7 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.report.document.charts import render_svgs, round_ticks
 from folkmoot.storage.findings import BarChart, Chart, Heatmap
 from folkmoot.storage.run_folder import RunFolder
+from tests.killed import undo_end
 from tests.sweeps import sample_daily
 
 # Daily, test_charts draws each kind of chart.
@@ -34,6 +36,26 @@ def figures(finished: RunFolder, tmp_path: Path) -> Path:
 
 def _texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
+def test_figures_of_a_killed_run_say_who_answered_in_the_words_of_a_finished_one(
+    finished: RunFolder, tmp_path: Path
+) -> None:
+    killed, folder = tmp_path / "killed", tmp_path / "figures"
+    shutil.copytree(finished.path, killed)
+    undo_end(killed)
+    result = CliRunner().invoke(app, ["report", str(killed), "--figures", str(folder)])
+    assert result.exit_code == 0, result.output
+    drawn = sorted(folder.glob("*.svg"))
+    assert drawn
+    for path in drawn:
+        marks = ElementTree.parse(path).getroot().findall(f"{SVG}text")
+        assert marks[0].text == "SYNTHETIC: simulated respondent, not evidence about people"
+        assert (marks[1].text or "").startswith("PARTIAL: the run is unfinished")
+    page = (killed / "report.html").read_text("utf-8")
+    assert '<body class="synthetic">' in page and "<strong>SYNTHETIC</strong>" in page
+    assert "Answered by the embedded respondent." in page
 
 
 @pytest.mark.parametrize("finished", STUDIES, indirect=True)

@@ -20,7 +20,7 @@ async def protocol(session: Session[StudyConfig]) -> None:
     async def one(scope: Scope, who: str) -> None:
         speaker = Speaker(who, who.upper(), "participant", f"You are {who}.")
         await scope.ask(speaker, "Which?", answer_type=Choice(["tea", "milk"]))
-        await scope.ask(Speaker("host", system="You ask."), "Ask why.")
+        await scope.ask(Speaker("host", role="host", system="You ask."), "Ask why.")
         await scope.ask(speaker, "Why?")
 
     await session.child("first_vote").map(PEOPLE, one)

@@ -159,7 +159,7 @@ def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_pa
             process.send_signal(signal.SIGKILL)
             process.wait()
             for shown in (runs, page):
-                said = shown.locator(".state.stopped").first
+                said = shown.locator(".state.unfinished").first
                 expect(said).to_have_text("stopped without a word, can be resumed")
             page.get_by_role("link", name="Participants").click()
             expect(page.locator("tbody tr")).to_have_count(len(PEOPLE))

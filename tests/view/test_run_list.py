@@ -11,15 +11,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
 
-from folkmoot.engine.session.folder_access import HOLDER_FILE
-from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN
+from folkmoot.engine.session.folder_access import HOLDER_FILE, open_run
+from folkmoot.errors import StorageError
+from folkmoot.report.document.document import build_document
+from folkmoot.report.preregistration import title_of
+from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, RunFolder
 from folkmoot.view.run_list import RunCollection, read_run_status
+from tests.killed import record_rows, undo_end
 from tests.view.conftest import reader
 
 
@@ -75,7 +80,48 @@ def test_people_at_the_table_are_marked(copy: Path) -> None:
     (copy / MANIFEST).unlink()
     assert read_run_status(copy, "copy").mark == "SYNTHETIC"
     (copy / "seats.json").write_text("{}")
-    assert read_run_status(copy, "copy").mark == "PEOPLE"
+    found = read_run_status(copy, "copy")  # no human has answered yet
+    assert found.mark == "SYNTHETIC" and "Humans take part" in found.note
+
+
+def test_the_label_of_an_unfinished_run_follows_from_its_answers(copy: Path) -> None:
+    (copy / MANIFEST).unlink()
+    (copy / LOG_LINES).unlink()
+    answers: list[dict[str, object]] = []
+    for answered_by, mark, note in (
+        ("model", "", ""),
+        ("human", "MIXED", "People answered; models answered as model."),
+        ("synthetic", "MIXED", "the embedded respondent answered as synthetic; models"),
+    ):
+        answers.append({"role": answered_by, "answered_by": answered_by, "missing": None})
+        record_rows(copy, {"answers": answers})
+        found = read_run_status(copy, "copy")
+        assert found.mark == open_run(copy).mark == mark
+        assert note in found.note and found.note == (open_run(copy).provenance_note if mark else "")
+    record_rows(copy, {"answers": answers[1:2]})
+    found = read_run_status(copy, "copy")
+    assert (found.mark, found.note) == ("HUMAN", "People answered.")
+    with reader(copy.parent) as server:
+        assert "<strong>HUMAN</strong> People answered." in server.get("/run/copy/-/").text
+
+
+def test_a_run_killed_after_a_pause_is_not_paused_any_more(copy: Path) -> None:
+    """The list and the report say so, and the list shows the calls of the killed process."""
+    change(copy, outcome="paused", calls=3, cost_usd=0.5, mark="", synthetic=False)
+    assert state(copy) == open_run(copy).state == "paused"
+    assert read_run_status(copy, "copy").calls == 3
+    undo_end(copy, keep_manifest=True)
+    found, run = read_run_status(copy, "copy"), open_run(copy)
+    assert found.state == run.state == "unfinished"
+    assert found.calls > 3 and found.cost == "$0" and found.stages
+    assert found.mark == run.mark == "SYNTHETIC" and found.study == run.study
+
+
+def test_a_folder_in_place_of_a_file_makes_no_run(tmp_path: Path) -> None:
+    (tmp_path / "notes" / PLAN).mkdir(parents=True)
+    assert RunCollection(tmp_path).run_names() == []
+    with pytest.raises(StorageError, match="not a run folder"):
+        open_run(tmp_path / "notes")
 
 
 def test_an_unknown_cost_is_not_zero(copy: Path) -> None:
@@ -93,9 +139,9 @@ def test_a_run_runs_while_the_process_that_holds_it_lives(copy: Path) -> None:
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
     held_by(copy, int(gone.stdout))
-    assert state(copy) == "stopped"  # by kill -9: nobody took the mark away
+    assert state(copy) == "unfinished"  # by kill -9: nobody took the mark away
     (copy / HOLDER_FILE).unlink()
-    assert state(copy) == "stopped"
+    assert state(copy) == "unfinished"
 
 
 def test_a_paused_run_that_goes_on_is_running(copy: Path) -> None:
@@ -107,7 +153,7 @@ def test_a_paused_run_that_goes_on_is_running(copy: Path) -> None:
 def test_a_run_on_another_machine_runs_while_its_journal_moves(copy: Path) -> None:
     (copy / MANIFEST).unlink()
     held_by(copy, os.getpid(), "another.example")
-    for moved_at, expected in ((time.time(), "running"), (1e9, "stopped")):
+    for moved_at, expected in ((time.time(), "running"), (1e9, "unfinished")):
         for file in copy.iterdir():
             if file.is_file():
                 os.utime(file, (moved_at, moved_at))
@@ -196,6 +242,15 @@ def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
     with reader(root) as server:
         assert "no runs in this folder" in server.get("/").text
         assert server.get("/run/.hidden/-/").status == server.get("/run/notes/-/").status == 404
+
+
+def test_the_page_of_a_run_has_the_title_of_its_report(outputs: Path) -> None:
+    """A workbook has no title but the name of its experiment."""
+    run = RunFolder(outputs / "workbook")
+    title = title_of(run.config)
+    assert title and build_document(run).title == title
+    with reader(outputs) as server:
+        assert f"<h1>{escape(title)}</h1>" in server.get("/run/workbook/-/").text
 
 
 def test_one_run_is_served_alone(outputs: Path) -> None:

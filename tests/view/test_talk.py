@@ -5,13 +5,18 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 import polars as pl
 import pytest
 
+import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import Source, Span
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.people import (
@@ -24,7 +29,7 @@ from folkmoot.view.people import (
     table_of,
 )
 from folkmoot.view.person import find_person
-from folkmoot.view.rooms import find_rooms, in_room, room_columns
+from folkmoot.view.rooms import Line, find_rooms, in_room, room_columns
 from folkmoot.view.sources import split_by_source
 from folkmoot.view.talk import answers_by_address, base_of, build_call_view, fields_of, place_of
 from tests.view.conftest import reader
@@ -286,6 +291,32 @@ def test_people_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
     scores = [row["intents.score"] for _, row in found.rows]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
     assert found.columns[1] == "intents.score" and "score" in dict(found.others)["intents"]
+
+
+def test_participants_are_told_by_their_role_and_not_by_their_id(tmp_path: Path) -> None:
+    """Of a study type without tables of participants: an interviewer is none, "host" may be one."""
+
+    async def protocol(session: Session[StudyConfig]) -> None:
+        for id in ("host", "ann"):
+            await session.ask(Speaker("ivy", role="interviewer"), "Ask.")
+            await session.ask(Speaker(id), "Answer.")
+
+    async def answer(_request: ModelRequest, _address: str) -> str:
+        return "Yes."
+
+    study, out = Study("chat", "Chat", StudyConfig, protocol), tmp_path / "chat"
+    run = folkmoot.run(study, {}, out=out, provider=ScriptedProvider(answer)).folder
+    frame = people_frame(run, people_of(run)).collect()
+    assert frame["speaker_id"].to_list() == ["host", "ann"]
+    with reader(tmp_path) as server:
+        page = server.get("/run/chat/-/people").text
+        assert "host" in page and "ivy" not in page
+
+
+def test_a_participant_called_host_does_not_lead_a_talk() -> None:
+    line = Line("", "Host", "host", "participant", "1", "Hello.", (), (), (), "", False)
+    assert not line.leads
+    assert replace(line, role="").leads and replace(line, speaker_id="m", role="moderator").leads
 
 
 def test_who_leads_a_talk_shares_a_colour_with_nobody(outputs: Path) -> None:

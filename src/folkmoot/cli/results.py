@@ -75,7 +75,7 @@ def show_grid(grid: RunGrid) -> None:
     )
     for cell in grid.cells:
         run = grid.run(cell)
-        state = "not started" if run is None else run.manifest.get("outcome", "unfinished")
+        state = "not started" if run is None else open_run(run.path).state
         output_console().print(
             f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True
         )

@@ -70,7 +70,7 @@ from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, 
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
 from folkmoot.models.request import ModelRequest
 from folkmoot.report.study_check import run_dry_run
-from folkmoot.storage.manifest import POSSIBLY_PAID, describe_possibly_paid
+from folkmoot.storage.manifest import POSSIBLY_PAID, describe_cost, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -496,11 +496,7 @@ def _summarise_folder(folder: RunFolder) -> str:
     model_names = ", ".join(
         model["asked"] for model in facts.get("models", []) if _has_answered(model, facts)
     )
-    unpriced_models = facts.get("cost_unknown_for") or []
-    cost = facts.get("cost_usd")
-    money = format_dollars(cost)
-    if unpriced_models and cost is not None:
-        money += f" plus the unknown cost of {', '.join(unpriced_models)}"
+    money = describe_cost(facts)
     if broken := facts.get("broken_replies"):
         max_usd = broken.get("max_usd")
         bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"

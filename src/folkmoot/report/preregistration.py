@@ -113,11 +113,28 @@ def build_preregistration(study_file: StudyFile, options: RunOptions) -> Preregi
 
 
 def title_of(config: Mapping[str, Any]) -> str:
-    """Return the title of a study, or the name of the experiment if there is no title."""
-    settings = config.get("workbook", {}).get("settings", {})
-    experiment = str(settings.get("experiment_id") or "").replace("_", " ")
+    """Return the title of a study, or the name of the experiment if there is no title.
+
+    Returns "" if there is neither.
+    """
+    # The settings of a run may come from an untrusted source.
+    settings: object = config
+    for key in ("workbook", "settings", "experiment_id"):
+        settings = settings.get(key) if isinstance(settings, Mapping) else None
+    experiment = str(settings or "").replace("_", " ")
     named = config.get("pilot_name") or config.get("title") or capitalise(experiment)
     return str(named)
+
+
+def describe_setting(config: Mapping[str, Any], key: str) -> str:
+    """Return the value of `temperature` or `max_tokens` in the settings of a study as text.
+
+    A setting that is missing or empty is left to the provider.
+    """
+    value = config.get(key)
+    if value is None:
+        return "the provider's default"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
@@ -235,6 +252,7 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
         ),
         *([f"after {config.budget_calls:,} calls"] if config.budget_calls is not None else []),
     ]
+    temperature = describe_setting(config.model_dump(), "temperature")
     pause = (
         f"It pauses {' or '.join(limits)}. A paused run can be resumed, or reported as partial."
         if limits
@@ -255,9 +273,7 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
                 "Each call sends a prompt with the earlier utterances that the speaker heard. The "
                 "journal of the run stores the request and the reply.",
             ),
-            grid=ResultTable.from_records(
-                models, f"Models; temperature {_describe_temperature(study_file)}."
-            ),
+            grid=ResultTable.from_records(models, f"Models; temperature {temperature}."),
         ),
         TemplateField(
             "Sample size", (describe_size(study_file.study.size(config, study_file.study_folder)),)
@@ -273,11 +289,6 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
             ),
         ),
     )
-
-
-def _describe_temperature(study_file: StudyFile) -> str:
-    chosen = study_file.config.temperature
-    return "the provider's default" if chosen is None else f"{chosen:g}"
 
 
 def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[TemplateField, ...]:

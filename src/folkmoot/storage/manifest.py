@@ -16,12 +16,12 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from folkmoot.measures.inference.estimates import format_count, format_dollars
-from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic
 from folkmoot.models.request import FINISH_UNMOVED, FINISH_UNREAD
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -34,6 +34,9 @@ SEAL = "seal"
 POSSIBLY_PAID = "possibly_paid"
 # The number and digest of the amendments since the end of the run (`amendments.py`).
 AMENDMENTS_KEY = "amendments"
+# Any model in the column `answered_by`, which is this, `HUMAN_MODEL` or `SYNTHETIC_MODEL`.
+HOSTED = "model"
+SYNTHETIC_PART_NOTE = "What the embedded respondent says is no evidence about people."
 SYNTHETIC_NOTE = (
     "The embedded respondent answered: a model of opinion dynamics with planted effects. "
     "It is no evidence about people."
@@ -285,29 +288,65 @@ _FORM_ONLY_FINISHES = {
 }
 
 
-def describe_mark(answerers: Collection[tuple[str, str]], *, has_people: bool) -> str:
-    """Return the label that says who answered in a run.
+def describe_cost(manifest: Mapping[str, Any], *, is_short: bool = False) -> str:
+    """Return the cost of a run in USD as text, such as "$1.50 plus the unknown cost of m".
 
-    The labels are SYNTHETIC (rules answered without a model), HUMAN and MIXED.
+    - `is_short`: True for a cell of a table: "$1.50 + unknown".
+    """
+    cost_usd, unpriced_models = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
+    # A manifest may come from an untrusted source.
+    if not isinstance(cost_usd, (int, float)):
+        return "unknown" if is_short else format_dollars(None)
+    if not unpriced_models:
+        return format_dollars(cost_usd)
+    models = unpriced_models if isinstance(unpriced_models, list) else ["some models"]
+    unknown = "+ unknown" if is_short else f"plus the unknown cost of {', '.join(map(str, models))}"
+    return f"{format_dollars(cost_usd)} {unknown}"
+
+
+class ProvenanceLabel(NamedTuple):
+    """Who answered in a run. All fields are "" if only models answered."""
+
+    # SYNTHETIC (the embedded respondent answered), HUMAN or MIXED (people and others answered).
+    mark: str
+    # The mark with its meaning. The study writes it into its files.
+    sentence: str
+    # Who answered in which role, for the readers of reports and pages.
+    note: str
+
+
+def label_answers(answerers: Collection[tuple[str, str]], *, has_people: bool) -> ProvenanceLabel:
+    """Return the label that says who answered in a run.
 
     - `answerers`: pairs of role and answerer. An answerer is human, synthetic or model.
     - `has_people`: True if a human gave an answer.
-
-    Returns "" if only models answered.
     """
-    # SYNTHETIC stands for the embedded respondent.
-    if has_people:
-        has_others = any(answered_by != HUMAN_MODEL for _, answered_by in answerers)
-        return f"{MIXED_MARK}: people and models answered" if has_others else HUMAN_MARK
-    roles = sorted({role for role, answered_by in answerers if answered_by == "synthetic"})
-    if not roles:
-        return ""
-    part_text = (
-        f" in part ({', '.join(roles)})"
-        if any(answered_by != "synthetic" for _, answered_by in answerers)
-        else ""
+    if not has_people and not any(answered_by == SYNTHETIC_MODEL for _, answered_by in answerers):
+        return ProvenanceLabel("", "", "")
+    roles, hosted_roles = (
+        ", ".join(sorted({role for role, answered_by in answerers if answered_by == kind}))
+        for kind in (SYNTHETIC_MODEL, HOSTED)
     )
-    return f"SYNTHETIC{part_text}: the embedded respondent answered; no evidence about people"
+    hosted_note = f"models answered as {hosted_roles}"
+    if not has_people:
+        is_in_part = any(answered_by != SYNTHETIC_MODEL for _, answered_by in answerers)
+        sentence = (
+            f"{SYNTHETIC_MARK}{f' in part ({roles})' if is_in_part else ''}: the embedded "
+            "respondent answered; no evidence about people"
+        )
+        note = f"{SYNTHETIC_NOTE} It answered as {roles}; {hosted_note}."
+        return ProvenanceLabel(SYNTHETIC_MARK, sentence, note if hosted_roles else SYNTHETIC_NOTE)
+    if all(answered_by == HUMAN_MODEL for _, answered_by in answerers):
+        return ProvenanceLabel(HUMAN_MARK, HUMAN_MARK, "People answered.")
+    parts = ["People answered"]
+    parts += [f"the embedded respondent answered as {roles}"] if roles else []
+    parts += [hosted_note] if hosted_roles else []
+    note = f"{'; '.join(parts)}."
+    return ProvenanceLabel(
+        MIXED_MARK,
+        f"{MIXED_MARK}: people and models answered",
+        f"{note} {SYNTHETIC_PART_NOTE}" if roles else note,
+    )
 
 
 def _synthetic_section(
@@ -334,7 +373,7 @@ def _synthetic_section(
         count_text = format_count(count, "prompt holds", "prompts hold")
         note = f"{note} {count_text} text without a recorded source, which it read as one text."
     return {
-        "mark": SYNTHETIC_MARK,
+        "mark": _mark_of(facts),
         "note": note,
         "synthetic_roles": list(facts.synthetic),
         "planted": dict(facts.planted),
@@ -355,25 +394,38 @@ def _human_section(facts: RunFacts) -> dict[str, object]:
     if hosted_models := _describe_hosted_models(facts):
         answerers.append(hosted_models)
     section: dict[str, Any] = {
-        "mark": HUMAN_MARK if len(answerers) == 1 else MIXED_MARK,
+        "mark": _mark_of(facts),
         "note": f"Answers are by {'; '.join(answerers)}.",
     }
     if facts.synthetic:
         planted = {"synthetic_roles": list(facts.synthetic), "planted": dict(facts.planted)}
-        section["note"] += " What the embedded respondent says is no evidence about people."
+        section["note"] += f" {SYNTHETIC_PART_NOTE}"
         section |= planted
     return section
 
 
+def _mark_of(facts: RunFacts) -> str:
+    answerers = {(role, SYNTHETIC_MODEL) for role in facts.synthetic}
+    answerers |= {(role, HOSTED) for roles in _hosted_roles(facts).values() for role in roles}
+    return label_answers(answerers, has_people=bool(facts.people)).mark
+
+
 def _describe_hosted_models(facts: RunFacts) -> str:
-    roles = {
-        model: model_roles
-        for model in facts.models
-        if model != HUMAN_MODEL and (model_roles := facts.roles.get(model))
-    }
+    # The caller's provider also answers for the model that is called "synthetic".
     return "; ".join(
-        f"{model} as {', '.join(role)}" for model, role in roles.items() if not is_synthetic(model)
+        f"{'the provider of the caller' if is_synthetic(model) else model} as {', '.join(roles)}"
+        for model, roles in _hosted_roles(facts).items()
     )
+
+
+def _hosted_roles(facts: RunFacts) -> dict[str, Sequence[str]]:
+    return {
+        model: roles
+        for model in facts.models
+        if model != HUMAN_MODEL
+        and (facts.scripted or not is_synthetic(model))
+        and (roles := facts.roles.get(model))
+    }
 
 
 def parse_step_shares(answers: pl.DataFrame) -> dict[str, Any]:

@@ -140,6 +140,10 @@ class PartialRun(PartsView):
     def mark(self) -> str:
         return self._run.mark
 
+    @property
+    def provenance_note(self) -> str:
+        return self._run.provenance_note
+
     def table_names(self) -> list[str]:
         return sorted({*self._run.table_names(), *self._declared})
 

@@ -13,9 +13,15 @@ import polars as pl
 
 from folkmoot.errors import StorageError
 from folkmoot.files import read_yaml, user_cache_dir
-from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
 from folkmoot.storage.json_files import read_json, read_json_object
-from folkmoot.storage.manifest import NO_FINDINGS, SYNTHETIC_MARK, SYNTHETIC_NOTE, describe_mark
+from folkmoot.storage.manifest import (
+    NO_FINDINGS,
+    SYNTHETIC_MARK,
+    SYNTHETIC_NOTE,
+    ProvenanceLabel,
+    label_answers,
+)
 from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
 from folkmoot.storage.table_buffer import TableBuffer, read_recordings
 
@@ -56,6 +62,15 @@ ENGINE_FILES = (
 # Files with a meaning in the run folder of any study type. A study that draws personas writes them
 # to `personas.json` itself.
 COMMON_FILES = (*ENGINE_FILES, PERSONAS)
+
+
+# The states of an unfinished run that do not come from its manifest.
+GOING_ON, UNFINISHED = "still going on", "unfinished"
+
+
+def is_run_folder(path: Path) -> bool:
+    """Return whether a folder is the folder of a run, finished or not."""
+    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
 
 
 def cache_folder(run: Path) -> Path:
@@ -127,7 +142,7 @@ class RunFolder:
         self.path = Path(path)
         if not self.path.is_dir():
             raise StorageError(f"{self.path}: no such run folder")
-        if not any((self.path / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME)):
+        if not is_run_folder(self.path):
             raise StorageError(f"{self.path}: not a run folder: it has no {PLAN}")
 
     def __repr__(self) -> str:
@@ -147,8 +162,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """True if the run finished."""
-        # The manifest of a paused run states the pause. A killed run may have no manifest.
-        return bool(self.manifest) and self.manifest.get("outcome", "done") == "done"
+        return self.state == "done"
 
     @property
     def partial(self) -> str:
@@ -159,9 +173,9 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of an unfinished run: paused, failed, interrupted or unfinished."""
-        # It is "unfinished" if the manifest does not give a state.
-        return str(self.manifest.get("outcome", "unfinished"))
+        """The state of the run: done, paused, failed, interrupted, unfinished or still going on."""
+        # The manifest of a paused run states the pause. A killed run may have no manifest.
+        return str(self.manifest.get("outcome", "done")) if self.manifest else UNFINISHED
 
     @property
     def covered(self) -> str:
@@ -187,19 +201,29 @@ class RunFolder:
         return str(self.manifest.get("mark") or (SYNTHETIC_MARK if self.is_synthetic else ""))
 
     @property
-    def mark_of_files(self) -> str:
-        """The label that says who has answered so far. The study writes this label into its files.
+    def provenance_sentence(self) -> str:
+        """The sentence that says who has answered so far. The study writes it into its files.
 
         "" if only models answered.
         """
-        # It follows from the answers recorded so far.
-        answers = list(self.rows("answers", "role", "answered_by", "missing"))
+        return self._label_so_far.sentence
+
+    @property
+    def _label_so_far(self) -> ProvenanceLabel:
+        # It follows from the answers recorded so far. The manifest is written later.
         has_people = any(
-            answered_by == HUMAN_MODEL and missing is None for _, answered_by, missing in answers
+            answered_by == HUMAN_MODEL and missing is None
+            for _, answered_by, missing in self._answerers
         )
-        return describe_mark(
-            {(role, answered_by) for role, answered_by, _ in answers}, has_people=has_people
+        return label_answers(
+            {(role, answered_by) for role, answered_by, _ in self._answerers},
+            has_people=has_people,
         )
+
+    @cached_property
+    def _answerers(self) -> set[tuple[Any, ...]]:
+        # (role, answerer, reason if the answer is missing).
+        return self.unique_rows("answers", "role", "answered_by", "missing")
 
     @property
     def caution(self) -> str:
@@ -337,6 +361,13 @@ class RunFolder:
         ):
             yield from batch.iter_rows()
 
+    def unique_rows(self, name: str, *columns: str) -> set[tuple[Any, ...]]:
+        """Return the different combinations of cells in `columns` of a table.
+
+        Raises StorageError if there is no such table.
+        """
+        return set(self.scan_table(name).select(columns).unique().collect().iter_rows())
+
     def codebook(self) -> dict[str, Any]:
         """Return the codebook: the meaning of each table and column."""
 
@@ -396,19 +427,24 @@ class RunSoFar(RunFolder):
     @property
     def state(self) -> str:
         if self._is_going_on:
-            return "still going on"
+            return GOING_ON
         outcome = super().state
         # A killed process leaves the manifest of the one before it.
-        return outcome if outcome in ("failed", "interrupted") else "unfinished"
+        return outcome if outcome in ("failed", "interrupted") else UNFINISHED
 
     @property
     def is_synthetic(self) -> bool:
         # The manifest, if there is one, is that of an earlier process.
-        return super().is_synthetic or "synthetic" in self._answered_by
+        return super().is_synthetic or SYNTHETIC_MODEL in self._answered_by
 
     @property
     def mark(self) -> str:
-        return self.mark_of_files if self._answered_by else super().mark
+        return self._label_so_far.mark if self._answered_by else super().mark
+
+    @property
+    def provenance_note(self) -> str:
+        # The manifest has no note if only models answered in the earlier process.
+        return self._label_so_far.note if self._answered_by else super().provenance_note
 
     def require_tables(self) -> None:
         """Do nothing. This run is read from its recorded rows, so written tables are not needed."""
@@ -430,12 +466,16 @@ class RunSoFar(RunFolder):
         rows = buffer.to_frame()
         return unpack_spans(rows) if name == PROVENANCE else rows.lazy()
 
-    @cached_property
+    def unique_rows(self, name: str, *columns: str) -> set[tuple[Any, ...]]:
+        if name not in self._partial_recordings:
+            return super().unique_rows(name, *columns)
+        return self._partial_recordings[name].unique_rows(*columns)
+
+    @property
     def _answered_by(self) -> set[str]:
         if not self.has_table("answers"):
             return set()
-        answerers = self.scan_table("answers").select(pl.col("answered_by").drop_nulls().unique())
-        return set(answerers.collect().to_series())
+        return {answered_by for _, answered_by, _ in self._answerers if answered_by is not None}
 
     @cached_property
     def _derived(self) -> Mapping[str, TableBuffer]:

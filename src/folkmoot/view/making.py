@@ -18,7 +18,7 @@ from folkmoot.report.document.html import format_prose, write_page
 from folkmoot.report.document.saved_figures import save_figures, saved_by_panel
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.overview import FIGURES, FINDINGS, title_of
+from folkmoot.view.overview import FIGURES, FINDINGS, heading_of
 from folkmoot.view.site import template_environment
 
 
@@ -40,7 +40,7 @@ def make_pages(run: RunFolder, folder: Path) -> None:
     page = env.get_template("findings.html.j2").render(
         doc=content,
         saved=saved_by_panel(content) if content else {},
-        question=question if title_of(run.config) != question else "",
+        question=question if heading_of(run.config) != question else "",
         lanes=(
             design := front.lanes if front else tuple(design_lanes(run, find_study_of_run(run)))
         ),

@@ -13,6 +13,7 @@ from pathlib import Path
 from folkmoot.engine.session.folder_access import is_held
 from folkmoot.errors import InputError
 from folkmoot.report.document.front import question_of
+from folkmoot.report.preregistration import title_of
 from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.run_folder import MANIFEST, PLAN, TABLES, cache_folder
@@ -32,9 +33,9 @@ def open_overview_cache(run: Path) -> Path:
     return folder
 
 
-def title_of(config: Mapping[str, object]) -> str:
-    """Return the title of a study. Without a title, return the study's question."""
-    return str(config.get("pilot_name") or config.get("title") or question_of(config))
+def heading_of(config: Mapping[str, object]) -> str:
+    """Return the title of a study as its report gives it, or the study's question."""
+    return title_of(config) or question_of(config)
 
 
 class Overviews:

@@ -46,7 +46,7 @@ from folkmoot.storage.run_folder import (
     RunSoFar,
 )
 from folkmoot.storage.table_buffer import ROWS
-from folkmoot.view.overview import FIGURES, FINDINGS, Overviews, title_of
+from folkmoot.view.overview import FIGURES, FINDINGS, Overviews, heading_of
 from folkmoot.view.people import file_stamp, journal_of, names_in, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import find_rooms, in_room, room_columns
@@ -219,7 +219,7 @@ class Reader:
         return {
             **context,
             "part": draw_live_part("_progress.html.j2", context),
-            "title": title_of(config) or run.id,
+            "title": heading_of(config) or run.id,
             "study": study.read_text("utf-8", "replace") if study.is_file() else "",
             "started": str(sealed.get("started_at", ""))[:16].replace("T", " "),
             "sealed": [(name, part["hash"]) for name, part in parts.items()],

@@ -17,6 +17,7 @@ import polars as pl
 
 from folkmoot.engine.calls.retries import PREFLIGHT_SCOPE
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.study.study import find_study_of_run
@@ -34,10 +35,6 @@ HIDDEN_ADDRESSES = ("coding/", f"{PREFLIGHT_SCOPE}/", "seats/")
 NAMES = ("name", "member_name", "participant_name")
 # Columns that name the speaker whom a row is about.
 SPEAKERS = ("speaker_id", "speaker", "target")
-# Roles and ids of speakers who lead a conversation or code its texts, without taking part.
-LEADERS = frozenset(
-    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
-)
 KEY_COLUMN = "participant_key"
 # In characters. Longer cells are shown only on the page of the participant.
 MAX_SHORT_CHARACTERS = 60
@@ -145,8 +142,7 @@ def _nearest_column(columns: Sequence[str]) -> str:
 def _asked_participants(run: RunFolder) -> People:
     empty = pl.LazyFrame(schema={"speaker_id": pl.String, "role": pl.String})
     answers = run.scan_table("answers") if run.has_table("answers") else empty
-    is_leader = pl.any_horizontal(pl.col("role", "speaker_id").str.to_lowercase().is_in(LEADERS))
-    participants = answers.filter(~is_leader).select("speaker_id", "role")
+    participants = answers.filter(role=PARTICIPANT_ROLE).select("speaker_id", "role")
     return People("", (), "speaker_id", participants.unique(maintain_order=True).collect().lazy())
 
 

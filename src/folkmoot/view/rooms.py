@@ -15,7 +15,6 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.view.people import LEADERS
 from folkmoot.view.talk import ReplyView, base_of, fields_of, is_within, place_of, replies_at
 
 # Column sets by which study types identify a conversation, the most specific first.
@@ -30,6 +29,12 @@ SPEAKER_COLUMNS = ("speaker_id", "speaker")
 NAME_COLUMNS = ("speaker_name", "name", "speaker")
 # The table of whom a speaker refers to and how, if a study records it.
 REFERENCES = "references"
+
+# Roles of speakers who lead a conversation or code its texts, without taking part. A role may also
+# be one of the study type, such as resident.
+LEADERS = frozenset(
+    {"moderator", "mediator", "facilitator", "planner", "summarizer", "host", "coder"}
+)
 
 Reactions = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -77,7 +82,8 @@ class Line:
     @property
     def leads(self) -> bool:
         """True if the speaker is a moderator, not a participant."""
-        return not LEADERS.isdisjoint((self.role.lower(), self.speaker_id.lower()))
+        # Runs of earlier versions did not record roles in all tables.
+        return (self.role or self.speaker_id).lower() in LEADERS
 
 
 def room_columns(run: RunFolder) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid
 from folkmoot.engine.session.folder_access import HOLDER_FILE, is_held, open_run
 from folkmoot.errors import FolkmootError, StorageError
 from folkmoot.measures.inference.estimates import format_dollars
+from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.storage.amendments import AMENDMENTS_FILE
-from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.manifest import describe_cost, label_answers
 from folkmoot.storage.run_folder import (
+    GOING_ON,
     JOURNAL,
     LOG_LINES,
     MANIFEST,
@@ -31,7 +33,9 @@ from folkmoot.storage.run_folder import (
     SEATS,
     STUDY_FILE_NAME,
     TABLES,
+    UNFINISHED,
     RunFolder,
+    is_run_folder,
 )
 from folkmoot.storage.table_buffer import ROWS
 from folkmoot.view.people import count_of, file_stamp
@@ -42,8 +46,12 @@ MAX_COUNTING_SECONDS = 0.15
 MAX_LOG_BYTES = 65_536
 MAX_WARNINGS = 8
 RUNNING = "running"
-PEOPLE_MARK = "PEOPLE"
-# Outcomes in manifests, and the states of runs without a manifest.
+UNREADABLE = "unreadable"
+SEATS_NOTE = "Humans take part. At the end this page shows which participants they played."
+# Files that a process of the run writes. The time of the last change is the "last change" of a run.
+WRITTEN_FILES = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN)
+# The states of runs (`RunFolder.state`), in words. A run may also have no usable result, or no
+# readable manifest.
 STATES = {
     RUNNING: "under way",
     "done": "finished",
@@ -51,8 +59,8 @@ STATES = {
     "paused": "paused, can be resumed",
     "interrupted": "interrupted, can be resumed",
     "failed": "failed",
-    "stopped": "stopped without a word, can be resumed",
-    "unreadable": "cannot be read",
+    UNFINISHED: "stopped without a word, can be resumed",
+    UNREADABLE: "cannot be read",
 }
 
 
@@ -90,7 +98,7 @@ class RunStatus:
     started: datetime | None
     # The time of the last write.
     moved: datetime | None
-    # The provenance label SYNTHETIC, HUMAN or MIXED, or PEOPLE for a run in progress with seats.
+    # The provenance label SYNTHETIC, HUMAN or MIXED, or "" if only models have answered.
     mark: str
     # Who answered in which role.
     note: str
@@ -160,7 +168,7 @@ class RunCollection:
     # The folder may also be a single run.
 
     def __init__(self, folder: Path) -> None:
-        self.one = _is_run(folder)
+        self.one = is_run_folder(folder)
         runs_folder = folder / CELLS_FOLDER if is_grid(folder) else folder
         self.root = folder.resolve().parent if self.one else runs_folder
         self._only = folder.resolve().name if self.one else ""
@@ -185,7 +193,7 @@ class RunCollection:
             part and not part.startswith(".") and not _PATH_CHARACTERS & set(part) for part in parts
         )
         is_here = name == self._only if self.one else is_plain and len(parts) <= 2
-        if not (is_here and _is_run(path := self._run_path(name))):
+        if not (is_here and is_run_folder(path := self._run_path(name))):
             message = f"There is no run {name} here. It may have been moved or deleted."
             raise HTTPException(404, message)
         if problem := _outside_link_problem(path):
@@ -206,7 +214,7 @@ class RunCollection:
         for name in [self._only] if self.one else _iterate_run_names(self.root):
             path, shown_name = self._run_path(name), _as_text(name)
             if shown_name != name:
-                statuses.append(replace(read_run_status(path, shown_name), state="unreadable"))
+                statuses.append(replace(read_run_status(path, shown_name), state=UNREADABLE))
                 continue
             # These stamps are the cache key of the count, so a count is repeated only after a
             # change.
@@ -263,18 +271,14 @@ def _iterate_run_names(root: Path) -> Iterator[str]:
             yield from (
                 f"{folder.name}/{cell}" for cell in _iterate_run_names(folder / CELLS_FOLDER)
             )
-        elif _is_run(folder):
+        elif is_run_folder(folder):
             yield folder.name
-
-
-def _is_run(path: Path) -> bool:
-    return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
 
 
 def read_run_status(path: Path, name: str) -> RunStatus:
     """Return the state of a run."""
-    # It is read from manifest, log and lock, and cached until one of these files changes.
-    read_files = (MANIFEST, LOG_LINES, f"{JOURNAL}-wal", JOURNAL, PLAN, SEATS)
+    # It is cached until one of its files or the lock changes.
+    read_files = (*WRITTEN_FILES, SEATS, TABLES, ROWS, f"{ROWS}-wal")
     return _cached_status(
         path, name, is_held(path), tuple(file_stamp(path / file) for file in read_files)
     )
@@ -284,17 +288,33 @@ def read_run_status(path: Path, name: str) -> RunStatus:
 def _cached_status(
     path: Path, name: str, running: bool, stamps: tuple[tuple[int, int], ...]
 ) -> RunStatus:
-    manifest, problem = _manifest_or_reason(path)
+    run, problem = _open_or_reason(path, running)
+    manifest = run.manifest if run else {}
     log = _open_log(path)
-    state = "unreadable" if problem else str(manifest.get("outcome") or "stopped")
-    if manifest.get("unusable"):
-        state, problem = "unusable", str(manifest["unusable"])
     newest_line = next(log.newest_lines(), {})
-    # If a process holds the run, its manifest is of an earlier process.
-    if running or not manifest:
-        state = RUNNING if running else state
-        first_line = _first_line(path / LOG_LINES)
-        start_line = next(log.newest_lines("RunStarted"), first_line)
+    if run is None:
+        state = RUNNING if running else UNREADABLE
+    elif run.is_finished and run.unusable_reason:
+        state, problem = "unusable", run.unusable_reason
+    else:
+        state = RUNNING if run.state == GOING_ON else run.state
+    # The manifest of a run that goes on, or that was killed, is of an earlier process.
+    from_manifest = bool(manifest) and state not in (RUNNING, UNFINISHED)
+    start_line: Mapping[str, object] = {}
+    if from_manifest:
+        calls, cost = _whole_number(manifest, "calls"), describe_cost(manifest, is_short=True)
+        model_entries = manifest.get("models")
+        models = (
+            ", ".join(str(model["asked"]) for model in model_entries)
+            if isinstance(model_entries, list)
+            else ""
+        )
+        started = _parse_moment(manifest.get("started_at"))
+        answers = manifest.get("answers")
+        reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
+        missing = sum(reasons.values())
+    else:
+        start_line = next(log.newest_lines("RunStarted"), {}) or _first_line(path / LOG_LINES)
         calls = _whole_number(newest_line, "calls") + _whole_number(newest_line, "replayed")
         has_unknown_cost = newest_line.get("cost_usd") is None and calls
         cost = (
@@ -303,49 +323,31 @@ def _cached_status(
             else format_dollars(_number_or_zero(newest_line, "cost_usd"))
         )
         models = str(start_line.get("model", ""))
-        study = str(start_line.get("study", ""))
-        mark, note = (SYNTHETIC_MARK, SYNTHETIC_NOTE) if start_line.get("synthetic") else ("", "")
-        if (path / SEATS).exists():
-            mark, note = (
-                PEOPLE_MARK,
-                "Humans take part. At the end this page shows which participants they played.",
-            )
         started = _parse_moment(start_line.get("time"))
         missing = _whole_number(newest_line, "missing")
-    else:
-        calls, cost = _whole_number(manifest, "calls"), _describe_cost(manifest)
-        model_entries = manifest.get("models")
-        models = (
-            ", ".join(str(model["asked"]) for model in model_entries)
-            if isinstance(model_entries, list)
-            else ""
-        )
-        study = str(manifest.get("study", ""))
-        mark = str(manifest.get("mark") or (SYNTHETIC_MARK if manifest.get("synthetic") else ""))
-        note = str(manifest.get("note") or SYNTHETIC_NOTE) if mark else ""
-        started = _parse_moment(manifest.get("started_at"))
-        answers = manifest.get("answers")
-        reasons = answers.get("missing", {}) if isinstance(answers, dict) else {}
-        missing = sum(reasons.values())
+    mark, note = _read_label(run, start_line)
+    if not from_manifest and (path / SEATS).exists():
+        note = f"{note} {SEATS_NOTE}".strip()
     end_line = next(log.newest_lines("RunEnded"), {})
-    if not running and not problem and state not in ("done", "stopped"):
+    if not problem and state not in (RUNNING, UNFINISHED, "done"):
         problem = str(end_line.get("message", ""))
     return RunStatus(
         name=name,
-        study=study or "unknown",
+        study=_read_study(run) or str(start_line.get("study", "")) or "unknown",
         state=state,
         models=models or "unknown",
         calls=calls,
         cost=cost,
         missing=missing,
-        retries=_whole_number(manifest or newest_line, "retries"),
+        retries=_whole_number(manifest, "retries")
+        + (0 if from_manifest else _whole_number(newest_line, "retries")),
         rate=_number_or_zero(newest_line, "rate"),
         started=started,
-        moved=_latest_change(stamps[:-1]),
+        moved=_latest_change(stamps[: len(WRITTEN_FILES)]),
         mark=mark,
         note=note,
         why=problem,
-        stages=_latest_stages(log) if running or not manifest else (),
+        stages=() if from_manifest else _latest_stages(log),
         warnings=_latest_warnings(log),
     )
 
@@ -358,27 +360,43 @@ def _count_people(path: Path, *_state: object) -> int | None:
         return None
 
 
-def _describe_cost(manifest: Mapping[str, object]) -> str:
-    usd, unknown = manifest.get("cost_usd"), manifest.get("cost_unknown_for")
-    if not isinstance(usd, (int, float)):
-        return "unknown"
-    return format_dollars(usd) + (" + unknown" if unknown else "")
-
-
-def _manifest_or_reason(path: Path) -> tuple[dict[str, object], str]:
-    # (manifest, ""), or ({}, reason) if it is unreadable, or ({}, "") if there is none.
+def _open_or_reason(path: Path, running: bool) -> tuple[RunFolder | None, str]:
+    # (run, ""), or (None, reason) if its manifest is unreadable.
     try:
-        manifest = _read_manifest(path, (path / MANIFEST).stat().st_mtime_ns)
-        return manifest, "" if manifest else f"{path / MANIFEST}: it holds nothing"
-    except FileNotFoundError:
-        return {}, ""
+        run = open_run(path, is_going_on=running)
+        if run.manifest or not run.has_file(MANIFEST):
+            return run, ""
+        return None, f"{path / MANIFEST}: it holds nothing"
     except (OSError, StorageError, TypeError, ValueError) as error:
-        return {}, str(error)
+        return None, str(error)
 
 
+def _read_label(run: RunFolder | None, start_line: Mapping[str, object]) -> tuple[str, str]:
+    # (mark, note).
+    if run is not None:
+        # The process may remove the file of rows at this moment.
+        with suppress(FolkmootError, PolarsError, OSError):
+            if mark := run.mark:
+                return mark, run.provenance_note
+    # Before the first answer is recorded, the log says whether the embedded respondent will answer.
+    kinds = {("", SYNTHETIC_MODEL)} if start_line.get("synthetic") else set()
+    label = label_answers(kinds, has_people=False)
+    return label.mark, label.note
+
+
+def _read_study(run: RunFolder | None) -> str:
+    if run is None:
+        return ""
+    study = run.manifest.get("study")
+    return str(study or _study_of_settings(run.path, file_stamp(run.path / STUDY_FILE_NAME)))
+
+
+# The study file may be long, and a run in progress is read again after each call.
 @lru_cache(maxsize=512)
-def _read_manifest(path: Path, _changed: int) -> dict[str, object]:
-    return RunFolder(path).manifest
+def _study_of_settings(path: Path, _state: tuple[int, int]) -> str:
+    with suppress(StorageError):
+        return RunFolder(path).study
+    return ""
 
 
 def _latest_change(stamps: Iterable[tuple[int, int]]) -> datetime | None:

@@ -34,6 +34,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE_NAME,
     RunFolder,
     RunSoFar,
+    is_run_folder,
     utc_timestamp,
 )
 from folkmoot.storage.table_buffer import ROWS
@@ -101,7 +102,8 @@ def choose_folder(folder: Path, if_exists: IfExists) -> tuple[Path, bool]:
 
 
 def _holds_run(folder: Path) -> bool:
-    if not any((folder / name).exists() for name in (PLAN, MANIFEST, STUDY_FILE_NAME, JOURNAL)):
+    # Without its other files, a journal still holds paid answers.
+    if not is_run_folder(folder) and not (folder / JOURNAL).exists():
         return False
     if not _is_run_without_calls(folder) or RunFolder(folder).is_finished:
         return True
@@ -293,14 +295,16 @@ def _changed_at(path: Path) -> float:
         return 0.0
 
 
-def open_run(folder: Path) -> RunFolder:
+def open_run(folder: Path, *, is_going_on: bool | None = None) -> RunFolder:
     """Open a run for reading, also a run that is not finished.
+
+    - `is_going_on`: whether a process writes the run, if the caller has asked `is_held`.
 
     Raises StorageError if the folder holds no run.
     """
     # If the run has written no tables, the rows recorded so far take the place of the tables.
     run = RunFolder(folder)
-    if is_held(folder):
+    if is_held(folder) if is_going_on is None else is_going_on:
         return RunSoFar(folder, is_going_on=True)
     # A file of waiting rows is newer than any tables: the process that left it wrote none.
     is_written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()

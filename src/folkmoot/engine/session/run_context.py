@@ -30,12 +30,12 @@ from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.settings.author_errors import locate_calling_study_code
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
-from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
+from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic
 from folkmoot.models.request import Completion, FloatArray, ModelRequest
 from folkmoot.provenance import Quoted, Span
 from folkmoot.storage.disk_store import DiskStore
 from folkmoot.storage.json_files import write_content, write_json, write_text
-from folkmoot.storage.manifest import ModelUsage, describe_mark
+from folkmoot.storage.manifest import HOSTED, ModelUsage, label_answers
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.storage.run_folder import CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
 from folkmoot.storage.table_buffer import RowFile, RowOrder, TableBuffer
@@ -198,9 +198,9 @@ class RunContext:
         if model == HUMAN_MODEL:
             return HUMAN_MODEL
         return (
-            "synthetic"
+            SYNTHETIC_MODEL
             if is_synthetic(model) and not self.providers.has_custom_provider
-            else "model"
+            else HOSTED
         )
 
     def requested_model(self, named: str | None, role: str) -> str:
@@ -270,14 +270,14 @@ class RunContext:
 
     @property
     def provenance_label(self) -> str:
-        """The label that says who answered, such as SYNTHETIC.
+        """The sentence that says who answered, such as "SYNTHETIC: the embedded respondent …".
 
-        The label is empty if only models answered.
+        The sentence is empty if only models answered.
         """
         answerer_kinds = {
             (role, self.answerer_kind(model)) for (_, role), model in self.models_by_seat.items()
         }
-        return describe_mark(answerer_kinds, has_people=bool(self.answered_seats))
+        return label_answers(answerer_kinds, has_people=bool(self.answered_seats)).sentence
 
     def roles_by_model(self) -> dict[str, tuple[str, ...]]:
         """The sorted roles that each model has played so far, by model."""

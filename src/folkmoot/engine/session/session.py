@@ -607,9 +607,9 @@ class Session(Scope, Generic[ConfigT]):
 
     @property
     def provenance_label(self) -> str:
-        """The label that says who answered, such as SYNTHETIC.
+        """The sentence that says who answered, such as "SYNTHETIC: the embedded respondent …".
 
-        The label is empty if only models answered.
+        The study writes it into its files. The sentence is empty if only models answered.
         """
         return self._run.provenance_label
 

@@ -28,8 +28,6 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
 
 FIRST, FINAL = "first", "final"
-# The role of speakers who answer for themselves.
-PARTICIPANT = "participant"
 
 
 class ControlledDecision(NamedTuple):

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.hints import capitalise
-from folkmoot.kit.controls.conversations import FINAL, FIRST, PARTICIPANT
+from folkmoot.kit.controls.conversations import FINAL, FIRST
 from folkmoot.kit.controls.replacing import NOT_ASKED, UNCHANGED, describe_left_out
 from folkmoot.kit.controls.respondent import decision_scope
 from folkmoot.kit.controls.tables import (
@@ -68,7 +69,7 @@ class Contrast(NamedTuple):
     first: tuple[str, str]
     second: tuple[str, str]
     # Both groups have speakers of this role.
-    role: str = PARTICIPANT
+    role: str = PARTICIPANT_ROLE
 
     @property
     def says(self) -> str:
@@ -83,7 +84,7 @@ class Contrast(NamedTuple):
     def seed(self) -> tuple[str, ...]:
         """The path from which the seed of this contrast's random draws is derived."""
         # Contrasts of participants keep the draws that they had before other roles were asked.
-        return (*self.first, *self.second, *([] if self.role == PARTICIPANT else [self.role]))
+        return (*self.first, *self.second, *([] if self.role == PARTICIPANT_ROLE else [self.role]))
 
 
 def name_role(role: str) -> str:
@@ -91,12 +92,12 @@ def name_role(role: str) -> str:
 
     Returns "" for participants.
     """
-    return "" if role == PARTICIPANT else f"{role}, "
+    return "" if role == PARTICIPANT_ROLE else f"{role}, "
 
 
 def without_single_role(rows: list[dict[str, TableCell]]) -> list[dict[str, TableCell]]:
     """Return the rows of a finding, without the column `role` if all rows are on participants."""
-    if all(row["role"] == PARTICIPANT for row in rows):
+    if all(row["role"] == PARTICIPANT_ROLE for row in rows):
         return [{key: cell for key, cell in row.items() if key != "role"} for row in rows]
     return rows
 
@@ -114,7 +115,7 @@ def contrasts_in(answers: pl.DataFrame) -> Iterator[Contrast]:
     # All pairs of conditions at the final decision, and the first and final decision of each
     # condition. Participants come first, and speakers of different roles are not compared.
     roles = answers["role"].unique(maintain_order=True).to_list()
-    for role in sorted(roles, key=lambda role: role != PARTICIPANT):
+    for role in sorted(roles, key=lambda role: role != PARTICIPANT_ROLE):
         own = answers.filter(role=role)
         groups = own.select("condition", "moment").unique(maintain_order=True).rows()
         final = [group for group in groups if group[1] == FINAL]
@@ -447,7 +448,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         again = given_answers(own)
         units = own["unit"].to_list()
         same = clustered_share([a == b for a, b in zip(made, again, strict=True)], units)
-        by = [] if role == PARTICIPANT else [role]
+        by = [] if role == PARTICIPANT_ROLE else [role]
         rng = generator(0, ("again", control, moment, *by))
         shift = measure_drift([*_before_and_after(own)], rng).mean
         replaced = count_replaced(own)

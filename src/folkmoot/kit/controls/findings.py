@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.kit.controls.asking import ControlsConfig
 from folkmoot.kit.controls.attributes import read_attributes
-from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import (
     ANSWER_KEYS,
     SECTION,
@@ -136,7 +136,7 @@ def with_roles(table: pl.DataFrame) -> pl.DataFrame:
         if name not in table.columns:
             table = table.with_columns(pl.lit(None, pl.String).alias(name))
     return table.with_columns(
-        pl.col("role").fill_null(PARTICIPANT),
+        pl.col("role").fill_null(PARTICIPANT_ROLE),
         pl.col("speaker_id").fill_null(pl.col("participant_id")),
     )
 
@@ -155,7 +155,9 @@ def _asked_finding(table: pl.DataFrame) -> Finding | None:
         # A form has a row for each of its fields, but it is one answer.
         answers = own.unique(ANSWER_KEYS)
         missing = answers["missing"].drop_nulls()
-        kind = "asked, shared" if shared else "asked" if role == PARTICIPANT else "asked, leading"
+        kind = (
+            "asked, shared" if shared else "asked" if role == PARTICIPANT_ROLE else "asked, leading"
+        )
         speakers = own.select(who).item()
         said.append(
             word(

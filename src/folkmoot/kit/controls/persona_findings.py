@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from folkmoot.kit.controls.conversations import PARTICIPANT
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
 from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
 from folkmoot.kit.findings import estimate_cells, interval_chart
@@ -66,7 +66,7 @@ def persona_variance_rows(
 
 def _asked_again(answers: pl.DataFrame) -> pl.DataFrame:
     # A leading role, such as a mediator, has no persona.
-    return answers.filter(control=RETEST, role=PARTICIPANT).filter(
+    return answers.filter(control=RETEST, role=PARTICIPANT_ROLE).filter(
         pl.col("missing").is_null() & pl.col("expected").is_not_null()
     )
 

@@ -32,8 +32,9 @@ from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
 from folkmoot.report.document.front import Front
 from folkmoot.report.document.trust import call_times
 from folkmoot.report.document.validity import CardRow
-from folkmoot.report.preregistration import METHODS, describe_families
+from folkmoot.report.preregistration import METHODS, describe_families, describe_setting
 from folkmoot.storage.findings import ResultTable
+from folkmoot.storage.manifest import describe_cost
 from folkmoot.storage.run_folder import RunFolder
 
 NOT_RECORDED = "not recorded"
@@ -93,8 +94,8 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     yield front.excluded
     yield f"Participants were simulated by {_describe_models(run, times)}."
     yield (
-        f"Temperature: {_or_default(run, 'temperature')}; reply limit in tokens: "
-        f"{_or_default(run, 'max_tokens')}."
+        f"Temperature: {describe_setting(run.config, 'temperature')}; reply limit in tokens: "
+        f"{describe_setting(run.config, 'max_tokens')}."
     )
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
     yield (
@@ -102,11 +103,6 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
         f"before the first call that depends on them (design hash {sealed[:12]}). Only a digest of "
         "the plan that was published beforehand can prove it."
     )
-
-
-def _or_default(run: RunFolder, key: str) -> str:
-    value = run.config.get(key)
-    return "the provider's default" if value is None else str(value)
 
 
 def _describe_models(run: RunFolder, times: CallTimes) -> str:
@@ -233,11 +229,9 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     parse_steps = answers.get("parse_steps", {})
     exact = 100 * float(parse_steps.get("exact", 0.0))
     missing = 100 * float(parse_steps.get("missing", 0.0))
-    cost = manifest.get("cost_usd")
-    money = "at an unknown price" if cost is None else f"at a cost of {cost:.2f} US dollars"
-    unknown = manifest.get("cost_unknown_for") or []
-    if unknown and cost is not None:
-        money += f" without {', '.join(unknown)}, of unknown cost"
+    money = "at an unknown cost"
+    if manifest.get("cost_usd") is not None:
+        money = f"at a cost in US dollars of {describe_cost(manifest)}"
     tokens_in, tokens_out = (
         "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
         for key in ("input_tokens", "output_tokens")
@@ -284,8 +278,8 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         ("B.2", "mode of access", " ".join(dict.fromkeys(map(_describe_access, asked)))),
         (
             *("B.3", "parameters"),
-            f"temperature {_or_default(run, 'temperature')}, reply limit in tokens "
-            f"{_or_default(run, 'max_tokens')}, random seed of the design "
+            f"temperature {describe_setting(run.config, 'temperature')}, reply limit in tokens "
+            f"{describe_setting(run.config, 'max_tokens')}, random seed of the design "
             f"{manifest.get('seed')}, one run"
             + (
                 "; the first two do not apply to the embedded respondent"

@@ -14,7 +14,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
 from folkmoot.report.document.deviations import both_versions, changes_since_run, list_deviations
-from folkmoot.report.preregistration import registration_of_run
+from folkmoot.report.preregistration import describe_setting, registration_of_run
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -135,8 +135,8 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         "cost (USD)": _value_or_unknown(manifest.get("cost_usd")),
         "models of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
-        "temperature": config.get("temperature", "the provider's default"),
-        "reply limit (tokens)": config.get("max_tokens", "the provider's default"),
+        "temperature": describe_setting(config, "temperature"),
+        "reply limit (tokens)": describe_setting(config, "max_tokens"),
         "embedding model": manifest.get("embedding_model"),
         "custom prompts": config.get("prompts", "none"),
     }

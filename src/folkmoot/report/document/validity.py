@@ -12,9 +12,9 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
+from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.hints import capitalise
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.conversations import PARTICIPANT
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
@@ -222,7 +222,7 @@ def _control_rows(findings: Sequence[Finding], key: str) -> Iterator[Row]:
     # The card is about participants. Controls of leading roles, such as a mediator, are in the
     # section on controls.
     for row in _rows(findings, key):
-        if row.get("role", PARTICIPANT) == PARTICIPANT:
+        if row.get("role", PARTICIPANT_ROLE) == PARTICIPANT_ROLE:
             yield row
 
 

@@ -164,7 +164,7 @@ def summarise_run(run: RunFolder) -> dict[str, object]:
     config = CrossPollinationConfig.model_validate(run.config)
     table = run.scan_table("participants").select(CountedVotes._fields).collect()
     people = [CountedVotes(*row) for row in table.iter_rows()]
-    provenance, name = run.mark_of_files, "checkpoint.json"
+    provenance, name = run.provenance_sentence, "checkpoint.json"
     # A run that failed before its first phase ended has no checkpoint.
     checkpoint = run.read_json(name) if run.has_file(name) else {}
     return {

@@ -78,7 +78,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
         f"{group}/{stimulus}": f"{folder}transcript.html"
         for (group, stimulus), folder in folders.items()
     }
-    provenance_label, codings = run.mark_of_files, read_codings(run).get("remarks")
+    provenance_label, codings = run.provenance_sentence, read_codings(run).get("remarks")
     # The codes of the embedded coder stay in the table `codes`. In the topline they would look like
     # findings.
     codes = (
