@@ -4,22 +4,25 @@ in `docs/`, hints on unknown keys, and the files of `folkmoot new`."""
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.authoring.keys import Key, keys_of, walk_keys
-from folkmoot.authoring.schema import SWITCH_WORDS
+from folkmoot.authoring.schema import study_file_schema
 from folkmoot.authoring.template import WIDTH, new_files, study_file_template
 from folkmoot.cli.app import app
 from folkmoot.engine.settings.config import Field, StudyConfig
 from folkmoot.engine.settings.config_problems import allowed_keys
 from folkmoot.engine.study.study import Study, find_study
 from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.errors import InputError
 from folkmoot.field_notes import field_notes
 from folkmoot.kit.coding.post_hoc import PostHocCodingConfig
 from tests.authoring.all_keys import set_all_keys
@@ -226,8 +229,19 @@ def test_a_study_file_that_a_type_brings_takes_the_place_of_the_made_one() -> No
 
 
 def test_switch_words_are_those_of_the_loader(tmp_path: Path) -> None:
-    for word in SWITCH_WORDS:
-        path = tmp_path / "study.yaml"
-        path.write_text(study_file_template(find_study("cross_pollination")) + f"ranking: {word}\n")
+    study = find_study("cross_pollination")
+    schema = Draft202012Validator(study_file_schema(study)["properties"]["ranking"])
+    path = tmp_path / "study.yaml"
+    words = ("yes", "no", "on", "off", "true", "false")
+    spellings = ((word, word.title(), word.upper(), word[0] + word[1:].upper()) for word in words)
+    for word in chain.from_iterable(spellings):
+        path.write_text(study_file_template(study) + f"ranking: {word}\n")
         config = load_study_file(path).config
-        assert config.ranking is (word.lower() in ("yes", "on"))  # type: ignore[attr-defined]
+        meant = word.lower() in ("yes", "on", "true")
+        assert config.ranking is meant  # type: ignore[attr-defined]
+        assert schema.is_valid(word) and schema.is_valid(meant)
+    for word in ("y", "yes ", "onn", "1", "enabled"):
+        path.write_text(study_file_template(study) + f"ranking: '{word}'\n")
+        with pytest.raises(InputError, match="ranking"):
+            load_study_file(path)
+        assert not schema.is_valid(word)

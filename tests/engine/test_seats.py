@@ -366,6 +366,17 @@ def test_people_may_speak_for_themselves(study: Path) -> None:
     ]
     own = run.table("provenance").filter(kind="persona", speaker="p_0003")
     assert own["source_id"].unique().to_list() == ["self_descriptions.text/p_0003"]
+    book = run.folder.codebook()
+    meanings = {
+        f"{table}.{name}": facts["meaning"]
+        for table in ("provenance", "self_descriptions", "utterances")
+        for name, facts in book[table]["columns"].items()
+    }
+    # The spans of a persona and of an answer have other meanings than the columns of `answers`.
+    assert meanings["provenance.kind"].startswith("what the text is: utterance, answer, persona")
+    assert meanings["provenance.speaker"].endswith("or whom a persona describes")
+    assert meanings["self_descriptions.text"].startswith("the self-description")
+    assert all(meanings.values())
     assert verify_run(RunFolder(run.path)).is_consistent
     assert run.folder.config["seats"]["as"] == "self"
 

@@ -187,6 +187,56 @@ def test_a_run_without_decisions_is_told_so(tmp_path: Path) -> None:
     assert not (run.path / CONTROLS).exists()
 
 
+RATING = """
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot.conversation.answer_types import Json
+from folkmoot.kit.exposure import Decision, ExposureRow, ExposureTable
+
+
+class Rating(BaseModel):
+    reason: str
+    score: Literal["cannot_say"] | Annotated[int, Field(ge=0, le=10)] | None
+
+
+async def protocol(session: Session) -> None:
+    for name in ("ann", "ben", "cem"):
+        rating = await session.ask(Speaker(name), "How good is the plan?", answer_type=Json(Rating))
+        session.record("ratings", {"name": name, "score": str(rating.score)})
+
+
+def decisions(run):
+    for speaker, address in run.rows("answers", "speaker_id", "address"):
+        yield Decision(address, speaker, "all", "rating", {"material": ()})
+
+
+STUDY = Study(
+    "own",
+    "Own",
+    StudyConfig,
+    protocol,
+    tables=(ExposureRow,),
+    derived_tables=ExposureTable(decisions, lambda source: source.kind),
+)
+"""
+
+
+def test_a_number_beside_a_way_out_is_a_decision_that_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(RATING)
+    settings = tmp_path / "own.yaml"
+    settings.write_text("study: ./own.py\nmodel: synthetic\n")
+    run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
+    # The embedded respondent has an opinion, so it gives a number and takes no way out.
+    said = {name: float(score) for name, score in run.rows("ratings", "name", "score")}
+    asked = run_controls(run, {"negative": False}, RunOptions()).read_table("control_answers")
+    as_designed = asked.filter(control=AS_DESIGNED).select("participant_id", "number").rows()
+    assert dict(as_designed) == said
+    assert asked.filter(control=RETEST)["number"].is_between(0, 10).to_list() == [True] * 3
+
+
 def test_the_distance_of_a_question_has_known_answers() -> None:
     def distance(first: str, second: str) -> float:
         arms = (Answers(tuple(first), (1, 2, 3, 4)), Answers(tuple(second), (5, 6, 7, 8)))

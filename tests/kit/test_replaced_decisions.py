@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 import pytest
+from pydantic import BaseModel, Field
 
 import folkmoot
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
@@ -152,6 +153,24 @@ def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
     assert unbounded is not None
     for written in ("true", "NaN", "Infinity", "1e999", "1" + "0" * 400, '"much"'):
         assert isinstance(unbounded.parse_reply(f'{{"score": {written}}}'), ParseFailure), written
+
+
+def test_a_number_or_truth_value_beside_words_for_no_answer_is_closed() -> None:
+    class Rating(BaseModel):
+        reason: str
+        score: Annotated[int, Field(ge=0, le=9)] | Literal["cannot_say", "declined"] | None
+        sure: Literal["cannot_say"] | bool
+        open: str | Literal["declined"]
+
+    form = closed_form(Rating.model_json_schema())
+    assert form is not None and form.closed_names == ["score", "sure"]
+    read = form.parse_reply('{"reason": "so", "score": 7, "sure": "cannot_say"}')
+    assert isinstance(read, ParsedAnswer) and read.value == {"score": 7}
+    for score in ("cannot_say", "declined"):
+        missing = form.parse_reply(json.dumps({"score": score}))
+        assert isinstance(missing, Missing) and missing.reason == score
+    assert isinstance(form.parse_reply('{"score": "much"}'), ParseFailure)
+    assert isinstance(form.parse_reply('{"score": 70}'), ParseFailure)
 
 
 def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out() -> None:

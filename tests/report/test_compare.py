@@ -11,6 +11,7 @@ import pytest
 import yaml
 from scipy.stats import chi2, ttest_1samp, ttest_ind
 
+from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.errors import InputError, StorageError
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import format_p_value
@@ -178,6 +179,17 @@ def test_the_same_run_twice_shows_nothing(base):
     assert result["compare_claims"].says.count(": 0 points (") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {r["runs"] for r in rows_of(result["compare_claims"])} == {"first (2) − first"}
+
+
+@pytest.mark.parametrize("key", sorted(CALL_KEYS))
+def test_the_way_of_calling_models_is_no_difference_in_design(base, tmp_path, key):
+    values = {"batch": True, "endpoints": {"a": "http://localhost:1/v1"}}
+    called = {key: values.get(key, 7)}
+    other = write_run(tmp_path / "b", {"acp": (60, 150), "simple_voting": (12, 150)}, **called)
+    same = write_run(tmp_path / "c", {"acp": (60, 150), "simple_voting": (12, 150)})
+    designs = found([base, other])["designs"]
+    assert "differ in" not in designs.says and key not in str(designs.grid)
+    assert designs.says == found([base, same])["designs"].says
 
 
 def test_large_equal_runs_are_called_equivalent(tmp_path):

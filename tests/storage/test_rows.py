@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 import folkmoot
-from folkmoot import Row, Session, Study, StudyConfig, column
+from folkmoot import Row, Session, Speaker, Study, StudyConfig, column
+from folkmoot.engine.study.study import ENGINE_TABLES, describe_tables
 from folkmoot.models.scripted import ScriptedProvider
 
 
@@ -54,3 +56,31 @@ def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: 
     book = json.loads((run.path / "codebook.json").read_text())
     assert book["votes"]["columns"]["choice"]["meaning"] == "the option chosen"
     assert book["votes"]["columns"]["round"]["meaning"]  # the engine's own words
+
+
+def test_a_study_describes_its_own_columns_in_a_table_of_the_engine(tmp_path: Path) -> None:
+    async def protocol(session: Session) -> None:
+        session.say(Speaker("ann"), "Yes.", mood="calm")
+
+    described = {"utterances": {"mood": "how it was said"}}
+    study = Study("trial", "Trial", StudyConfig, protocol, codebook=described)
+    run = folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+    )
+    columns = run.folder.codebook()["utterances"]["columns"]
+    assert columns["mood"]["meaning"] == "how it was said"
+    assert all(facts["meaning"] for facts in columns.values())
+
+
+def test_every_column_of_a_table_of_the_engine_has_a_meaning() -> None:
+    async def protocol(session: Session) -> None: ...
+
+    empty = {row.table: pl.DataFrame(schema=[*row.columns()]) for row in ENGINE_TABLES}
+    book: Any = describe_tables(Study("trial", "Trial", StudyConfig, protocol), empty)
+    unexplained = [
+        (table, name)
+        for table, entry in book.items()
+        for name, facts in entry["columns"].items()
+        if not facts["meaning"]
+    ]
+    assert unexplained == []

@@ -119,11 +119,9 @@ def _nested_keys(
 
 
 def _describe_values(variants: list[Node], definitions: Mapping[str, Node]) -> str:
-    # The words `yes`, `no`, `on` and `off` are accepted for every boolean, so they are not listed.
+    # Words such as `yes` are accepted for every boolean, so they are not listed.
     descriptions = [
-        _describe_type(variant, definitions)
-        for variant in variants
-        if variant.get("enum") != SWITCH_WORDS
+        _describe_type(variant, definitions) for variant in variants if variant != SWITCH_WORDS
     ]
     return " or ".join(dict.fromkeys(description for description in descriptions if description))
 

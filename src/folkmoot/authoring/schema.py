@@ -1,6 +1,6 @@
 """The JSON Schema (draft 2020-12) of study files, for editors and validators."""
 # The schema rejects wrong keys and wrong types of values, as the loader does. Like the loader, it
-# accepts a number for a text, and `yes`, `no`, `on` and `off` for a boolean.
+# accepts a number for a text, and words such as `yes` and `OFF` for a boolean.
 
 from __future__ import annotations
 
@@ -12,16 +12,26 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import Study, registered_studies
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
 
 DIALECT = GenerateJsonSchema.schema_dialect
-SWITCH_WORDS = [
-    function(word) for word in ("yes", "no", "on", "off") for function in (str.lower, str.title)
-]
 
 # A JSON Schema or a part of one.
 Node = dict[str, Any]
+
+
+def _in_any_case(word: str) -> str:
+    # Regular expressions of JSON Schema have no flag to ignore case.
+    return "".join(f"[{letter.upper()}{letter}]" for letter in word)
+
+
+# Texts that the loader reads as a boolean. Every boolean of a study file accepts them.
+SWITCH_WORDS: Node = {
+    "type": "string",
+    "pattern": f"^({'|'.join(map(_in_any_case, BOOLEAN_WORDS))})$",
+}
 
 
 class _StudyFileSchema(GenerateJsonSchema):
@@ -30,7 +40,7 @@ class _StudyFileSchema(GenerateJsonSchema):
         return {**super().str_schema(schema), "type": ["string", "number"]}
 
     def bool_schema(self, schema: core_schema.BoolSchema) -> Node:
-        return {"anyOf": [super().bool_schema(schema), {"enum": SWITCH_WORDS}]}
+        return {"anyOf": [super().bool_schema(schema), dict(SWITCH_WORDS)]}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> Node:
         generated = super().dict_schema(schema)

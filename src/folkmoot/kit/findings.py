@@ -47,6 +47,7 @@ from folkmoot.storage.findings import Finding, Heatmap, IntervalChart, ResultTab
 Row = dict[str, TableCell]
 K = TypeVar("K", bound=Hashable)
 finite_or_none = estimates.finite_or_none
+format_signed = estimates.format_signed
 ALPHA = estimates.ALPHA
 
 # Reports look this finding up by its key, and add it if the study type has none.
@@ -299,15 +300,6 @@ def format_mean_value(value: float | None, digits: int = 2) -> str:
         return "unknown"
     # Adding 0.0 turns −0.0 into 0.0, so that no "−0.00" is printed.
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
-
-
-def format_signed(value: float | None, digits: int = 2) -> str:
-    """Return a difference with its sign and `digits` decimals, or "unknown"."""
-    if value is None or not math.isfinite(value):
-        return "unknown"
-    # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
-    rounded = round(value, digits) + 0.0
-    return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
 
 
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:

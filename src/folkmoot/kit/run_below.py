@@ -15,17 +15,15 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import create_router, run_study, study_from_settings
 from folkmoot.engine.run.verify import Verification, verify_run
 from folkmoot.engine.session.folder_access import has_calls, is_held, lock_folder
+from folkmoot.engine.settings.config import REQUEST_KEYS
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import DriftError, InputError, Problem
 from folkmoot.storage.amendments import Amendment, append_amendments
 from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
-# Settings for calls to models. A run below another one calls models with the same settings.
-_CALLING = (
-    *("endpoints", "concurrency", "max_api_retries", "api_retry_base_seconds"),
-    *("api_sleep_seconds", "request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-    *("random_seed", "local"),
-)
+# A run below another one calls models with the same settings. It has its own budget. It uses
+# batches only if its caller asks for them, because a batch may take a day.
+_KEPT_KEYS = (*REQUEST_KEYS, "endpoints", "random_seed", "local")
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
 
     Settings without a value are left out.
     """
-    keys = (*_CALLING, *more)
+    keys = (*_KEPT_KEYS, *more)
     return {key: run.config[key] for key in keys if run.config.get(key) is not None}
 
 

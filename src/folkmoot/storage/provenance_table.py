@@ -28,8 +28,8 @@ class ProvenanceRow(Row, table=PROVENANCE):
     start: int = column("its first character in that message, from 0")
     end: int = column("the character after its last")
     kind: str = column(
-        "utterance, answer, persona, material, option, proposal, summary, value, reply, or "
-        "unattributed: interpolated, and nobody knows from where"
+        "what the text is: utterance, answer, persona, material, option, proposal, summary, "
+        "value, reply, or unattributed (inserted into the prompt from an unknown source)"
     )
     source_id: str = column(
         "where the text is recorded: an utterance_id, the address of an answer, or "

@@ -136,7 +136,8 @@ CLUSTER_COLUMNS = ("set", "discussion", "group_id", "group", "replication", "ses
 # Columns that identify participants, the most reliable first.
 PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id", "id")
 
-# Descriptions of the columns that the engine records. A study describes further columns.
+# Descriptions of the columns of the table `answers`, and of columns with one meaning in several
+# tables. The classes of tables describe further columns.
 ENGINE_COLUMNS: dict[str, str] = {
     "address": "where in the run the call stands: scope path, kind, occurrence",
     "stage": "named part of the protocol",
@@ -169,15 +170,6 @@ ENGINE_COLUMNS: dict[str, str] = {
     "words": "words in the reply as it came",
     "condition": "arm of the design",
     "participant_id": "the participant",
-    "utterance_id": "the utterance: its address, and which part of the reply it is",
-    "public": "whether the others in the conversation hear it",
-    "source_id": "where the text is recorded: an utterance_id, the address of an answer, "
-    "table.column/key, or study.key of the study file",
-    "speaker": "who said it",
-    "message": "the message of the request, from 0",
-    "start": "the first character of the text in that message, from 0",
-    "end": "the character after its last",
-    "altered": "whether the text was changed on the way, as by the filter `upper`",
 }
 
 

@@ -20,7 +20,7 @@ from folkmoot.authoring.schema import (
     variants_of,
 )
 from folkmoot.authoring.template import write_value
-from folkmoot.engine.settings.yaml_tree import KeyPath, format_path, parse_yaml
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS, KeyPath, format_path, parse_yaml
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
@@ -31,8 +31,6 @@ Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", 
 CONTAINERS = ("rows", "mapping", "group")
 # Number of characters above which a text gets a field of several lines.
 LONG_TEXT = 60
-# YAML 1.1 spells booleans in several ways, and a study file may use any of them.
-SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ def make_form(study: Study, values: Mapping[str, object]) -> tuple[FormSection, 
         for node in nodes_in(schema)
         for value in _closed_values(node)
         if isinstance(value, str)
-    }
+    }.union(BOOLEAN_WORDS)
     fields = name_by_labels(fields, FormWords(values=values_offered))
     sections = study.config.SECTIONS
     shared = {name for names in sections.values() for name in names}
@@ -358,7 +356,7 @@ def _field(
     variants = [
         variant
         for variant in variants_of(node, definitions)
-        if variant.get("type") != "null" and variant.get("enum") != SWITCH_WORDS
+        if variant.get("type") != "null" and variant != SWITCH_WORDS
     ]
     # A key may accept several types. The form shows the field of the variant that fits the value.
     chosen = next((variant for variant in variants if _accepts(variant, shown_value)), None)
@@ -517,8 +515,8 @@ def _as_text(value: Any, kind: Kind) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if kind in ("switch", "choice") and str(value).lower() in SWITCHES:
-        return "true" if SWITCHES[str(value).lower()] else "false"
+    if kind in ("switch", "choice") and str(value).lower() in BOOLEAN_WORDS:
+        return "true" if BOOLEAN_WORDS[str(value).lower()] else "false"
     return value if isinstance(value, str) else write_value(value)
 
 
@@ -655,7 +653,7 @@ def _rename_entries(
 
 def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
     if field.kind == "switch" or (field.kind == "choice" and "true" in field.choices):
-        return SWITCHES.get(text.lower(), text)
+        return BOOLEAN_WORDS.get(text.lower(), text)
     if field.kind in ("number", "yaml"):
         try:
             return parse_yaml(text, "").value

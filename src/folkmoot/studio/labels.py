@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
+
 # Parts of names that are no words.
 WORDS = {
     "api": "API", "id": "ID", "llm": "LLM", "max": "maximum", "num": "number of", "var": "variable",
 }  # fmt: skip
-# YAML has several words for a switch. The form has these two.
-SWITCH_WORDS = {"true": "yes", "on": "yes", "false": "no", "off": "no"}
 _SNAKE_CASE = r"[a-z0-9]+(?:_[a-z0-9]+)+"
 # A name between backticks, or a name with underscores in a sentence. A name in braces is a
 # placeholder that the researcher types as it is.
@@ -27,10 +27,15 @@ def words_of(name: str) -> str:
     return " ".join(WORDS.get(part, part) for part in name.split("_"))
 
 
+def _switch_words(word: str) -> str:
+    # A study file has several words for a switch. The form has these two.
+    return "yes" if BOOLEAN_WORDS[word] else "no"
+
+
 def value_words(value: str) -> str:
     """Return a value that a form offers as the form shows it."""
     if value in ("true", "false"):
-        return SWITCH_WORDS[value]
+        return _switch_words(value)
     return words_of(value) if re.fullmatch(_SNAKE_CASE, value) else value
 
 
@@ -55,7 +60,7 @@ class FormWords:
         """
         own = set(choices)
         if "true" in own:
-            own |= set(SWITCH_WORDS)
+            own |= set(BOOLEAN_WORDS)
 
         def replace_name(match: re.Match[str]) -> str:
             name = match[1] or match[2]
@@ -66,7 +71,7 @@ class FormWords:
                     return f"{label} set to `{value_words(value)}`" if value else label
                 if name not in self.values:
                     return match[0]
-            words = SWITCH_WORDS.get(name, value_words(name))
+            words = _switch_words(name) if name in BOOLEAN_WORDS else value_words(name)
             return f"`{words}`" if match[1] else words
 
         return _NAME.sub(replace_name, text)

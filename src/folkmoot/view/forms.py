@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from starlette.requests import Request
 
 from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, NONE_OF_THESE, FieldForPeople
+from folkmoot.conversation.schema_alternatives import is_way_out, single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.view.site import read_sent_number
 
@@ -203,7 +204,7 @@ def _build_field(
     required: bool,
     depth: int = 0,
 ) -> FormField:
-    schema, way_values = _resolve_schema(schema, reading.definitions)
+    schema, way_values = single_alternative(schema, reading.definitions)
     label = label_of(key)
     help_text = str(schema.get("description") or "") if key else ""
     wording = reading.find_wording(name) if key else None
@@ -212,8 +213,8 @@ def _build_field(
         schema = _with_wording(schema, wording)
     options = _field_options(schema)
     if options:
-        way_values = (*(value for _, value in options if _is_way_out(value)), *way_values)
-        real_options = tuple(option for option in options if not _is_way_out(option[1]))
+        way_values = (*(value for _, value in options if is_way_out(value)), *way_values)
+        real_options = tuple(option for option in options if not is_way_out(option[1]))
         labelled_ways = _label_ways_out(way_values, DECLINED, required)
         return FormField(
             name, "choice", label, help_text, required, real_options, ways_out=labelled_ways
@@ -287,7 +288,7 @@ def _ranking_field(lines_field: FormField, schema: Schema, reading: SchemaReadin
     options = tuple(
         option
         for option in _field_options(_item_schema(schema, reading))
-        if not _is_way_out(option[1])
+        if not is_way_out(option[1])
     )
     parts = tuple(
         FormField(
@@ -312,7 +313,7 @@ def _option_rows(
     properties = items["properties"]
     assert isinstance(properties, dict)
     schemas = {
-        key: _resolve_schema(schema, reading.definitions)[0]
+        key: single_alternative(schema, reading.definitions)[0]
         for key, schema in properties.items()
         if isinstance(schema, dict)
     }
@@ -334,7 +335,7 @@ def _option_rows(
 
 def _item_schema(schema: Schema, reading: SchemaReading) -> Schema:
     items = schema.get("items")
-    return _resolve_schema(items if isinstance(items, dict) else {}, reading.definitions)[0]
+    return single_alternative(items if isinstance(items, dict) else {}, reading.definitions)[0]
 
 
 def _list_field(
@@ -365,44 +366,6 @@ def _list_field(
     if items.get("type") == "string":
         return lines_field
     return FormField(name, "json", label, help_text, required)
-
-
-def _resolve_schema(
-    schema: Schema, defs: Mapping[str, JsonValue]
-) -> tuple[Schema, tuple[JsonValue, ...]]:
-    # Return the schema without `$ref` and ways out, and the values of these ways out.
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        definition = defs.get(reference.rpartition("/")[2])
-        own_keys = {key: value for key, value in schema.items() if key != "$ref"}
-        return (
-            _resolve_schema({**definition, **own_keys}, defs)
-            if isinstance(definition, dict)
-            else (own_keys, ())
-        )
-    alternatives = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(alternatives, list):
-        schemas = [alternative for alternative in alternatives if isinstance(alternative, dict)]
-        way_values = [way for alternative in schemas for way in _only_ways_out(alternative)]
-        answer_schemas = [alternative for alternative in schemas if not _only_ways_out(alternative)]
-        if len(answer_schemas) == 1:
-            inner, inner_ways = _resolve_schema(
-                {**schema, "anyOf": None, "oneOf": None, **answer_schemas[0]}, defs
-            )
-            return inner, (*way_values, *inner_ways)
-    return schema, ()
-
-
-def _is_way_out(value: JsonValue) -> bool:
-    return value is None or (isinstance(value, str) and value in WAY_LABELS)
-
-
-def _only_ways_out(schema: Schema) -> tuple[JsonValue, ...]:
-    # Empty if any value of the schema is an answer.
-    if schema.get("type") == "null":
-        return (None,)
-    values = tuple(value for _, value in _field_options(schema))
-    return values if all(map(_is_way_out, values)) else ()
 
 
 def _label_ways_out(

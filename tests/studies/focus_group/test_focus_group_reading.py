@@ -193,6 +193,18 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
     assert "**100%** would" in topline_page({"concepts": [alike]})
 
 
+async def test_the_topline_shows_a_position_without_a_value_as_unknown() -> None:
+    """The words are those of the report: a mean of nothing has no sign and no number."""
+    talk = await discuss(1)
+    data = topline_data([talk], {f"{talk.group}/concept": "x.html"}, {})
+    (concept,) = data["concepts"]
+    assert concept["positions"]["people"]
+    concept["positions"] |= {"mean_before": math.nan, "mean_after": -0.004}
+    page = topline_page(data)
+    assert "The mean position went from unknown to 0.00 on a scale" in page
+    assert "nan" not in page
+
+
 async def test_several_concepts_stand_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}

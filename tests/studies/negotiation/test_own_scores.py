@@ -9,6 +9,9 @@ import polars as pl
 import pytest
 
 from folkmoot.models.request import ModelRequest
+from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.report.comparison.measured_claims import read_measure
+from folkmoot.report.comparison.samples import load_samples
 from folkmoot.studies.negotiation.measures import satisfaction_of_members
 from folkmoot.studies.negotiation.rules.operators import Portion
 from tests.studies.negotiation.conftest import (
@@ -274,3 +277,22 @@ def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: An
     other = negotiation(turned, groups=some("team"), conditions=["C3"])
     found = {f.key: f for f in other.findings}["text_scoring"]
     assert {row[0]: row[1] for row in found.grid.rows}["for or against an option"] == 0
+
+
+def test_compare_reads_a_measure_from_the_table_that_the_report_reads(
+    negotiation: Runner,
+) -> None:
+    """`own_scores` has the column too, but from before the decisions, without conditions."""
+    hypothesis = {"measure": "score", "contrast": ["C4", "C1"], "direction": "greater"}
+    runs = [
+        negotiation(groups=some("pair", "team"), hypotheses=[hypothesis], random_seed=seed).folder
+        for seed in (1, 2)
+    ]
+    for sample in load_samples(runs):
+        (result,) = (r for r in sample.results if r.claim.measure == "score")
+        measured = read_measure(sample, result.claim)
+        assert measured is not None and {"C1", "C4"} <= {*measured.arms}
+        for arm, mean in zip(("C4", "C1"), result.means, strict=True):
+            assert measured.arms[arm]["value"].mean() == pytest.approx(mean)
+    compared = {finding.key: finding for finding in compare_runs(runs)}["compare_claims"]
+    assert "everybody" not in str(compared.grid)

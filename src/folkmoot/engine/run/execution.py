@@ -64,6 +64,7 @@ from folkmoot.engine.session.seat_questions import (
 )
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.author_errors import report_unawaited_coroutines
+from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
@@ -186,16 +187,10 @@ class RunOptions:
 # A replay writes this text in place of the time of day, so that its files can be compared.
 TIME_PLACEHOLDER = "at some time"
 
-# Keys that say how models are called, not what is studied. They may change on a resume, so the
-# sealed design leaves them out.
-RESUMABLE_KEYS = frozenset(
-    {
-        *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
-        *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-        *("budget_usd", "budget_calls", "endpoints", "prompts", "model", "models", "local"),
-        *("batch", "batch_at_least", "batch_poll_seconds"),
-    }
-)
+# Keys that the settings of the sealed design leave out. On a resume, calls may be made in another
+# way, and a local model may run with other settings. The design has its own entries for the models
+# and for the texts of the prompts.
+RESUMABLE_KEYS = CALL_KEYS | {"prompts", "model", "models", "local"}
 
 # Only these outcomes write tables. After an error or an interruption the rows may be incomplete in
 # ways that no reader could see.

@@ -179,9 +179,9 @@ class CheckRow(Row, table=CHECKS, key=("seat", "check", "attempt")):
     speaker_id: str
     address: str = column("the reply that it comes from")
     check: int = column("number of the check in the study file, from 1")
-    question: str
+    question: str = column("the text of the check")
     attempt: int = column("number of the answer to this check, from 1")
-    answer: str | None
+    answer: str | None = column("the answer; empty where there is none")
     right: bool = column("whether the answer is right")
     missing: str | None
     on_failure: str = column("what follows a failure: again, note, exclude or end")
@@ -205,8 +205,8 @@ class AfterwardsRow(Row, table=AFTERWARDS, key=("seat", "number")):
     number: int = column(
         "number of the question in the study file, from 1; 0 is the comment on one's own answers"
     )
-    question: str
-    answer: str | None
+    question: str = column("the text of the question")
+    answer: str | None = column("the answer; empty where there is none")
     missing: str | None
 
 
@@ -215,10 +215,10 @@ class AnnouncementRow(Row, table=ANNOUNCEMENTS, key=("number",)):
 
     # No prompt contains it.
 
-    number: int
+    number: int = column("number of the message, from 1")
     time: str = column("when it was sent (ISO 8601, UTC)")
     seat: str = column("the seat that it was sent to; empty: all seats")
-    text: str
+    text: str = column("the message, as humans read it")
 
 
 PEOPLE_TABLES: tuple[type[Row], ...] = (CheckRow, AfterwardsRow, AnnouncementRow)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -209,31 +209,14 @@ class ClaimReader:
 
     def read_rows(self, claim: Claim) -> tuple[Claim, pl.DataFrame] | str:
         """Return a claim with the rows that it compares, or the reason why there are none."""
-        table, column = self._table_of(claim)
-        if table is None:
+        table = find_table(claim, self._run.table_names(), self._read_kinds)
+        if not table:
             return f"no table has {claim.measure} and arms"
-        return read_rows(table, column, claim)
+        column = claim.measure.rpartition(".")[2]
+        return read_rows(self._read_columns(table, claim, column), column, claim)
 
-    def _table_of(self, claim: Claim) -> tuple[pl.DataFrame | None, str]:
-        # Returns (table, name of the measure's column), with only the needed columns. The table is
-        # None if no table has both a numeric column of this name and the arms of the claim.
-        table_name, _, column = claim.measure.rpartition(".")
-        for name in [table_name] if table_name else [*TABLES, *self._run.table_names()]:
-            if name in NOT_MEASURED or not self._run.has_table(name):
-                continue
-            schema = self._run.scan_table(name).collect_schema()
-            across = claim.by == ACROSS
-            kinds = [
-                schema.get(column)
-                for column in (_arm_columns(claim, column) if across else [column])
-            ]
-            usable = all(kind and (kind.is_numeric() or kind == pl.Boolean) for kind in kinds)
-            if usable and (
-                across
-                or any(by in schema for by in ([claim.by] if claim.by else CONDITION_COLUMNS))
-            ):
-                return self._read_columns(name, claim, column), column
-        return None, column
+    def _read_kinds(self, name: str) -> Mapping[str, str]:
+        return column_kinds(self._run.scan_table(name)) if self._run.has_table(name) else {}
 
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         # Never the whole table: its columns with texts of participants need much memory.
@@ -253,6 +236,49 @@ class ClaimReader:
         if key not in self._tables:
             self._tables[key] = table.select(columns).collect()
         return self._tables[key]
+
+
+def find_table(
+    claim: Claim,
+    names: Iterable[str],
+    read_kinds: Callable[[str], Mapping[str, str]],
+    *,
+    needs_arms: bool = True,
+) -> str:
+    """Return the name of the table that holds the measure of a claim, or "" if there is none.
+
+    - `names`: the names of all tables.
+    - `read_kinds`: returns the kinds of the columns of a table, or an empty mapping if there is no
+      such table.
+    - `needs_arms`: False if a table without conditions is returned when no other one holds the
+      measure.
+    """
+    # A table with conditions comes first. An earlier table without them may hold the same measure
+    # of all participants, from before they were assigned to conditions.
+    named_table, _, column = claim.measure.rpartition(".")
+    columns = _arm_columns(claim, column) if claim.by == ACROSS else [column]
+    by_columns = (claim.by,) if claim.by else CONDITION_COLUMNS
+    without_arms = ""
+    for name in [named_table] if named_table else dict.fromkeys((*TABLES, *names)):
+        kinds = {} if name in NOT_MEASURED else read_kinds(name)
+        if all(kinds.get(column, "text") != "text" for column in columns):
+            if claim.by == ACROSS or any(by in kinds for by in by_columns):
+                return name
+            without_arms = without_arms or name
+    return "" if needs_arms else without_arms
+
+
+def column_kinds(table: pl.DataFrame | pl.LazyFrame) -> dict[str, str]:
+    """Return the kind of each column of a table: "bool", "int", "float" or "text"."""
+
+    def kind_of(data_type: pl.DataType) -> str:
+        if data_type == pl.Boolean:
+            return "bool"
+        if data_type.is_integer():
+            return "int"
+        return "float" if data_type.is_numeric() else "text"
+
+    return {name: kind_of(data_type) for name, data_type in table.collect_schema().items()}
 
 
 def read_rows(
@@ -445,12 +471,16 @@ def find_declared(measure: str, tables: Tables) -> tuple[str, str | None]:
 
     The kind is "bool", "int", "float" or "text". The kind is None if no table declares the measure.
     """
-    # As after a run, the first table that can be compared is meant.
-    table_name, _, column = measure.rpartition(".")
-    table_names = [table_name] if table_name else [*TABLES, *sorted(tables)]
-    having = [name for name in table_names if column in tables.get(name, {})]
-    name = next((name for name in having if column in comparable_columns(name, tables)), "")
-    name = name or next(iter(having), "")
+
+    def kinds_of(name: str) -> Mapping[str, str]:
+        return tables.get(name, {})
+
+    # As after a run, the first table that can be compared is meant. A table that cannot be compared
+    # is returned for the message that says why.
+    table = find_table(Claim(measure, ("", "")), sorted(tables), kinds_of)
+    named_table, _, column = measure.rpartition(".")
+    names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
+    name = next((name for name in names if column in kinds_of(name)), "")
     return name, tables[name][column] if name else None
 
 

@@ -29,6 +29,16 @@ PositiveInt = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Proportion = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+# Keys that say how requests are sent, and how long a run waits and tries again.
+REQUEST_KEYS = (
+    *("concurrency", "max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
+    *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
+)
+BUDGET_KEYS = ("budget_usd", "budget_calls")
+BATCH_KEYS = ("batch", "batch_at_least", "batch_poll_seconds")
+# All keys that say how models are called and not what is studied. Two runs that differ only in
+# these keys have the same design.
+CALL_KEYS = frozenset({*REQUEST_KEYS, *BUDGET_KEYS, *BATCH_KEYS, "endpoints"})
 
 
 class LocalSettings(BaseModel):
@@ -81,10 +91,7 @@ class StudyConfig(BaseModel):
             *("local", "prompts"),
         ),
         "Calls and costs": (
-            *("budget_usd", "budget_calls", "concurrency", "max_api_retries"),
-            *("api_retry_base_seconds", "api_sleep_seconds", "request_timeout_seconds"),
-            *("max_reply_mb", "quota_wait_seconds", "batch", "batch_at_least"),
-            *("batch_poll_seconds", "max_instruction_failures"),
+            *(*BUDGET_KEYS, *REQUEST_KEYS, *BATCH_KEYS, "max_instruction_failures"),
         ),
         "Randomness, humans, hypotheses and controls": (
             *("random_seed", "seats", "hypotheses", "controls"),

@@ -28,7 +28,8 @@ _CORE_TAG = "tag:yaml.org,2002:"
 # Numbers as in JSON and YAML 1.2. YAML 1.1 would also read `010` as octal and `1_000` as a number.
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_BOOLEAN_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+# The words for a switch in a study file, in any case. The JSON Schema and the forms use them too.
+BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ def coerce_scalar(error_type: str, location: SourceLocation, value: object) -> o
     text = location.text
     if error_type == "string_type" and text is not None and not isinstance(value, str):
         return ... if value is None else text
-    if error_type == "bool_type" and text is not None and text.lower() in _BOOLEAN_WORDS:
-        return _BOOLEAN_WORDS[text.lower()]
+    if error_type == "bool_type" and text is not None and text.lower() in BOOLEAN_WORDS:
+        return BOOLEAN_WORDS[text.lower()]
     if error_type in ("int_type", "int_from_float") and isinstance(value, float):
         return int(value) if value.is_integer() else ...
     return ...

@@ -20,6 +20,7 @@ from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.questionnaire import PEOPLE_TABLES, excluded_parts
 from folkmoot.engine.seats.seats import Seat, select_seats
+from folkmoot.engine.seats.utterances import SelfDescriptionRow, UtteranceRow
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
@@ -55,6 +56,7 @@ from folkmoot.registry import STUDIES, installed_entry_points
 from folkmoot.respondent.mind.part import RespondentPart
 from folkmoot.storage.findings import Finding, ResultTable, without_p_values
 from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_parts, parts_of
+from folkmoot.storage.provenance_table import ProvenanceRow
 from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
 from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
@@ -459,10 +461,18 @@ def with_derived_tables(
     return run.with_derived(derive_so_far)
 
 
+# Classes of tables that the engine writes, besides `answers`. A study may list a subclass.
+ENGINE_TABLES = (ProvenanceRow, UtteranceRow, SelfDescriptionRow, *PEOPLE_TABLES)
+
+
 def describe_tables(study: Study, tables: Mapping[str, Table]) -> dict[str, object]:
     """Return the codebook of tables of a study."""
-    meanings = column_meanings((*PEOPLE_TABLES, *study.tables))
-    return build_codebook(tables, {**study.codebook, **meanings})
+    descriptions = dict(study.codebook)
+    for table, meanings in column_meanings((*ENGINE_TABLES, *study.tables)).items():
+        # A study may record further columns in a table of the engine, and describe them here.
+        further = study.codebook.get(table)
+        descriptions[table] = {**further, **meanings} if isinstance(further, Mapping) else meanings
+    return build_codebook(tables, descriptions)
 
 
 def codebook_of_run(run: RunFolder, study: Study | None = None) -> Mapping[str, Any]:

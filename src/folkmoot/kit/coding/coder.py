@@ -35,6 +35,7 @@ from folkmoot.conversation.reply_forms import normalise_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.field_notes import field_notes
 from folkmoot.kit.coding.codebook import (
@@ -100,8 +101,7 @@ class CodingSettings(BaseModel):
 
 
 def _expand_switch(value: object) -> object:
-    words = {"on": True, "yes": True, "off": False, "no": False}
-    value = words.get(value.lower(), value) if isinstance(value, str) else value
+    value = BOOLEAN_WORDS.get(value.lower(), value) if isinstance(value, str) else value
     return {"enabled": value} if isinstance(value, bool) else value
 
 

@@ -19,7 +19,7 @@ from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.run.verify import Verification
 from folkmoot.engine.session.repeated_protocol import FinishedRun
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.engine.settings.config import StudyConfig
+from folkmoot.engine.settings.config import BATCH_KEYS, StudyConfig
 from folkmoot.engine.settings.controls import (
     AGE,
     ControlQuestion,
@@ -132,8 +132,7 @@ def run_controls(
     # the command line can override it.
     model = asked.most_common(1)[0][0]
     # With batches, controls cost half as well, and `check` prices them so.
-    batches = ("batch", "batch_at_least", "batch_poll_seconds")
-    kept = {**calling_settings(run, "respondent", "temperature", *batches), "model": model}
+    kept = {**calling_settings(run, "respondent", "temperature", *BATCH_KEYS), "model": model}
     below = Below(study_of(run, with_humans=with_humans), CONTROLS, AMENDMENT, "folkmoot")
     given = {**kept, **calling, "controls": settings}
     named = study_from_settings(below.study, given, options).config.controls or ControlSettings()

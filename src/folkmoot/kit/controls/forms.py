@@ -18,6 +18,8 @@ from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
     DECLINED,
+    WAYS_OUT,
+    WAYS_OUT_OF_OPTIONS,
     AnswerType,
     Missing,
     ParsedAnswer,
@@ -28,6 +30,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.lenient_fields import read_number
+from folkmoot.conversation.schema_alternatives import single_alternative
 from folkmoot.hints import capitalise
 from folkmoot.json_text import Schema
 
@@ -125,12 +128,8 @@ def _part_of_schema(schema: Schema, path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _resolve(node: Mapping[str, Any], schema: Schema) -> Mapping[str, Any]:
-    # The node without a reference and without the alternative null.
-    if "$ref" in node:
-        name = str(node["$ref"]).rpartition("/")[2]
-        return _resolve(schema.get("$defs", {})[name], schema)
-    others = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
-    return _resolve(others[0], schema) if len(others) == 1 else node
+    # The node without references and ways out.
+    return single_alternative(node, schema.get("$defs", {}))[0]
 
 
 def _is_closed(node: Mapping[str, Any]) -> bool:
@@ -212,7 +211,9 @@ def _read_closed(name: str, node: Mapping[str, Any], value: Any) -> _Read:
     # A schema that permits null offers it as the way out "cannot say".
     if value is None:
         return Missing(CANNOT_SAY)
-    if (way_out := parse_way_out(value)) is not None:
+    # `cannot_say` is a way out of numbers and truth values. In a list of options it is one of them.
+    ways_out = WAYS_OUT_OF_OPTIONS if "enum" in node else WAYS_OUT
+    if (way_out := parse_way_out(value, ways_out)) is not None:
         return way_out
     if node.get("type") in _NUMBERS:
         number = None if isinstance(value, str) else read_number(value)

@@ -31,6 +31,7 @@ from folkmoot.measures.inference.estimates import (
     format_p_value,
     format_percent,
     format_points,
+    format_signed,
     needed_digits,
     share_digits,
 )
@@ -212,13 +213,9 @@ class Claim:
 
         - `more`: the number of additional decimals.
         """
-        if not math.isfinite(difference):
-            return "unknown"
-        if self.in_points:
+        if self.in_points and math.isfinite(difference):
             return format_points(difference, more)
-        # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
-        rounded = round(difference, 2 + more) + 0.0
-        return f"{rounded:{'+' if rounded else ''}.{2 + more}f}".replace("-", "−")
+        return format_signed(difference, 2 + more)
 
     def format_level(self, mean: float, more: int = 0) -> str:
         """Return the mean of one condition as text.

@@ -125,6 +125,18 @@ def format_points(difference: float, digits: int = 0) -> str:
     return f"{text if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
 
+def format_signed(value: float | None, digits: int = 2) -> str:
+    """Return a difference with its sign and `digits` decimals, or "unknown".
+
+    format_signed(-0.301)  # "−0.30"
+    """
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
+
+
 def points_span(low: float, high: float, margin: float = 0.0) -> str:
     """Format the interval of a difference between shares in percentage points.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import capitalise, join_words
 from folkmoot.kit.findings import (
@@ -81,15 +82,8 @@ from folkmoot.storage.tables import (
 
 # A difference of shares within ± this value is called equivalent.
 MARGIN = 0.05
-# Settings that affect how calls are made but not the results.
-HANDLING_KEYS = frozenset(
-    {
-        *("pilot_id", "pilot_name", "title", "concurrency", "endpoints"),
-        *("max_api_retries", "api_retry_base_seconds", "api_sleep_seconds"),
-        *("request_timeout_seconds", "max_reply_mb", "quota_wait_seconds"),
-        *("budget_usd", "budget_calls"),
-    }
-)
+# Settings that do not affect the results: how calls are made, and what the study is called.
+HANDLING_KEYS = CALL_KEYS | {"pilot_id", "pilot_name", "title"}
 # Tables with one row for each conversation. If a run has one, the tables below add nothing to it.
 SUMMARIES = ("measures", "discussions", "sessions")
 TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")

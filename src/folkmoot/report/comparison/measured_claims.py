@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from folkmoot.engine.settings.claims import TABLES, read_rows
+from folkmoot.engine.settings.claims import column_kinds, find_table, read_rows
 from folkmoot.kit.findings import condition_name
 from folkmoot.measures.inference.claims import ACROSS, Claim
 from folkmoot.measures.inference.differences import Side
@@ -52,10 +52,9 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
 
     Each key is a claim that states only the measure, without conditions.
     """
-    # Claims of the study file and of the study type are grouped if both use the same column without
-    # a filter or threshold. Claims that compare two columns of one row are left out.
+    # Claims of the study file and of the study type are grouped if both use the same column of one
+    # table without a filter or threshold. Claims that compare two columns of one row are left out.
     claims_by_measure: dict[Claim, list[Claim]] = {}
-    measure_by_column: dict[str, Claim] = {}
     contrasts = [claim for claim in claims if claim.by != ACROSS]
     # Claims of study types come first, because hypotheses do not name a condition column.
     for claim in sorted(contrasts, key=lambda claim: not claim.by):
@@ -70,9 +69,9 @@ def measures_of(claims: Iterable[Claim]) -> dict[Claim, list[Claim]]:
             names=NO_ARMS,
             paired=False,
         )
-        column = claim.measure.rpartition(".")[2]
         if not claim.where and claim.at_least is None:
-            key = measure_by_column.setdefault(column, key)
+            same = (known for known in claims_by_measure if known.is_same_measure(key))
+            key = next(same, key)
         claims_by_measure.setdefault(key, []).append(claim)
     return claims_by_measure
 
@@ -131,15 +130,16 @@ def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False)
 
 
 def _table_of(sample: Sample, measure: Claim) -> tuple[pl.DataFrame, str, Claim] | None:
-    table_name, _, column = measure.measure.rpartition(".")
+    column = measure.measure.rpartition(".")[2]
     if sample.is_human:
         return _of_people(sample.tables["participants"], column, measure)
-    for name in [table_name] if table_name else [*TABLES, *sample.tables]:
-        table = sample.tables.get(name)
-        kind = None if table is None else table.schema.get(column)
-        if table is not None and kind is not None and (kind.is_numeric() or kind == pl.Boolean):
-            return table, column, measure
-    return None
+
+    def kinds_of(name: str) -> Mapping[str, str]:
+        return column_kinds(sample.tables[name]) if name in sample.tables else {}
+
+    # Studies without conditions are compared as well.
+    table = find_table(measure, sorted(sample.tables), kinds_of, needs_arms=False)
+    return (sample.tables[table], column, measure) if table else None
 
 
 def _of_people(

@@ -13,7 +13,7 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.session.plan import CLAIMS, DESIGN
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.claims import evaluate_claims
+from folkmoot.engine.settings.claims import NOT_MEASURED, evaluate_claims
 from folkmoot.engine.study.study import (
     Study,
     analysed_parts,
@@ -124,7 +124,7 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     if isinstance(run, PartsView) and not run.parts.analysed:
         raise InputError(f"{run.path}: no part of the run can be analysed yet, so none is compared")
     # Comparisons scan these two large tables when they need them and do not hold them in memory.
-    table_names = [name for name in run.table_names() if name not in ("answers", "utterances")]
+    table_names = [name for name in run.table_names() if name not in NOT_MEASURED]
     tables = {name: run.read_table(name) for name in table_names}
     # A run that has recorded nothing has no tables either.
     if not tables:

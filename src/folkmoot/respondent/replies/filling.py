@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from folkmoot.conversation.answer_types import DECLINED, WAYS_OUT
+from folkmoot.conversation.schema_alternatives import read_alternatives
 from folkmoot.respondent.mind.mind import SimulatedRespondent
 
 # A recursive schema would never end. Below this depth values are empty.
@@ -59,29 +60,10 @@ class _Filler:
         return self._fill_scalar(schema, kind, name)
 
     def _resolve_schema(self, schema: Schema) -> Schema:
-        # Without `$ref`, `allOf`, `anyOf` and `oneOf` at the top level.
-        for _ in range(_MAX_DEPTH):
-            own_keys = {
-                key: value
-                for key, value in schema.items()
-                if key not in {"$ref", "allOf", "anyOf", "oneOf"}
-            }
-            if "$ref" in schema:
-                schema = {**self._defs.get(schema["$ref"].rsplit("/", 1)[-1], {}), **own_keys}
-            elif schema.get("allOf"):
-                schema = {**schema["allOf"][0], **own_keys}
-            elif choices := schema.get("anyOf") or schema.get("oneOf"):
-                non_null_choices = [
-                    choice for choice in choices if choice.get("type") != "null"
-                ] or list(choices)
-                schema = {
-                    **non_null_choices[0],
-                    **own_keys,
-                    "nullable": len(non_null_choices) < len(choices),
-                }
-            else:
-                break
-        return schema
+        # The first alternative that holds answers. `nullable` says whether null is a way out.
+        alternatives, ways_out = read_alternatives(schema, self._defs)
+        first = alternatives[0] if alternatives else {}
+        return {**first, "nullable": True} if None in ways_out else first
 
     def _fill_object(
         self, schema: Schema, name: str, given: Mapping[str, object], depth: int

@@ -20,7 +20,7 @@ from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.coding import EMBEDDED_NOTE, read_codings
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_share
-from folkmoot.measures.inference.estimates import FEWEST_UNITS
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_signed
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -266,7 +266,7 @@ def _page_templates() -> Environment:
         about=_describe_participant,
         markdown=_escape_markdown,
         percent="{:.0%}".format,
-        signed=_format_signed,
+        signed=format_signed,
     )
     return templates
 
@@ -281,11 +281,6 @@ def _escape_markdown(text: str) -> str:
     for mark in ("\\", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")
     return text
-
-
-def _format_signed(value: float) -> str:
-    text = f"{value:+.2f}".replace("-", "−")
-    return "0.00" if text[1:] == "0.00" else text
 
 
 # Text id → code → quote.
