@@ -139,7 +139,7 @@ def test_a_run_runs_while_the_process_that_holds_it_lives(copy: Path) -> None:
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
     held_by(copy, int(gone.stdout))
-    assert state(copy) == "unfinished"  # by kill -9: nobody took the mark away
+    assert state(copy) == "unfinished"  # by kill -9: the file of the holder is left
     (copy / HOLDER_FILE).unlink()
     assert state(copy) == "unfinished"
 
