@@ -108,7 +108,7 @@ def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> Non
     fields = [field for section in registered.sections for field in section.fields]
     assert "Models; temperature 1." in [field.grid.caption for field in fields]
     cost = "$0.0030 plus the unknown cost of m"
-    assert f"at a cost in US dollars of {cost}." in record
+    assert f"at a cost of {cost} (US dollars)." in record
     printed = io.StringIO()
     print_results(load_study_file(study).study, run, Console(file=printed, width=200))
     assert cost in printed.getvalue()

@@ -231,7 +231,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     missing = 100 * float(parse_steps.get("missing", 0.0))
     money = "at an unknown cost"
     if manifest.get("cost_usd") is not None:
-        money = f"at a cost in US dollars of {describe_cost(manifest)}"
+        money = f"at a cost of {describe_cost(manifest)} (US dollars)"
     tokens_in, tokens_out = (
         "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
         for key in ("input_tokens", "output_tokens")
