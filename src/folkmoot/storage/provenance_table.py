@@ -25,18 +25,18 @@ class ProvenanceRow(Row, table=PROVENANCE):
 
     address: str
     message: int = column("the message of the request, from 0")
-    start: int = column("its first character in that message, from 0")
-    end: int = column("the character after its last")
+    start: int = column("the first character of the text in that message, from 0")
+    end: int = column("the character after the last one of the text")
     kind: str = column(
         "what the text is: utterance, answer, persona, material, option, proposal, summary, "
         "value, reply, or unattributed (inserted into the prompt from an unknown source)"
     )
     source_id: str = column(
-        "where the text is recorded: an utterance_id, the address of an answer, or "
+        "where the text is recorded: an utterance_id, the address of an answer, "
         "table.column/key, or study.key of the study file"
     )
     speaker: str = column("who said or chose it, or whom a persona describes")
-    altered: bool = column("whether it was changed on the way, as by the filter `upper`")
+    altered: bool = column("whether the text was changed on the way, as by the filter `upper`")
 
 
 # The polars type of a packed cell. It must match the keys in `pack_spans`.
