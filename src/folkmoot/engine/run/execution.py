@@ -587,18 +587,15 @@ async def _write_outputs(
         if context.is_large:
             release_free_memory()
         tables: dict[str, Table] = {}
-        if outcome in WITH_TABLES:
-            for name, table in context.recorded_tables():
-                tables[name] = write_table(context.folder / TABLES, name, table)
-            study = execution.study_file.study
-            run = RunFolder(context.folder)
-            covered_run = run if outcome == "done" else take_complete_parts(study, run)
-            for name, buffer in _derive_tables(study, context, covered_run).items():
-                tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
-            _write_codebook(execution, tables)
-            with JournalReader(context.journal.path) as journal:
-                for name, content in study.derived(covered_run, journal):
-                    context.write_content(name, content)
+        if outcome == "done":
+            _write_results(execution, context, outcome, tables)
+        elif outcome in WITH_TABLES:
+            # The manifest says what was paid. It is written even if a study cannot make its files
+            # from the few rows that exist.
+            try:
+                _write_results(execution, context, outcome, tables)
+            except Exception as error:
+                _log_incomplete(context, end, error)
         unusable = _unusable_reason(execution, tables) if outcome == "done" else ""
         if payment_note := money_in(context.folder):
             context.progress(Notice(payment_note, "warning"))
@@ -614,8 +611,31 @@ async def _write_outputs(
         if outcome == "done":
             raise
         with suppress(Exception):
-            reason = redact_keys(str(error), end.secrets)
-            context.log_warning((), f"the outputs of this run are not complete: {reason}")
+            _log_incomplete(context, end, error)
+
+
+def _log_incomplete(context: RunContext, end: _End, error: Exception) -> None:
+    reason = redact_keys(str(error), end.secrets)
+    context.log_warning((), f"the outputs of this run are not complete: {reason}")
+
+
+def _write_results(
+    execution: Execution, context: RunContext, outcome: Outcome, tables: dict[str, Table]
+) -> None:
+    # Write the tables, the codebook and the study's own files. Adds each table to `tables`.
+    if outcome != "done":
+        context.ensure_answers_table()
+    for name, table in context.recorded_tables():
+        tables[name] = write_table(context.folder / TABLES, name, table)
+    study = execution.study_file.study
+    run = RunFolder(context.folder)
+    covered_run = run if outcome == "done" else take_complete_parts(study, run)
+    for name, buffer in _derive_tables(study, context, covered_run).items():
+        tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
+    _write_codebook(execution, tables)
+    with JournalReader(context.journal.path) as journal:
+        for name, content in study.derived(covered_run, journal):
+            context.write_content(name, content)
 
 
 def _derive_tables(

@@ -49,6 +49,7 @@ from folkmoot.storage.run_folder import (
     utc_timestamp,
 )
 from folkmoot.storage.table_buffer import ROWS, RowFile, RowOrder, TableBuffer
+from folkmoot.storage.tables import ANSWER_COLUMNS
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
@@ -465,6 +466,13 @@ class RunContext:
         # A full buffer moves its rows to the run's file of rows.
         columns = self.columns.get(table) or PEOPLE_COLUMNS.get(table, {})
         return TableBuffer(table, self.row_file, columns)
+
+    def ensure_answers_table(self) -> None:
+        """Add the table `answers` without rows if no answer has been recorded yet."""
+        # Files and findings of a study read this table, and the run may pause before its first
+        # answer.
+        if "answers" not in self.tables:
+            self.tables["answers"] = TableBuffer("answers", self.row_file, ANSWER_COLUMNS)
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()
