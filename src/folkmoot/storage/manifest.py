@@ -185,7 +185,7 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, ob
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
         # Durations, retries and failed attempts are not in the journal, so they are added to those
-        # of the previous manifest. The other sums include replayed calls.
+        # of the previous manifest. The other sums are those of the journal, for all processes.
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
         "calls": sum(usage.calls + usage.replayed for usage in usages),

@@ -55,6 +55,7 @@ from folkmoot.engine.session.run_totals import (
     list_broken_replies,
     list_possibly_paid,
     money_in,
+    usage_of_run,
 )
 from folkmoot.engine.session.seat_questions import (
     ask_checks_before_study,
@@ -686,7 +687,7 @@ def _collect_run_facts(
         finished_at=utc_timestamp(),
         wall_seconds=seconds,
         earlier_manifest=RunFolder(context.folder).manifest,
-        models=context.gateway.usage_by_model,
+        models=usage_of_run(context),
         roles=context.roles_by_model(),
         embedding_model=str(context.providers.embedding_choice) if context.embedded else "",
         model_override=context.providers.override,

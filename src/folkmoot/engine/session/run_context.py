@@ -29,7 +29,7 @@ from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.settings.author_errors import locate_calling_study_code
 from folkmoot.engine.settings.config import StudyConfig
-from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
+from folkmoot.errors import InputError, Problem, ProtocolError, RunPausedError, StorageError
 from folkmoot.models.catalog import HUMAN_MODEL, is_synthetic
 from folkmoot.models.request import Completion, FloatArray, ModelRequest
 from folkmoot.provenance import Quoted, Span
@@ -367,6 +367,18 @@ class RunContext:
         if self.halt_cause is None:
             self.halt_cause = cause
             self.gateway.stop_calls(RunHaltedError("the run is stopping"))
+
+    @property
+    def replays_while_pausing(self) -> bool:
+        """True if this process resumes a run that is about to pause again.
+
+        It then makes no new calls, but still replays the calls of earlier processes.
+        """
+        return (
+            isinstance(self.halt_cause, RunPausedError)
+            and isinstance(self.journal, Journal)
+            and self.journal.is_resumed
+        )
 
     def primary_error(self, failures: Mapping[int, BaseException]) -> BaseException:
         """Return the error of the first failed item in input order."""

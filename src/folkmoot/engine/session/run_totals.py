@@ -7,9 +7,7 @@ from pathlib import Path
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.measures.inference.estimates import format_count, format_dollars
-from folkmoot.storage.manifest import (
-    describe_possibly_paid,
-)
+from folkmoot.storage.manifest import ModelUsage, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     JOURNAL,
 )
@@ -32,6 +30,21 @@ def describe_fork(context: RunContext) -> dict[str, object]:
             len(journal.calls(taken_over=is_taken_over)) for is_taken_over in (False, True)
         )
     return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
+
+
+def usage_of_run(context: RunContext) -> dict[str, ModelUsage]:
+    """Return the usage of all processes of the run, by model.
+
+    Retries and lost calls are those of this process alone.
+    """
+    # The journal has the calls of earlier processes, also those that this process did not replay,
+    # and the answers that a resume with accepted changes replaced. It has no failed attempts.
+    with JournalReader(context.journal.path) as journal:
+        usage_by_model = journal.usage_by_model()
+    for model, usage in context.gateway.usage_by_model.items():
+        total = usage_by_model.setdefault(model, ModelUsage())
+        total.retries, total.lost_calls = usage.retries, usage.lost_calls
+    return usage_by_model
 
 
 def count_batched_calls(context: RunContext) -> int:
