@@ -32,6 +32,7 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
+from folkmoot.engine.limits.budget import Amount
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
@@ -370,6 +371,8 @@ def _build_run_context(
     gateway = Gateway(
         journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
     )
+    # Of a budget that several runs share, this names the replies of the runs that have started.
+    gateway.budget.note_broken(_broken_amount(journal))
     clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     prompts = study_file.prompt_library()
     prompts.renders_for_people = seat_manager is not None
@@ -392,12 +395,20 @@ def _build_run_context(
     )
 
 
+def _broken_amount(journal: JournalReader) -> Amount:
+    replies = journal.read_broken_replies()
+    return Amount(len(replies), sum(reply.max_usd or 0.0 for reply in replies))
+
+
 def unpriced_in(journal: JournalReader) -> list[str]:
     """Return a phrase for each model with calls of unknown cost."""
     # For the calls of killed processes, the phrase names no model, because none was recorded.
     _, _, unpriced = journal.total_calls_and_cost()
     if any(loan.max_usd is None for loan in journal.read_outstanding_loans()):
-        return [*unpriced, "a model of unknown price by a process that was killed"]
+        return [
+            *unpriced,
+            "a model of unknown price by a process that was killed or could not save the replies",
+        ]
     return unpriced
 
 
