@@ -87,6 +87,22 @@ def money_in(folder: Path) -> str:
     )
 
 
+def possibly_paid_in(folder: Path) -> tuple[int, float | None]:
+    """Return the calls below a folder that may have been billed and have no saved answer.
+
+    The result is the number of calls and their maximum cost in USD, or None if it is unknown. The
+    folder is that of a run or of a grid.
+    """
+    calls, max_usd, is_known = 0, 0.0, True
+    for path in folder.rglob(JOURNAL):
+        with JournalReader(path) as journal:
+            for loan in journal.read_outstanding_loans():
+                calls += loan.calls
+                max_usd += loan.max_usd or 0.0
+                is_known = is_known and loan.max_usd is not None
+    return calls, max_usd if is_known else None
+
+
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
     """Return, for each killed process, the calls that may have been billed.
 
