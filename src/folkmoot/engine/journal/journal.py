@@ -370,8 +370,15 @@ class Journal(JournalReader):
                 item()
 
     def _supersede_entry(self, address: str) -> None:
-        with self._db:
-            self._chain = supersede_entry(self._db, address, time.time(), self._chain)
+        # An error must not end the writer thread: callers wait for it, and read the error.
+        try:
+            if self._error is None:
+                with self._db:
+                    self._chain = supersede_entry(self._db, address, time.time(), self._chain)
+        except sqlite3.Error as error:
+            self._error = storage_error(self.path, error)
+        except StorageError as error:
+            self._error = error
 
 
 def _refuse_damaged(path: Path) -> None:
