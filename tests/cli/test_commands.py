@@ -186,6 +186,8 @@ def test_a_used_up_budget_is_not_repeated() -> None:
     more = ["--budget", "MORE"]
     assert resume_line(argv, more) == "folkmoot run a.yaml --budget MORE --resume"
     assert resume_line(argv) == "folkmoot run a.yaml --budget 5 --budget=5 --resume"
+    as_keys = ["run", "a.yaml", "--set", "budget_usd=0.02", "--set=budget_usd=1", "--set", "n=2"]
+    assert resume_line(as_keys, more) == "folkmoot run a.yaml --set n=2 --budget MORE --resume"
     argv = ["run", "a.yaml", "--set", "budget_calls=5", "--set=budget_calls=6", "--set", "rounds=2"]
     more = ["--set", "budget_calls=MORE"]
     assert resume_line(argv, more) == (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from folkmoot.engine.calls.gateway import Gateway
 from folkmoot.engine.journal.journal import Journal
-from folkmoot.engine.limits.budget import Budget, CallPrice
+from folkmoot.engine.limits.budget import Amount, Budget, CallPrice
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import BudgetReachedError, RunPausedError, TransientError
 from folkmoot.models.catalog import ModelSpec
@@ -131,6 +131,46 @@ async def test_the_warning_comes_once_at_80_percent() -> None:
         await spend(budget, None)
         assert len(said) == (1 if i >= 7 else 0)
     assert "budget_calls" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("usd", "cost", "expected"),
+    [
+        (0.02, 0.0191, "0.0191 of 0.02 USD"),
+        (0.002, 0.0017, "0.0017 of 0.002 USD"),
+        (0.0001, 0.000085, "0.000085 of 0.0001 USD"),
+        (0.00001, 0.0000085, "0.0000085 of 0.000010 USD"),
+        (40.0, 33.0, "33.0000 of 40 USD"),
+    ],
+)
+async def test_the_warning_states_the_sums(usd: float, cost: float, expected: str) -> None:
+    said: list[str] = []
+    await spend(Budget(usd=usd, warn=said.append), cost, cost)
+    assert said == [f"{expected} (budget_usd) have been spent."]
+
+
+async def test_replies_that_broke_off_are_named_and_are_not_called_spent() -> None:
+    said: list[str] = []
+    budget = Budget(usd=1.0, spent_usd=0.3, warn=said.append)
+    # Of the 0.3 USD of earlier processes.
+    budget.note_broken(Amount(2, 0.2))
+    await spend(budget, 0.1, 0.2)
+    budget.settle_broken(await budget.reserve_call(price(0.5)))
+    assert said == ["0.9000 of 1 USD (budget_usd) have been spent or may have been billed."]
+    budget.count_possible(Amount(4, 0.05))
+    with pytest.raises(BudgetReachedError) as caught:
+        await budget.reserve_call(price(0.3))
+    assert (
+        "0.2000 USD spent, up to 0.7000 USD possibly billed for 3 replies that broke off, "
+        "up to 0.0500 USD possibly paid by processes"
+    ) in str(caught.value)
+
+
+async def test_more_calls_of_killed_processes_than_the_budget_make_no_false_sum() -> None:
+    budget = Budget(calls=70, spent_calls=6)
+    budget.count_possible(Amount(102, 0.1))
+    with pytest.raises(BudgetReachedError, match="6 calls answered, and up to 102 possibly made"):
+        await budget.reserve_call(price(0.0))
 
 
 async def test_a_budget_of_nothing_allows_nothing() -> None:

@@ -281,6 +281,10 @@ async def test_what_is_lent_ahead_is_bounded_by_what_is_left(tmp_path: Path) -> 
             lender = LoanManager(journal, Budget(calls=calls))
             lent = await lender.lend_to_worker(0, LoanWish(waiting=Amount(1), ahead=1000))
             assert lent.calls == 1 + ahead
+        # The money belongs to the calls: a few calls cannot cost as much as many.
+        lender = LoanManager(journal, Budget(calls=5))
+        wish = LoanWish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
+        assert (await lender.lend_to_worker(0, wish)).usd == pytest.approx(5 * 0.001)
         lender = LoanManager(journal, Budget(usd=1.0))
         lent = await lender.lend_to_worker(
             OWN_PROCESS, LoanWish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)

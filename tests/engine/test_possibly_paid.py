@@ -184,3 +184,38 @@ def test_a_run_that_ends_as_it_should_has_nothing_out(vendor: Vendor, tmp_path: 
     assert "possibly_paid" not in RunFolder(tmp_path / "run").manifest
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
         assert journal.read_outstanding_loans() == []
+
+
+def test_replaced_replies_are_in_every_sum(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.line.run(*run_line(tmp_path))
+    code = tmp_path / "panel.py"
+    code.write_text(code.read_text().replace('"Question {turn}?"', '"Question {max(2, turn)}?"'))
+    said = vendor.line.run(*run_line(tmp_path, "--accept-changes"))
+    assert vendor.calls > CALLS
+    run = RunFolder(tmp_path / "run")
+    assert run.manifest["calls"] == vendor.calls
+    assert run.manifest["cost_usd"] == pytest.approx(vendor.usd, abs=1e-6)
+    (model,) = run.manifest["models"]
+    assert (model["calls"], model["cost_usd"]) == (vendor.calls, run.manifest["cost_usd"])
+    assert f"{vendor.calls} calls" in said
+    assert "Consistent" in vendor.line.run("verify", tmp_path / "run")
+    # The answers are those of the run as it is now.
+    assert run.read_table("answers").height == CALLS
+
+
+def test_a_pause_of_a_resume_keeps_the_cost_of_the_process_before(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    study = tmp_path / "panel.yaml"
+    panel(tmp_path, "max_tokens: 40\n")
+    code = tmp_path / "panel.py"
+    code.write_text(code.read_text().replace(", talk)", ", talk, block=lambda n: n)"))
+    words = ["run", study, "--out", tmp_path / "run", "--trust", "--no-preflight", "--model", MODEL]
+    vendor.server.model.plan = FaultPlan(quota_after=100)
+    vendor.line.run(*words, expect=75)
+    vendor.line.run(*words, "--resume", "--set", "budget_calls=50", expect=75)
+    assert vendor.calls >= 100
+    run, paid = RunFolder(tmp_path / "run"), Money.of(tmp_path / "run").paid
+    assert (run.manifest["calls"], run.manifest["processes"]) == (100, 2)
+    assert run.manifest["cost_usd"] == pytest.approx(paid[1], abs=1e-6) and paid[1] > 0
+    assert run.read_table("said").height == paid[0] == 100

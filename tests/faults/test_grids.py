@@ -92,6 +92,7 @@ def test_a_quota_that_ends_in_one_cell_pauses_them_all(
     line, out = CommandLine(server.openai), tmp_path / "g"
     printed = line.run("run", study(tmp_path), "--out", out, *GRID, expect=75)
     assert "quota" in printed.lower() and resume_line(printed), printed
+    assert "The tables hold" not in printed and "cells that have finished" in printed
     assert kept(out).total() == 20
     server.model.plan = FaultPlan()
     goes_on(line, server, out, undisturbed)

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import sqlite3
@@ -232,6 +233,12 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and resume_line(printed), printed
+    # The last words name the replies that were abandoned.
+    last_words = printed[printed.rindex("Interrupted.") :]
+    abandoned = re.search(r"possibly paid .*\((\d+) calls of", last_words)
+    # As after a kill, calls that were recorded in advance count as well.
+    assert abandoned is not None and int(abandoned[1]) >= 8
+    assert "All answers so far are saved" not in printed
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,19 @@ def test_a_budget_that_ends_inside_a_fork_of_a_control(study: str, tmp_path: Pat
     assert not folkmoot.load(paused).verify().differences
 
 
+def test_the_command_to_go_on_with_a_fork_is_printed(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    line = CommandLine(serve(answers="respondent").openai)
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    paused = tmp_path / "paused"
+    said = line.run("fork", *change, "--out", paused, "--trust", "--budget", 1e-6, expect=75)
+    assert f"folkmoot fork {paused} --budget MORE --resume" in said
+    line.run("fork", paused, "--budget", 1, "--resume", "--trust")
+    assert RunFolder(paused).manifest["outcome"] == "done"
+
+
 @pytest.mark.nightly(part="kills")
 def test_a_budget_that_ends_inside_a_fork_of_a_run(
     dialogues: Path, tmp_path: Path, serve: Serve

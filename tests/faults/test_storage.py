@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from folkmoot.engine.journal.journal_file import checkpoint_wal
+from folkmoot.errors import StorageError
 from tests.faults.conftest import Serve
-from tests.faults.lab import KEY, CommandLine, panel, tables, texts_of
+from tests.faults.lab import KEY, CommandLine, panel, pilot, tables, texts_of
 from tests.servers.faults import FaultPlan
 
 
@@ -38,6 +42,26 @@ def test_a_full_disk_is_said_and_resume_goes_on(
     assert "disk" in printed and "Traceback" not in printed
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
+
+
+def test_a_full_disk_in_the_dry_run_gives_no_advice_to_resume(tmp_path: Path, serve: Serve) -> None:
+    line = CommandLine(serve().openai)
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    printed = line.run_in_process("check", pilot(tmp_path), expect=2, preexec_fn=small_disk)
+    assert "the disk is full" in printed and "TMPDIR" in printed
+    assert "--resume" not in printed and "Traceback" not in printed
+
+
+def test_a_full_disk_ends_the_writer_of_a_journal_without_a_traceback(tmp_path: Path) -> None:
+    class FullDisk:
+        def execute(self, *_: object) -> None:
+            raise StorageError("the disk is full")
+
+    # The moment at which the thread `journal` ended with a traceback.
+    checkpoint_wal(cast("sqlite3.Connection", FullDisk()))
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve) -> None:

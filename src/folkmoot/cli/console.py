@@ -46,12 +46,27 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+class _StartedRun:
+    # The folder of the run or grid that the present command has started, or None.
+    folder: Path | None = None
+    # True for a grid, which has tables only in its cells.
+    is_grid: bool = False
+
+
+def note_started_run(folder: Path, *, is_grid: bool) -> None:
+    """Record which run or grid the command has started, for messages when it stops."""
+    # Runs that follow, such as those of cells and controls, are inside this folder.
+    if _StartedRun.folder is None:
+        _StartedRun.folder, _StartedRun.is_grid = folder, is_grid
+
+
 def with_error_handling(command: Callable[P, R]) -> Callable[P, R]:
     """Decorate a command: the command then prints its errors and ends with an exit code."""
     # Expected errors show no traceback. The traceback of an unexpected error is written to a file.
 
     @functools.wraps(command)
     def run_with_error_handling(*args: P.args, **kwargs: P.kwargs) -> R:
+        _StartedRun.folder = None
         try:
             return command(*args, **kwargs)
         except FolkmootError as error:
@@ -89,8 +104,32 @@ def end_now() -> NoReturn:
 
 def _print_interrupted() -> None:
     with suppress(OSError):
-        error_console().print("\n[yellow]Interrupted.[/] All answers so far are saved.")
+        lost = _describe_abandoned_calls()
+        error_console().print(
+            "\n[yellow]Interrupted.[/] "
+            + (f"All answers that arrived are saved; {lost}." if lost else _ALL_SAVED),
+            soft_wrap=True,
+        )
         _resume_hint()
+
+
+_ALL_SAVED = "All answers so far are saved."
+
+
+def _describe_abandoned_calls() -> str:
+    # Calls of the run, its cells and its controls that the vendor may bill and that have no answer.
+    # "" if there are none.
+    folder = _StartedRun.folder
+    if folder is None:
+        return ""
+    # These modules are slow to import and needed only after an interruption.
+    from folkmoot.engine.session.run_totals import possibly_paid_in
+    from folkmoot.storage.manifest import describe_possibly_paid
+
+    # The message is more important than a complete sum.
+    with suppress(FolkmootError, OSError):
+        return describe_possibly_paid(*possibly_paid_in(folder))
+    return ""
 
 
 def show_error(error: FolkmootError) -> None:
@@ -102,7 +141,10 @@ def show_error(error: FolkmootError) -> None:
         console.print(f"[yellow]Paused:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
         _resume_hint(_budget_of(error))
         console.print(
-            "The tables hold the results so far. `folkmoot report` shows them, marked as partial.",
+            "The cells keep their answers. `folkmoot report` shows the cells that have finished."
+            if _StartedRun.is_grid and _StartedRun.folder is not None
+            else "The tables hold the results so far. `folkmoot report` shows them, marked as "
+            "partial.",
             soft_wrap=True,
         )
     else:
@@ -128,6 +170,8 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
         "--resume",
         "--key ",
         *([" ".join(added_options).removesuffix("MORE")] if added_options else ()),
+        # The same budget, set as a key of the study file.
+        *(["--set budget_usd="] if "--budget" in added_options else ()),
     ]
     kept_words: list[str] = []
     words = iter(argv)
@@ -181,7 +225,11 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
 
 
 def _resume_hint(added_options: Sequence[str] = ()) -> None:
-    if len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
+    if len(sys.argv) > 1 and sys.argv[1] == "fork" and _StartedRun.folder is not None:
+        # The plan of the fork holds the address and the change.
+        line = escape(resume_line(["fork", str(_StartedRun.folder)], added_options))
+        error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
+    elif len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
         line = resume_line(sys.argv[1:], added_options)
         # The same command resumes a coding.
         if sys.argv[1] == "codes":

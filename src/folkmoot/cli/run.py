@@ -24,6 +24,7 @@ from folkmoot.cli.console import (
     clean_and_redact,
     end_now,
     error_console,
+    note_started_run,
     output_console,
     print_warning,
     remove_control_characters,
@@ -135,6 +136,9 @@ class TerminalProgress:
 
     def __call__(self, event: Event) -> None:
         self.tally(event)
+        if isinstance(event, RunStarted):
+            folder = Path(event.folder)
+            note_started_run(folder, is_grid=is_grid(folder))
         if self.forecast is not None:
             self.forecast(event)
         text, level = format_event(event)

@@ -188,7 +188,7 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, ob
         "started_at": facts.started_at,
         "finished_at": facts.finished_at,
         # Durations, retries and failed attempts are not in the journal, so they are added to those
-        # of the previous manifest. The other sums include replayed calls.
+        # of the previous manifest. The other sums are those of the journal, for all processes.
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
         "calls": sum(usage.calls + usage.replayed for usage in usages),
@@ -276,7 +276,8 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
         return ""
     price_text = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
     return (
-        f"possibly paid {price_text} ({format_count(calls, 'call')} of a process that was killed)"
+        f"possibly paid {price_text} ({format_count(calls, 'call')} of processes that were killed "
+        "or could not save the replies)"
     )
 
 

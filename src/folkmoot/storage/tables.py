@@ -172,6 +172,15 @@ ENGINE_COLUMNS: dict[str, str] = {
     "participant_id": "the participant",
 }
 
+# The columns of the table `answers` with their kinds, in order. A run takes the columns from its
+# rows, so this list serves only a run that ended before its first answer.
+ANSWER_COLUMNS = {
+    **dict.fromkeys(("address", "stage", "scope", "speaker_id", "role", "kind"), "text"),
+    **dict.fromkeys(("value", "said", "recorded", "how", "agrees", "parse_step"), "text"),
+    **{"missing": "text", "reasks": "int", "options": "text", "position": "int"},
+    **{"finish": "text", "words": "int", "model_asked": "text", "answered_by": "text"},
+}
+
 
 def build_codebook(
     tables: Mapping[str, Table], descriptions: Mapping[str, object] | None = None

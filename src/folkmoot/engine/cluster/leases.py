@@ -189,7 +189,7 @@ class Leases:
         usd = min(account.usd, max_usd)
         account.usd -= usd
         self._budget.lend_to_worker(-usd, 0)
-        self._budget.record_spending(max_usd)
+        self._budget.count_broken(max_usd)
 
     def issue_lease(
         self, worker: int, demands: Mapping[str, ModelDemand], budget_demand: BudgetDemand

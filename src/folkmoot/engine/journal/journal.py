@@ -86,8 +86,9 @@ class Journal(JournalReader):
         super().__init__(path, open_for_writing(path))
         self.repaired = bool(read_meta_value(self._reader, REPAIRED))
         self.accept_changes = accept_changes or self.repaired
-        # A new journal has no entries to look up, which saves a query for each call.
-        self._resuming = (
+        # Whether earlier processes have made calls. A new journal has no entries to look up, which
+        # saves a query for each call.
+        self.is_resumed = (
             self._reader.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         )
         try:
@@ -150,7 +151,7 @@ class Journal(JournalReader):
         # In a fork, an entry of the earlier run with the same request is copied. With
         # `accept_changes`, an entry with another request is moved to the table of replaced entries,
         # and the result is None.
-        found = super().lookup_entry(address, fingerprint, request) if self._resuming else None
+        found = super().lookup_entry(address, fingerprint, request) if self.is_resumed else None
         if found is None and self.earlier is not None:
             found = self.earlier.take(address, fingerprint, request)
             if found is not None:
@@ -369,8 +370,15 @@ class Journal(JournalReader):
                 item()
 
     def _supersede_entry(self, address: str) -> None:
-        with self._db:
-            self._chain = supersede_entry(self._db, address, time.time(), self._chain)
+        # An error must not end the writer thread: callers wait for it, and read the error.
+        try:
+            if self._error is None:
+                with self._db:
+                    self._chain = supersede_entry(self._db, address, time.time(), self._chain)
+        except sqlite3.Error as error:
+            self._error = storage_error(self.path, error)
+        except StorageError as error:
+            self._error = error
 
 
 def _refuse_damaged(path: Path) -> None:

@@ -399,8 +399,8 @@ def _apply_pragmas(db: sqlite3.Connection) -> None:
 def checkpoint_wal(db: sqlite3.Connection) -> None:
     """Move the write-ahead log into the file, so that copies are complete."""
     # SQLite moves the log on close only if no reader is connected. If a reader blocks the move, the
-    # rest stays in the log.
-    with suppress(sqlite3.Error):
+    # rest stays in the log. So it does on a full disk, which the writer has reported already.
+    with suppress(sqlite3.Error, StorageError):
         # Do not wait for readers: they may watch for hours.
         db.execute("PRAGMA busy_timeout = 0")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from folkmoot.engine.journal.earlier_replies import TAKEN_OVER
+from folkmoot.engine.journal.earlier_replies import RESEARCHER, TAKEN_OVER
 from folkmoot.engine.journal.integrity import (
     BINDING_FORMAT,
     COLUMNS,
@@ -46,6 +46,7 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
+from folkmoot.storage.manifest import ModelUsage
 
 # Calls with an answer that was replaced later count, too. Calls that were copied from another run
 # do not.
@@ -107,8 +108,52 @@ class JournalReader:
         human_answers = int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
         if any(loan.max_usd is None for loan in self.read_outstanding_loans()):
             # The table of loans names no model.
-            unpriced = [*unpriced, "a model of unknown price by a process that was killed"]
+            unpriced += ["a model of unknown price by a process that could not save the replies"]
         return Spent(calls - human_answers, usd, self.possibly_paid(), tuple(unpriced))
+
+    def usage_by_model(self) -> dict[str, ModelUsage]:
+        """Return the usage of all calls in the journal, by the model that was asked.
+
+        Models are in the order of their first calls. Answers by humans are included. Calls that
+        were copied from another run are included with a cost of 0. `replayed` and `retries` are 0.
+        """
+        # A replaced answer was paid like the answer that replaced it.
+        columns = (
+            "rowid, model_asked, model_served, attempts, input_tokens, output_tokens, "
+            "cached_tokens, cost_usd"
+        )
+        rows = self._reader.execute(
+            "SELECT model_asked, count(*), coalesce(sum(input_tokens), 0), "
+            "coalesce(sum(output_tokens), 0), coalesce(sum(cached_tokens), 0), "
+            "coalesce(sum(cost_usd), 0.0), sum(input_tokens IS NULL OR output_tokens IS NULL), "
+            "sum(cost_usd IS NULL), json_group_array(DISTINCT model_served) FROM ("
+            f"SELECT {columns} FROM entries WHERE kind != 'compute' UNION ALL "
+            f"SELECT {columns} FROM superseded WHERE {_IS_MADE_CALL}"
+            ") GROUP BY model_asked ORDER BY min(rowid)"
+        )
+        return {
+            model: ModelUsage(
+                calls=calls,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached_tokens,
+                cost_usd=cost_usd,
+                calls_without_token_count=calls_without_token_count,
+                calls_without_price=calls_without_price,
+                served_models=set(json.loads(served)) - {"", RESEARCHER},
+            )
+            for (
+                model,
+                calls,
+                input_tokens,
+                output_tokens,
+                cached_tokens,
+                cost_usd,
+                calls_without_token_count,
+                calls_without_price,
+                served,
+            ) in rows
+        }
 
     def read_broken_replies(self) -> list[BrokenReply]:
         """Return the broken-off replies that may have been billed, in order of time."""
@@ -443,6 +488,12 @@ class JournalReader:
         bounds = (f"{scope}/", f"{scope}0")
         for row in self._read_rows(where, bounds):
             yield JournalEntry._make((*row[:3], {}, *row[4:]))
+
+    def has_entries_in_scope(self, scope: str) -> bool:
+        """Return whether the journal has an entry in a scope or in one of its child scopes."""
+        # "0" is the character after "/", see `addresses_in_scope`.
+        query = "SELECT 1 FROM entries WHERE address >= ? AND address < ? LIMIT 1"
+        return self._reader.execute(query, (f"{scope}/", f"{scope}0")).fetchone() is not None
 
     def entries_after_row(self, row: int) -> Iterable[JournalEntry]:
         """Return the entries after this row, in the order of writing."""

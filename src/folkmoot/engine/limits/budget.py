@@ -8,15 +8,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from folkmoot.errors import BudgetReachedError, FolkmootError
+from folkmoot.measures.inference.estimates import format_count
 
 # The share of a budget at which the researcher is warned.
 WARNING_SHARE = 0.8
-KILLED = "a process that was killed with calls in flight"
+KILLED = "processes that were killed or could not save the replies"
 # Turns of the event loop to wait for a cheaper call before the budget counts as used up. A
 # coroutine may need many turns from one answer to its next question.
 GRACE_LOOP_ITERATIONS = 200
@@ -115,6 +117,8 @@ class Budget:
         self.out_usd = 0.0
         # What killed processes may have paid.
         self._possible = NOTHING
+        # Replies that broke off, with the most that they may cost. Part of `spent_usd`.
+        self._broken = NOTHING
         self._warn = warn
         self._ask_for_more = ask_for_more
         self._warned = False
@@ -165,9 +169,22 @@ class Budget:
 
     def settle_broken(self, reserved: float) -> None:
         """Count the whole reservation of a broken-off reply as spent."""
-        # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
-        self.record_spending(reserved)
+        self.count_broken(reserved)
         self.release_reservation(reserved)
+
+    def count_broken(self, max_usd: float) -> None:
+        """Count the maximum cost in USD of a broken-off reply as spent."""
+        # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
+        self.note_broken(Amount(1, max_usd))
+        self.record_spending(max_usd)
+
+    def note_broken(self, amount: Amount) -> None:
+        """Record which part of the spending is that of broken-off replies.
+
+        - `amount`: the number of these replies, and the most that they may cost. `spent_usd`
+          includes this cost already.
+        """
+        self._broken = self._broken.add_amount(amount)
 
     def count(self, cost: float) -> None:
         """Count one answered call as spent, with its cost in USD."""
@@ -356,25 +373,48 @@ class Budget:
         """Return the error for a budget that cannot pay for the next call."""
         calls, usd = self._possible
         if self.calls is not None and (self.usd is None or self.spent_calls >= self.calls):
-            possible = f"; {calls} of them were possibly made by {KILLED}" if calls else ""
+            # Killed processes had asked for calls in advance, so there may be more than the budget.
+            answered = format_count(self.spent_calls - calls, "call")
+            possible = f": {answered} answered, and up to {calls:,} possibly made by {KILLED}"
             return BudgetReachedError(
-                f"The budget of {self.calls} calls (budget_calls) is used up{possible}. All "
-                "answers are saved; resume with a larger budget."
+                f"The budget of {self.calls} calls (budget_calls) is used up"
+                f"{possible if calls else ''}. All answers are saved; resume with a larger budget."
             )
-        possible = f", up to {usd:.4f} USD possibly paid by {KILLED}" if usd else ""
+        broken, broken_usd = self._broken
+        parts = [f"{_format_usd(max(0.0, self.spent_usd - usd - broken_usd))} USD spent"]
+        if broken:
+            replies = format_count(broken, "reply that broke off", "replies that broke off")
+            parts.append(f"up to {_format_usd(broken_usd)} USD possibly billed for {replies}")
+        if usd:
+            parts.append(f"up to {_format_usd(usd)} USD possibly paid by {KILLED}")
         open_end = (
             "" if price.expected_usd == price.max_usd else " or more, since max_tokens is not set"
         )
         return BudgetReachedError(
-            f"The budget of {self.usd:g} USD (budget_usd) is used up: "
-            f"{self.spent_usd - usd:.4f} USD spent{possible}, and the next call may cost "
-            f"{price.expected_usd:.4f} USD{open_end}. All answers are saved; resume with a "
-            "larger budget."
+            f"The budget of {_format_limit(self.usd or 0.0)} USD (budget_usd) is used up: "
+            f"{', '.join(parts)}, and the next call may cost "
+            f"{_format_usd(price.expected_usd)} USD{open_end}. All answers are saved; resume with "
+            "a larger budget."
         )
 
     def _warn_near_limit(self) -> str:
+        is_certain = not (self._possible.calls or self._broken.calls)
+        what = "spent" if is_certain else "spent or may have been billed"
         if self.usd is not None and self.spent_usd >= WARNING_SHARE * self.usd:
-            return f"{self.spent_usd:.2f} of {self.usd:.2f} USD (budget_usd) have been spent."
+            amounts = f"{_format_usd(self.spent_usd)} of {_format_limit(self.usd)}"
+            return f"{amounts} USD (budget_usd) have been {what}."
         if self.calls is not None and self.spent_calls >= WARNING_SHARE * self.calls:
             return f"{self.spent_calls} of {self.calls} calls (budget_calls) have been made."
         return ""
+
+
+def _format_usd(usd: float) -> str:
+    # Four decimals, or more for an amount that would show fewer than two digits.
+    decimals = 4 if usd <= 0.0 else max(4, 1 - math.floor(math.log10(usd)))
+    return f"{usd:.{decimals}f}"
+
+
+def _format_limit(usd: float) -> str:
+    # As the researcher wrote the limit, but without an exponent.
+    text = f"{usd:g}"
+    return _format_usd(usd) if "e" in text else text

@@ -434,6 +434,8 @@ class LoanManager:
             max_calls = min(
                 max_calls, free_calls, max(MIN_CALLS_AHEAD, int(SHARE_AHEAD * free_calls))
             )
+            # No more money than these calls can cost: after a kill it counts as possibly paid.
+            max_usd = max_calls * wish.price
         if usd is not None:
             free_usd = usd - lent_to_others.usd - needed.usd
             share = max(MIN_CALLS_AHEAD * wish.price, SHARE_AHEAD * free_usd)

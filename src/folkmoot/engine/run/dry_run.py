@@ -33,6 +33,7 @@ from folkmoot.engine.session.run_context import ForkItem, ForkLike, RunContext
 from folkmoot.engine.settings.claims import ClaimReader, find_declared
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
+from folkmoot.errors import StorageError
 from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
 from folkmoot.models.request import (
     ModelRequest,
@@ -542,7 +543,13 @@ def _dry_run(
         )
         try:
             run_study(dry_file, options)
-        except Exception:
+        except Exception as error:
+            # A dry run has a temporary folder, so there is nothing to resume.
+            if isinstance(error, StorageError) and "the disk is full" in str(error):
+                raise StorageError(
+                    f"{out.parent}: the disk is full, so the dry run cannot be made. Free some "
+                    "space, or set TMPDIR to a folder with more room, and start again."
+                ) from error
             # A protocol may turn DryRunLimitError into another error, and may reject copied
             # results. Neither says anything about the study. Every other error is the study's own.
             has_copies = sampler is not None and sampler.copied

@@ -24,6 +24,10 @@ T = TypeVar("T")
 # The time that a run has to end after the second stop request, before `abandon` is called. A loop
 # that is not blocked cancels its tasks in far less.
 ABANDON_TIMEOUT_SECONDS = 0.7
+STOPPING = (
+    "stopping after the replies in flight; a second Ctrl-C abandons them, although they may be "
+    "paid for"
+)
 
 
 class RunStopper:
@@ -188,7 +192,7 @@ def handle_interrupt(context: RunContext, stopper: RunStopper) -> Iterator[None]
 
     # Replies in flight arrive, so no reply is lost.
     def stop_once() -> None:
-        context.progress(Notice("stopping after the replies in flight", "warning"))
+        context.progress(Notice(STOPPING, "warning"))
         context.stop_new_calls(KeyboardInterrupt())
 
     stopper.halt = stop_once

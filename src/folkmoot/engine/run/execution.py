@@ -32,6 +32,7 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
+from folkmoot.engine.limits.budget import Amount
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
@@ -56,6 +57,7 @@ from folkmoot.engine.session.run_totals import (
     list_possibly_paid,
     money_in,
     require_known_cost,
+    usage_of_run,
 )
 from folkmoot.engine.session.seat_questions import (
     ask_checks_before_study,
@@ -364,6 +366,8 @@ def _build_run_context(
     gateway = Gateway(
         journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
     )
+    # Of a budget that several runs share, this names the replies of the runs that have started.
+    gateway.budget.note_broken(_broken_amount(journal))
     clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     prompts = study_file.prompt_library()
     prompts.renders_for_people = seat_manager is not None
@@ -384,6 +388,11 @@ def _build_run_context(
         asks_people=not execution.options.is_dry_run,
         change=change,
     )
+
+
+def _broken_amount(journal: JournalReader) -> Amount:
+    replies = journal.read_broken_replies()
+    return Amount(len(replies), sum(reply.max_usd or 0.0 for reply in replies))
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
@@ -565,18 +574,15 @@ async def _write_outputs(
         if context.is_large:
             release_free_memory()
         tables: dict[str, Table] = {}
-        if outcome in WITH_TABLES:
-            for name, table in context.recorded_tables():
-                tables[name] = write_table(context.folder / TABLES, name, table)
-            study = execution.study_file.study
-            run = RunFolder(context.folder)
-            covered_run = run if outcome == "done" else take_complete_parts(study, run)
-            for name, buffer in _derive_tables(study, context, covered_run).items():
-                tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
-            _write_codebook(execution, tables)
-            with JournalReader(context.journal.path) as journal:
-                for name, content in study.derived(covered_run, journal):
-                    context.write_content(name, content)
+        if outcome == "done":
+            _write_results(execution, context, outcome, tables)
+        elif outcome in WITH_TABLES:
+            # The manifest says what was paid. It is written even if a study cannot make its files
+            # from the few rows that exist.
+            try:
+                _write_results(execution, context, outcome, tables)
+            except Exception as error:
+                _log_incomplete(context, end, error)
         unusable = _unusable_reason(execution, tables) if outcome == "done" else ""
         if payment_note := money_in(context.folder):
             context.progress(Notice(payment_note, "warning"))
@@ -592,8 +598,31 @@ async def _write_outputs(
         if outcome == "done":
             raise
         with suppress(Exception):
-            reason = redact_keys(str(error), end.secrets)
-            context.log_warning((), f"the outputs of this run are not complete: {reason}")
+            _log_incomplete(context, end, error)
+
+
+def _log_incomplete(context: RunContext, end: _End, error: Exception) -> None:
+    reason = redact_keys(str(error), end.secrets)
+    context.log_warning((), f"the outputs of this run are not complete: {reason}")
+
+
+def _write_results(
+    execution: Execution, context: RunContext, outcome: Outcome, tables: dict[str, Table]
+) -> None:
+    # Write the tables, the codebook and the study's own files. Adds each table to `tables`.
+    if outcome != "done":
+        context.ensure_answers_table()
+    for name, table in context.recorded_tables():
+        tables[name] = write_table(context.folder / TABLES, name, table)
+    study = execution.study_file.study
+    run = RunFolder(context.folder)
+    covered_run = run if outcome == "done" else take_complete_parts(study, run)
+    for name, buffer in _derive_tables(study, context, covered_run).items():
+        tables[name] = write_table(context.folder / TABLES, name, buffer.to_frame())
+    _write_codebook(execution, tables)
+    with JournalReader(context.journal.path) as journal:
+        for name, content in study.derived(covered_run, journal):
+            context.write_content(name, content)
 
 
 def _derive_tables(
@@ -644,7 +673,7 @@ def _collect_run_facts(
         finished_at=utc_timestamp(),
         wall_seconds=seconds,
         earlier_manifest=RunFolder(context.folder).manifest,
-        models=context.gateway.usage_by_model,
+        models=usage_of_run(context),
         roles=context.roles_by_model(),
         embedding_model=str(context.providers.embedding_choice) if context.embedded else "",
         model_override=context.providers.override,

@@ -38,17 +38,52 @@ async def run_fork(
     # If an item fails, no new calls start, and calls in flight are journaled. A budget pays for
     # whole blocks.
     results: dict[int, R] = {}
+    failures: dict[int, BaseException] = {}
+    # The numbers of the items that `executor` has received.
+    handed_out: set[int] = set()
 
-    async def run_concurrently(indices: Sequence[int]) -> None:
-        failures = await executor(run, fork, [fork_items[i] for i in indices], results, stage)
-        if failures or run.halt_cause is not None:
-            raise run.primary_error(failures)
+    async def run_concurrently(indices: Sequence[int]) -> bool:
+        handed_out.update(indices)
+        failures.update(await executor(run, fork, [fork_items[i] for i in indices], results, stage))
+        return not failures and run.halt_cause is None
 
     if blocks and run.gateway.budget.active:
         await _run_block_by_block(run.gateway, blocks, run_concurrently)
     else:
         await run_concurrently(range(len(fork_items)))
+    if failures or run.halt_cause is not None:
+        # Only the local executor says which items it has not started. A worker may have recorded
+        # rows of an item that it did not finish.
+        started = {*results, *failures, *(() if executor is run_locally else handed_out)}
+        rest = [fork_item for fork_item in fork_items if fork_item.number not in started]
+        await _replay_rest(run, fork, rest, results, failures, stage)
+        if failures or len(results) < len(fork_items) or not run.replays_while_pausing:
+            raise run.primary_error(failures)
     return [results[fork_item.number] for fork_item in fork_items]
+
+
+async def _replay_rest(
+    run: RunContext,
+    fork: ForkLike[I, R],
+    fork_items: Sequence[ForkItem[I]],
+    results: dict[int, R],
+    failures: dict[int, BaseException],
+    stage: str,
+) -> None:
+    # A resume that pauses must not lose the rows that an earlier process has recorded. So it also
+    # replays the items for which the journal has calls. New calls are stopped already: each item
+    # ends where the journal ends.
+    if not run.replays_while_pausing:
+        return
+    for fork_item in fork_items:
+        if not run.journal.has_entries_in_scope("/".join((*fork.path, fork_item.key))):
+            continue
+        try:
+            results[fork_item.number] = await fork.start_item(run, fork_item)
+        except Exception as error:
+            failures[fork_item.number] = error
+        else:
+            run.report_item_done(stage)
 
 
 async def run_locally(
@@ -100,10 +135,11 @@ async def run_locally(
 async def _run_block_by_block(
     gateway: Gateway,
     blocks: Sequence[Hashable],
-    run_concurrently: Callable[[Sequence[int]], Awaitable[None]],
+    run_concurrently: Callable[[Sequence[int]], Awaitable[bool]],
 ) -> None:
     # A budget that runs out leaves at most one block incomplete. The first block runs alone to
     # measure its cost. Then as many blocks run at once as half of the remaining budget covers.
+    # `run_concurrently` returns False if the run stops.
     indices_by_block: dict[Hashable, list[int]] = {}
     for index, block in enumerate(blocks):
         indices_by_block.setdefault(block, []).append(index)
@@ -112,9 +148,10 @@ async def _run_block_by_block(
     while waiting_blocks:
         current_blocks, waiting_blocks = waiting_blocks[:at_once], waiting_blocks[at_once:]
         before = gateway.total_use()
-        await run_concurrently(
+        if not await run_concurrently(
             [index for block_indices in current_blocks for index in block_indices]
-        )
+        ):
+            return
         use_per_block = (
             (use_after - use_before) / len(current_blocks)
             for use_before, use_after in zip(before, gateway.total_use(), strict=True)

@@ -29,7 +29,7 @@ from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.plan import Plan
 from folkmoot.engine.settings.author_errors import locate_calling_study_code
 from folkmoot.engine.settings.config import StudyConfig
-from folkmoot.errors import InputError, Problem, ProtocolError, StorageError
+from folkmoot.errors import InputError, Problem, ProtocolError, RunPausedError, StorageError
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic
 from folkmoot.models.request import Completion, FloatArray, ModelRequest
 from folkmoot.provenance import Quoted, Span
@@ -39,6 +39,7 @@ from folkmoot.storage.manifest import HOSTED, ModelUsage, label_answers
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
 from folkmoot.storage.run_folder import CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
 from folkmoot.storage.table_buffer import RowFile, RowOrder, TableBuffer
+from folkmoot.storage.tables import ANSWER_COLUMNS
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741
@@ -360,6 +361,18 @@ class RunContext:
             self.halt_cause = cause
             self.gateway.stop_calls(RunHaltedError("the run is stopping"))
 
+    @property
+    def replays_while_pausing(self) -> bool:
+        """True if this process resumes a run that is about to pause again.
+
+        It then makes no new calls, but still replays the calls of earlier processes.
+        """
+        return (
+            isinstance(self.halt_cause, RunPausedError)
+            and isinstance(self.journal, Journal)
+            and self.journal.is_resumed
+        )
+
     def primary_error(self, failures: Mapping[int, BaseException]) -> BaseException:
         """Return the error of the first failed item in input order."""
         # If items failed only because the run stopped, this is the error that stopped the run.
@@ -458,6 +471,13 @@ class RunContext:
         # A full buffer moves its rows to the run's file of rows.
         columns = self.columns.get(table) or PEOPLE_COLUMNS.get(table, {})
         return TableBuffer(table, self.row_file, columns)
+
+    def ensure_answers_table(self) -> None:
+        """Add the table `answers` without rows if no answer has been recorded yet."""
+        # Files and findings of a study read this table, and the run may pause before its first
+        # answer.
+        if "answers" not in self.tables:
+            self.tables["answers"] = TableBuffer("answers", self.row_file, ANSWER_COLUMNS)
 
     def _flush_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -11,9 +11,7 @@ from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.estimates import format_count, format_dollars
-from folkmoot.storage.manifest import (
-    describe_possibly_paid,
-)
+from folkmoot.storage.manifest import ModelUsage, describe_possibly_paid
 from folkmoot.storage.run_folder import (
     JOURNAL,
 )
@@ -36,6 +34,21 @@ def describe_fork(context: RunContext) -> dict[str, object]:
             len(journal.calls(taken_over=is_taken_over)) for is_taken_over in (False, True)
         )
     return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
+
+
+def usage_of_run(context: RunContext) -> dict[str, ModelUsage]:
+    """Return the usage of all processes of the run, by model.
+
+    Retries and lost calls are those of this process alone.
+    """
+    # The journal has the calls of earlier processes, also those that this process did not replay,
+    # and the answers that a resume with accepted changes replaced. It has no failed attempts.
+    with JournalReader(context.journal.path) as journal:
+        usage_by_model = journal.usage_by_model()
+    for model, usage in context.gateway.usage_by_model.items():
+        total = usage_by_model.setdefault(model, ModelUsage())
+        total.retries, total.lost_calls = usage.retries, usage.lost_calls
+    return usage_by_model
 
 
 def count_batched_calls(context: RunContext) -> int:
@@ -100,6 +113,22 @@ def require_known_cost(spent: Spent, budget_usd: float | None) -> None:
     if budget_usd is not None and spent.unpriced:
         models = ", ".join(spent.unpriced)
         raise InputError(unknown_cost_message(f"the cost of earlier calls to {models} is unknown"))
+
+
+def possibly_paid_in(folder: Path) -> tuple[int, float | None]:
+    """Return the calls below a folder that may have been billed and have no saved answer.
+
+    The result is the number of calls and their maximum cost in USD, or None if it is unknown. The
+    folder is that of a run or of a grid.
+    """
+    calls, max_usd, is_known = 0, 0.0, True
+    for path in folder.rglob(JOURNAL):
+        with JournalReader(path) as journal:
+            for loan in journal.read_outstanding_loans():
+                calls += loan.calls
+                max_usd += loan.max_usd or 0.0
+                is_known = is_known and loan.max_usd is not None
+    return calls, max_usd if is_known else None
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
