@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -29,6 +29,7 @@ from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, number_text
 from folkmoot.studies.workbook.expressions import (
     EMPTY_CONTEXT,
     FAILURES,
+    EvaluationContext,
     Evaluator,
     ExpressionProblem,
     has_aggregate,
@@ -45,6 +46,11 @@ _CLOSES = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _WORD = re.compile(r"(\w*)\s*(.*)", re.DOTALL)
 # A name in single braces. The format writes only `{response_options}` like this.
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
+
+
+# Called with an expression that cannot be calculated and with the reason. Returns the value that
+# the text uses in its place.
+FailureHandler = Callable[[str, str], object]
 
 
 class UnknownName(ExpressionProblem):
@@ -218,8 +224,13 @@ def names_in(text: str) -> frozenset[str]:
     return _parse_template(normalise_options(text))[1]
 
 
-def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
+def render_text(
+    text: str, values: Mapping[str, object], on_failure: FailureHandler | None = None
+) -> SourcedText:
     """Return a text with its placeholders filled in, without white space at its ends.
+
+    `on_failure`: called for each expression that cannot be calculated. The value that it returns
+    takes the place of this expression alone. None to raise ExpressionProblem instead.
 
     Raises UnknownName for a name without a value. Raises ExpressionProblem for a text or value that
     cannot be used.
@@ -236,7 +247,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     parts, names = _parse_template(text)
     if unknown := sorted(names - values.keys()):
         raise UnknownName(f"nothing is called {unknown[0]}")
-    evaluator = Evaluator(replace(EMPTY_CONTEXT, constants=values))
+    evaluator = _PlaceholderEvaluator(replace(EMPTY_CONTEXT, constants=values), on_failure)
     rendered: list[SourcedText] = []
     size = 0
     try:
@@ -261,7 +272,24 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     return SourcedText(stripped, cut_spans(filled.spans, skipped, len(stripped)))
 
 
-def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]:
+class _PlaceholderEvaluator(Evaluator):
+    def __init__(self, context: EvaluationContext, on_failure: FailureHandler | None) -> None:
+        super().__init__(context)
+        self._on_failure = on_failure
+
+    def calculate_whole(self, tree: ast.expr) -> object:
+        # The value of a whole placeholder or condition. Its failure leaves all others unchanged.
+        try:
+            return self.calculate(tree)
+        except FAILURES as error:
+            if self._on_failure is None:
+                raise
+            is_division = isinstance(error, ZeroDivisionError)
+            reason = "division by zero" if is_division else str(error)[:200]
+            return self._on_failure(ast.unparse(tree), reason)
+
+
+def _fill(parts: Sequence[_Part], evaluator: _PlaceholderEvaluator) -> Iterator[SourcedText]:
     for part in parts:
         if isinstance(part, str):
             yield SourcedText(part)
@@ -269,17 +297,18 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
             true_branches = (
                 branch
                 for branch in part.branches
-                if branch.condition is None or evaluator.calculate(branch.condition)
+                if branch.condition is None or evaluator.calculate_whole(branch.condition)
             )
             yield from _fill(next(true_branches).body, evaluator)
         else:
             yield _show(part, evaluator)
 
 
-def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
+def _show(tree: ast.expr, evaluator: _PlaceholderEvaluator) -> SourcedText:
     if isinstance(tree, ast.IfExp):
-        return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
-    value = evaluator.calculate(tree)
+        is_body = evaluator.calculate_whole(tree.test)
+        return _show(tree.body if is_body else tree.orelse, evaluator)
+    value = evaluator.calculate_whole(tree)
     rendered = with_sources(value) if names_used(tree) else SourcedText(str(value))
     return (
         rendered
