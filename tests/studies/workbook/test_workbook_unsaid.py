@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,14 +286,33 @@ def test_a_footnote_below_the_people_is_not_a_silent_respondent(tmp_path: Path) 
     said(told(book, tmp_path), f"{PEOPLE}: row 12 with one filled cell")
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        range(1, 9),
+        [f"p{i}" for i in range(1, 9)],
+        [f"Person {i}" for i in range(1, 9)],
+        ["R_3kXa", "R_9bbQ1", "7fz", "a1b2", "x0", "y9z", "z77", "q1w2e3"],
+        ["anna", "ben", "cem", "dora", "eva", "fay", "gil", "hana"],
+    ],
+)
 def test_a_sheet_without_a_row_of_questions_does_not_swallow_the_first_respondent(
-    tmp_path: Path,
+    tmp_path: Path, ids: Sequence[object]
 ) -> None:
     book = good()
-    for i, row in enumerate(book[PEOPLE][2:], 1):
-        row[0] = i
+    for row, identifier in zip(book[PEOPLE][2:], ids, strict=True):
+        row[0] = identifier
+    assert not mistakes(book, tmp_path)
     del book[PEOPLE][1]
     assert any(f"{PEOPLE}!A2: row 2 must hold the questions" in m for m in mistakes(book, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["ID", "id", "What is your ID?", "PROLIFIC_PID", "Identifier", "Your ID (p1, p2, p3 …)"],
+)
+def test_a_question_for_the_id_is_not_taken_for_a_respondent(tmp_path: Path, question: str) -> None:
+    assert not mistakes(put(good(), f"{PEOPLE}!A2", question), tmp_path)
 
 
 # --- the random-assignment layout, and what was said of columns that are not there -----------

@@ -586,14 +586,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         problems.add_problem(
             "there is no respondent", sheet.cell_address(header + 2, 1), "add rows from there on"
         )
-    # Without a row of questions, the first respondent would be read as the questions. A number in
-    # the ID column of this row shows it.
-    question_number = as_number(sheet.rows.get(header + 1, {}).get(column))
-    if (
-        question_number is not None
-        and data
-        and all(as_number(cells.get(column)) is not None for cells in data.values())
-    ):
+    # Without a row of questions, the first respondent would be read as the questions.
+    if _is_respondent(sheet.rows.get(header + 1, {}), column, [*data.values()]):
         message = f"row {header + 1} must hold the questions, but it looks like a respondent"
         hint = f"insert a row {header + 1} with the questions as they were asked"
         problems.add_problem(message, sheet.cell_address(header + 1, column), hint)
@@ -612,6 +606,42 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         )
     warn_empty_rows(sheet, data, problems)
     return profiles
+
+
+def _is_respondent(
+    questions: Mapping[int, Cell], id_column: int, data: Sequence[Mapping[int, Cell]]
+) -> bool:
+    # Whether the row of the questions looks like one more row of `data`.
+    if id_column not in questions or not data:
+        return False
+    own_id = questions[id_column].text
+    ids = [cells[id_column].text for cells in data if id_column in cells]
+    # A question about an identifier, such as "ID" or "What is your ID?", has no digits.
+    if _looks_like_one_of(own_id, ids):
+        return True
+    # The wording of a question for the ID says nothing about the other columns.
+    if own_id.casefold() == "id" or any(char in own_id for char in " ?"):
+        return False
+    for column, question in questions.items():
+        answers = [cells[column] for cells in data if column in cells and column != id_column]
+        # No question is a number, and none is one of its own answers.
+        is_number = as_number(question) is not None
+        if answers and is_number and all(as_number(answer) is not None for answer in answers):
+            return True
+        if question.text in (answer.text for answer in answers):
+            return True
+    return False
+
+
+def _looks_like_one_of(own_id: str, ids: Sequence[str]) -> bool:
+    digits = re.compile(r"\d+")
+    if not ids or not digits.search(own_id):
+        return False
+    # `p1` and `p12` are alike, and so are `Person 1` and `Person 2`.
+    if digits.sub("0", own_id) in {digits.sub("0", other) for other in ids}:
+        return True
+    codes = [own_id, *ids]
+    return all(digits.search(code) and " " not in code for code in codes)
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:
