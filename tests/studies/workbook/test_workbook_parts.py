@@ -80,11 +80,30 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("0, 20)", "unmatched"),
         ("()", "pair of numbers"),
         ('{"A": (0,1), "A": (0,2)}', "duplicate"),
+        ('{"A": (0,1), "A ": (0,2)}', "duplicate key 'A'; spaces at the ends do not count"),
+        ('["yes" "no", "maybe"]', """a comma is missing in "yes" "no\""""),
+        ("['yes'\n'no']", "a comma is missing"),
+        ('{"A": ["yes" "no"]}', "a comma is missing"),
+        ('["""yes""" "no"]', "a comma is missing"),
+        ("{Role 1: (0, 1), Role 2: (0, 2)}", 'Role 1 needs quotes: "Role 1"'),
+        ('{"A": (0, 1), Role 2: (0, 2)}', 'Role 2 needs quotes: "Role 2"'),
+        ('{Player (A): ["x"]}', "needs quotes"),
     ],
 )
 def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:
     with pytest.raises(NotALiteral, match=says):
         read_options(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ('["it is \\"so\\"", \'a "b" c\', "don\'t"]', ('it is "so"', 'a "b" c', "don't")),
+        ('["""yes""", r"no", "é ü", "ja"]', ("yes", "no", "é ü", "ja")),
+    ],
+)
+def test_texts_with_quotes_are_single_options(cell: str, options: tuple[str, ...]) -> None:
+    assert read_options(cell) == ListedOptions(options)
 
 
 def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:

@@ -18,6 +18,7 @@ from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import closest_name, collapse_spaces
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
+    by_role,
     is_scalar,
     looks_like_dict,
     read_literal,
@@ -459,25 +460,20 @@ def _prompts_of(
     if not looks_like_dict(text):
         return text
     try:
-        value = read_literal(text)
+        literal = read_literal(text)
+        prompts = by_role(literal) if isinstance(literal, dict) else {}
     except NotALiteral as error:
         hint = 'write {"Role 1": "text", "Role 2": "text"}'
         problems.add_problem(f"the dict of prompts cannot be read: {error}", where, hint)
         return ""
-    if not isinstance(value, dict) or not value:
+    if not prompts:
         problems.add_problem("the dict of prompts is empty", where, "name a role")
         return ""
-    invalid_keys = [
-        key
-        for key, prompt in value.items()
-        if not (isinstance(key, str) and isinstance(prompt, str) and prompt)
-    ]
-    for key in invalid_keys:
-        problems.add_problem(f"the prompt of {key!r} is not a text", where, "quote it")
+    for label, prompt in prompts.items():
+        if not (isinstance(prompt, str) and prompt):
+            problems.add_problem(f"the prompt of {label!r} is not a text", where, "quote it")
     return {
-        written_label(key.strip()): prompt
-        for key, prompt in value.items()
-        if key not in invalid_keys
+        label: prompt for label, prompt in prompts.items() if isinstance(prompt, str) and prompt
     }
 
 
