@@ -526,3 +526,36 @@ def test_workbooks_of_others_are_read_or_refused_in_words() -> None:
             assert config_advisories(load_workbook_config(path))
         except InputError as error:
             assert all(p.message and p.file for p in error.problems)
+
+
+def with_formula(folder: Path, cell: str) -> Path:
+    """A workbook in whose first respondent's town a spreadsheet program has put a formula."""
+    path = quick_save(good(), folder / "book.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    people = f"xl/s{list(good()).index(PEOPLE)}.xml"
+    parts[people] = re.sub(r'<c r="C3".*?</c>', cell, parts[people])
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_formula_with_an_empty_text_is_a_blank_cell(tmp_path: Path) -> None:
+    path = with_formula(tmp_path, '<c r="C3" t="str"><f>IF(A1="","",A1)</f><v></v></c>')
+    profiles = load_workbook_config(path).workbook.profiles
+    assert profiles.rows[0] == ("p1", "21", "") and profiles.rows[1][2] == "Town 2"
+
+
+def test_a_formula_without_a_result_says_how_an_expression_is_typed(tmp_path: Path) -> None:
+    path = with_formula(tmp_path, '<c r="C3"><f>10 - give</f></c>')
+    with pytest.raises(InputError, match=r"never calculated.*typed without the = at its start"):
+        load_workbook_config(path)
+
+
+def test_a_column_that_is_named_and_assigns_nothing_stays_in_the_profile(tmp_path: Path) -> None:
+    book = setting(good(), "session_column", "town")
+    said(told(book, tmp_path), "session_column is only used", "will see the column 'town'")
+    run = folkmoot.run(tmp_path / "book.xlsx", out=tmp_path / "out", provider=player())
+    profiles = [row["profile"] for row in run.table("assignment").to_dicts()]
+    assert len(profiles) == 8 and all("Town" in str(profile) for profile in profiles)

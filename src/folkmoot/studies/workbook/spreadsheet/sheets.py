@@ -110,7 +110,10 @@ def _set_cell(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
     if cell.kind == "error":
         problems.add_problem(f"the cell holds the error {value}", where, "correct the formula")
     elif cell.kind == "formula":
-        hint = "open and save the file in a spreadsheet program, or type the value"
+        hint = (
+            "open and save the file in a spreadsheet program, or type the value; an expression of "
+            "this study is typed without the = at its start"
+        )
         problems.add_problem("the cell holds a formula that was never calculated", where, hint)
     elif cell.kind == "number":
         message = f"the cell holds a number of more than {MAX_DIGITS} digits, or not a number"
