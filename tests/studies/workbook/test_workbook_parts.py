@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openpyxl import load_workbook
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
 from folkmoot.studies.workbook.answers import (
@@ -33,8 +35,9 @@ from folkmoot.studies.workbook.participants import (
     assign_sessions,
     build_experiments,
 )
+from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.protocol import order_tasks
-from tests.studies.workbook.workbook_builder import good, mistakes, put, read, setting
+from tests.studies.workbook.workbook_builder import good, mistakes, put, read, save, setting
 
 TASKS = "interview_prompts"
 RNG = np.random.default_rng
@@ -535,3 +538,55 @@ def test_undefined_names_and_wrong_options_are_errors_with_their_cell(
     found = mistakes(put(good(), cell, text), tmp_path)
     assert any(says in m for m in found), found
     assert any(cell.split("!")[0] in m for m in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "text"),
+    [
+        (2.75, "0", "3"),
+        (0.025, "0%", "3%"),
+        (0.125, "0.00", "0.13"),
+        (1.005, "0.00", "1.01"),
+        (-0.4, "0", "0"),
+        (0.00002, "General", "0.00002"),
+        (3.1, "0.00", "3.10"),
+    ],
+)
+def test_a_number_is_read_as_the_sheet_shows_it(
+    value: float, number_format: str, text: str, tmp_path: Path
+) -> None:
+    path = save(put(good(), "agent_profiles!C3", value), tmp_path / "book.xlsx")
+    book = load_workbook(path)
+    book["agent_profiles"]["C3"].number_format = number_format
+    book.save(path)
+    assert load_workbook_config(path).workbook.profiles.rows[0][2] == text
+
+
+def test_names_with_accents_of_either_form_are_one_name(tmp_path: Path) -> None:
+    book = put(good(), "constants!A2", unicodedata.normalize("NFD", "bon\u00e9s"))
+    book["constants"].append(["\u00b5", "[5]"])
+    book["agent_roles"][3][1] = "You buy {{ bon\u00e9s }} at {{ \u00b5 }}."
+    book["agent_roles"][4][1] = unicodedata.normalize("NFD", "You sell {{ bon\u00e9s }}.")
+    book["interview_prompts"][1][5] = "A market."
+    assert not mistakes(book, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "cell", "says"),
+    [
+        ("experimental_setting!B7", "1_0", "num_sessions is '1_0'"),
+        ("interview_prompts!G3", "True", "the name 'True' is reserved"),
+        ("interview_prompts!F3", "Buy {Goods}?", "there is no {Goods} (did you mean {{goods}}?)"),
+        (
+            "interview_prompts!F3",
+            "You are {{ age }}.",
+            "age can only be used in the sheet computed",
+        ),
+        ("interview_prompts!F3", "{{ members }} sit here.", "e.g. my_members with the expression"),
+    ],
+)
+def test_a_name_or_number_that_is_read_otherwise_is_refused(
+    address: str, cell: str, says: str, tmp_path: Path
+) -> None:
+    found = mistakes(put(good(), address, cell), tmp_path)
+    assert any(address in message and says in message for message in found), found

@@ -27,6 +27,7 @@ from folkmoot.studies.workbook.config import (
     special_role,
 )
 from folkmoot.studies.workbook.expressions import (
+    KEYWORDS,
     NAMESPACES,
     ExpressionProblem,
     in_order,
@@ -264,7 +265,7 @@ def _check_names(workbook: Workbook, problems: Problems) -> None:
             problems.add_problem(f"duplicate name {name!r}", where, hint)
         cells_by_name.setdefault(name, where)
     for name, where in cells_by_name.items():
-        if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):
+        if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS, *KEYWORDS, "None"):
             problems.add_problem(f"the name {name!r} is reserved", where, "rename it")
 
 
@@ -416,8 +417,14 @@ def _constant_names(workbook: Workbook) -> set[str]:
     return names | {f"constant.{name}" for name in names}
 
 
-def _check_placeholders(text: str, where: str, known: Collection[str], problems: Problems) -> None:
-    for problem in check_names(text, known):
+def _check_placeholders(
+    text: str,
+    where: str,
+    known: Collection[str],
+    problems: Problems,
+    only_computed: Collection[str] = (),
+) -> None:
+    for problem in check_names(text, known, only_computed):
         problems.add_problem(str(problem), where, problem.hint)
 
 
@@ -478,13 +485,18 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
     order_known = _orders_known(workbook)
     known_names = constants | order_known.keys() | _known_attributes(workbook, "treatment")
     with_options = known_names | {OPTIONS}
+    only_computed = {*PERSONAL_NAMES, *SHARED_NAMES, *workbook.profiles.names} - known_names
     for task in workbook.tasks:
         known = known_names if task.type == "context" else with_options
         for column, role, text in _texts_of(task):
             where = task.at.get(column, "")
             _check_placeholders(role, where, constants, problems)
             _check_placeholders(
-                text, where, known | _known_attributes(workbook, "role", role), problems
+                text,
+                where,
+                known | _known_attributes(workbook, "role", role),
+                problems,
+                only_computed,
             )
             # A special role has no answers, so its text may use only values of the session.
             withheld_names = personal - constants if special_role(role) else set()

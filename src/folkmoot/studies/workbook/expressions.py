@@ -94,7 +94,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 # A text in quotes, which may hold a "#", or a comment.
 _TEXT_OR_COMMENT = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|#.*""")
 # Words of Python that belong to the language.
-_KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")
+KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")
 _MOST_ARGUMENTS = {"min": 20, "max": 20, "round": 2}
 # Number types without a source.
 _PLAIN = frozenset({int, float})
@@ -170,7 +170,7 @@ def parse_expression(text: str) -> ast.expr:
     except (SyntaxError, ValueError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else "it is not an expression"
         reserved = [
-            word for word in _WORD.findall(source) if iskeyword(word) and word not in _KEYWORDS
+            word for word in _WORD.findall(source) if iskeyword(word) and word not in KEYWORDS
         ]
         hint = (
             f"{reserved[0]} is a reserved word of Python; choose another name" if reserved else ""

@@ -372,13 +372,26 @@ def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
     return is_empty, conditions
 
 
-def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
-    """Return the problems of a text's placeholders."""
+def check_names(
+    text: str, known: Collection[str], only_computed: Collection[str] = ()
+) -> list[ExpressionProblem]:
+    """Return the problems of a text's placeholders.
+
+    - `known`: the names that the text may use.
+    - `only_computed`: the names that only expressions of the sheet `computed` may use.
+    """
     try:
         names = names_in(text)
     except ExpressionProblem as problem:
         return [problem]
-    problems = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
+    problems = [
+        _only_computed_problem(name)
+        if name in only_computed
+        else _unknown_name_problem(name, known)
+        for name in sorted(names)
+        if name not in known
+    ]
+    names_by_folded = {name.casefold(): name for name in sorted(known)}
     # Single braces are a likely mistake, because the format uses them for options.
     for match in _SINGLE.finditer(text):
         name = match[1]
@@ -387,10 +400,19 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
         if name in known:
             message, hint = f"{{{name}}} has single braces", f"write {{{{{name}}}}}"
             problems.append(ExpressionProblem(message, hint))
+        elif similar := names_by_folded.get(name.casefold()):
+            message, hint = f"there is no {{{name}}}", f"did you mean {{{{{similar}}}}}?"
+            problems.append(ExpressionProblem(message, hint))
         elif closest_name(name, [OPTIONS]):
             message, hint = f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"
             problems.append(ExpressionProblem(message, hint))
     return problems
+
+
+def _only_computed_problem(name: str) -> ExpressionProblem:
+    message = f"{name} can only be used in the sheet computed"
+    hint = f"give it a name there, e.g. my_{name} with the expression {name}, and use that name"
+    return ExpressionProblem(message, hint)
 
 
 def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProblem:

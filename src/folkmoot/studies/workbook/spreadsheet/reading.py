@@ -398,7 +398,7 @@ def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> Non
 def _parse_task(row: Row, problems: Problems) -> Task:
     task_id = row.required("task_id", problems, f"row {row.number}")
     kind = _task_type(row, problems)
-    var_name = row.text("var_name")
+    var_name = _normalise_name(row.text("var_name"))
     if not var_name:
         var_name = task_id
         if kind != "context":
@@ -477,8 +477,13 @@ def _prompts_of(
     }
 
 
+def _normalise_name(name: str) -> str:
+    # Expressions read names in this form, in which an accent is part of its letter.
+    return unicodedata.normalize("NFKC", name) if name.isidentifier() else name
+
+
 def _parse_constant(row: Row, problems: Problems) -> Constant | None:
-    name = row.required("name", problems)
+    name = _normalise_name(row.required("name", problems))
     text = row.required("value", problems)
     where = row.address_of("value")
     hint = 'write a list, e.g. ["participant", "subject"] or [10, 20]'
@@ -506,7 +511,7 @@ def _parse_constant(row: Row, problems: Problems) -> Constant | None:
 
 
 def _parse_computed(row: Row, problems: Problems) -> Computed:
-    name = row.required("name", problems, f"row_{row.number}")
+    name = _normalise_name(row.required("name", problems, f"row_{row.number}"))
     if not name.isidentifier():
         problems.add_problem(
             f"{name!r} is not a name", row.address_of("name"), "use letters, digits and _"
