@@ -529,7 +529,7 @@ def test_workbooks_of_others_are_read_or_refused_in_words() -> None:
 
 
 def with_formula(folder: Path, cell: str) -> Path:
-    """A workbook in whose first respondent's town a spreadsheet program has put a formula."""
+    """A workbook with a formula of a spreadsheet program in the town of the first respondent."""
     path = quick_save(good(), folder / "book.xlsx")
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
