@@ -238,7 +238,9 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
         cell = super().parse_cell(element)
         row, column, value = cell["row"], cell["column"], cell["value"]
         if value is None:
-            is_formula = element.find(FORMULA_TAG) is not None
+            # The result of a calculated formula can be an empty text, which is a blank cell.
+            is_empty_text = element.get("t") == "str" and element.find(VALUE_TAG) is not None
+            is_formula = element.find(FORMULA_TAG) is not None and not is_empty_text
             return RawCell(row, column, "", "formula", "") if is_formula else None
         kind: Kind = "error" if cell["data_type"] == "e" else ""
         if not isinstance(value, (bool, int, float, str)):

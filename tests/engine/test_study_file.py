@@ -172,6 +172,24 @@ def test_numbers_mean_what_they_say(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("1,50", " (write 1.50)"),
+        ("0,5", " (write 0.5)"),
+        ("1,000", " (write 1000)"),
+        ("12,345,678", " (write 12345678)"),
+        ("1,2,3", ""),
+        ("1,5000", " (write 1.5000)"),
+    ],
+)
+def test_a_comma_in_a_number_is_a_decimal_comma_or_separates_thousands(
+    folder: Path, value: str, hint: str
+) -> None:
+    (found,) = mistakes(folder, GOOD + f'budget_usd: "{value}"\n')
+    assert found.endswith(f'is "{value}"{hint}')
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "the file is empty"),

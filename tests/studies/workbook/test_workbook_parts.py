@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openpyxl import load_workbook
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
 from folkmoot.studies.workbook.answers import (
@@ -32,6 +34,7 @@ from folkmoot.studies.workbook.participants import (
     assign_sessions,
     build_experiments,
 )
+from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.protocol import order_tasks
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
@@ -39,6 +42,7 @@ from tests.studies.workbook.workbook_builder import (
     mistakes,
     put,
     read,
+    save,
     setting,
 )
 
@@ -86,11 +90,30 @@ def test_options_of_every_kind(cell: str, means: Any) -> None:
         ("0, 20)", "unmatched"),
         ("()", "pair of numbers"),
         ('{"A": (0,1), "A": (0,2)}', "duplicate"),
+        ('{"A": (0,1), "A ": (0,2)}', "duplicate key 'A'; spaces at the ends do not count"),
+        ('["yes" "no", "maybe"]', """a comma is missing in "yes" "no\""""),
+        ("['yes'\n'no']", "a comma is missing"),
+        ('{"A": ["yes" "no"]}', "a comma is missing"),
+        ('["""yes""" "no"]', "a comma is missing"),
+        ("{Role 1: (0, 1), Role 2: (0, 2)}", 'Role 1 needs quotes: "Role 1"'),
+        ('{"A": (0, 1), Role 2: (0, 2)}', 'Role 2 needs quotes: "Role 2"'),
+        ('{Player (A): ["x"]}', "needs quotes"),
     ],
 )
 def test_bad_options_say_what_is_wrong(cell: str, says: str) -> None:
     with pytest.raises(NotALiteral, match=says):
         read_options(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ('["it is \\"so\\"", \'a "b" c\', "don\'t"]', ('it is "so"', 'a "b" c', "don't")),
+        ('["""yes""", r"no", "é ü", "ja"]', ("yes", "no", "é ü", "ja")),
+    ],
+)
+def test_texts_with_quotes_are_single_options(cell: str, options: tuple[str, ...]) -> None:
+    assert read_options(cell) == ListedOptions(options)
 
 
 def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
@@ -522,3 +545,55 @@ def test_undefined_names_and_wrong_options_are_errors_with_their_cell(
     found = mistakes(put(good(), cell, text), tmp_path)
     assert any(says in m for m in found), found
     assert any(cell.split("!")[0] in m for m in found)
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "text"),
+    [
+        (2.75, "0", "3"),
+        (0.025, "0%", "3%"),
+        (0.125, "0.00", "0.13"),
+        (1.005, "0.00", "1.01"),
+        (-0.4, "0", "0"),
+        (0.00002, "General", "0.00002"),
+        (3.1, "0.00", "3.10"),
+    ],
+)
+def test_a_number_is_read_as_the_sheet_shows_it(
+    value: float, number_format: str, text: str, tmp_path: Path
+) -> None:
+    path = save(put(good(), "agent_profiles!C3", value), tmp_path / "book.xlsx")
+    book = load_workbook(path)
+    book["agent_profiles"]["C3"].number_format = number_format
+    book.save(path)
+    assert load_workbook_config(path).workbook.profiles.rows[0][2] == text
+
+
+def test_names_with_accents_of_either_form_are_one_name(tmp_path: Path) -> None:
+    book = put(good(), "constants!A2", unicodedata.normalize("NFD", "bon\u00e9s"))
+    book["constants"].append(["\u00b5", "[5]"])
+    book["agent_roles"][3][1] = "You buy {{ bon\u00e9s }} at {{ \u00b5 }}."
+    book["agent_roles"][4][1] = unicodedata.normalize("NFD", "You sell {{ bon\u00e9s }}.")
+    book["interview_prompts"][1][5] = "A market."
+    assert not mistakes(book, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "cell", "says"),
+    [
+        ("experimental_setting!B7", "1_0", "num_sessions is '1_0'"),
+        ("interview_prompts!G3", "True", "the name 'True' is reserved"),
+        ("interview_prompts!F3", "Buy {Goods}?", "there is no {Goods} (did you mean {{goods}}?)"),
+        (
+            "interview_prompts!F3",
+            "You are {{ age }}.",
+            "age can only be used in the sheet computed",
+        ),
+        ("interview_prompts!F3", "{{ members }} sit here.", "e.g. my_members with the expression"),
+    ],
+)
+def test_a_name_or_number_that_is_read_otherwise_is_refused(
+    address: str, cell: str, says: str, tmp_path: Path
+) -> None:
+    found = mistakes(put(good(), address, cell), tmp_path)
+    assert any(address in message and says in message for message in found), found

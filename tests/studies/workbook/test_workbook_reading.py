@@ -554,3 +554,36 @@ def test_a_constant_that_is_no_list_does_not_make_its_placeholders_unknown(
 ) -> None:
     (mistake,) = mistakes(put(good(), "constants!B2", value), tmp_path)
     assert "constants!B2" in mistake
+
+
+@pytest.mark.parametrize(
+    ("address", "cell", "says"),
+    [
+        (f"{TASKS}!F4", '{Buyer: "Bid?", Role 2: "Ask?"}', "needs quotes"),
+        (f"{TASKS}!F4", "{Role 1: 'Bid?', Role 2: 'Ask?'}", 'Role 1 needs quotes: "Role 1"'),
+        (f"{TASKS}!F4", '{"Buyer": "Bid?", "Buyer ": "Ask?"}', "duplicate key 'Buyer'"),
+        (f"{TASKS}!F4", '{"Summariser": "Bid?", "Summarizer": "Ask?"}', "duplicate key 'Summari"),
+        ("constants!B2", '["apples" "pears"]', "a comma is missing in"),
+        ("constants!B2", '("apples" "pears", "nuts")', "a comma is missing in"),
+    ],
+)
+def test_a_cell_that_python_reads_otherwise_is_refused(
+    tmp_path: Path, address: str, cell: str, says: str
+) -> None:
+    found = mistakes(put(good(), address, cell), tmp_path)
+    assert any(address in message and says in message for message in found), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ goods }}: what is a fair price?",
+        "{% if goods == 'apples' %}Note: 'fair'?{% endif %} Price?",
+        "{# a remark: 'x' #}What is a fair price?",
+        '{"Buyer": "What do " "you bid?"}',
+    ],
+)
+def test_a_prompt_that_starts_with_a_brace_is_no_dict_without_quotes(
+    tmp_path: Path, text: str
+) -> None:
+    assert not mistakes(put(good(), f"{TASKS}!F3", text), tmp_path)

@@ -103,6 +103,14 @@ ALL_SPEAK = (
 )
 BIDS = '{"Buyer": "What do you bid?", "Seller": "What do you ask?"}'
 BY_ROLE = '{"Buyer": ["{{ goods }}", "nothing"], "Seller": "Enter a number between 0 and 5"}'
+
+
+def counts() -> dict[str, list[list[Any]]]:
+    """A workbook that counts its offers in place of adding them up, for offers in words."""
+    book = put(good(), "computed!C2", "count(offer)")
+    return put(book, "computed!C3", "1 / total")
+
+
 AGAIN = task(
     *("n", "public_question", 5, "Again? {response_options}", "again"),
     response_options='["yes", "no"]',
@@ -127,7 +135,7 @@ VARIANTS: Mapping[str, Callable[[], Book]] = {
     "speculation asked for by itself": lambda: put(good(), f"{TASKS}!L4", 1),
     "options in words": lambda: put(good(), f"{TASKS}!I4", "Enter a number between 0 and 5"),
     "options by role, unchecked": lambda: put(
-        put(put(good(), f"{TASKS}!H4", None), f"{TASKS}!I4", BY_ROLE), f"{TASKS}!K4", 0
+        put(put(counts(), f"{TASKS}!H4", None), f"{TASKS}!I4", BY_ROLE), f"{TASKS}!K4", 0
     ),
     "a number without bounds": lambda: put(put(good(), f"{TASKS}!F4", BIDS), f"{TASKS}!I4", None),
     "options before the text": lambda: asks("{response_options} So: trade {{ goods }}?"),

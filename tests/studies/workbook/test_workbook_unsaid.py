@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,14 +286,33 @@ def test_a_footnote_below_the_people_is_not_a_silent_respondent(tmp_path: Path) 
     said(told(book, tmp_path), f"{PEOPLE}: row 12 with one filled cell")
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        range(1, 9),
+        [f"p{i}" for i in range(1, 9)],
+        [f"Person {i}" for i in range(1, 9)],
+        ["R_3kXa", "R_9bbQ1", "7fz", "a1b2", "x0", "y9z", "z77", "q1w2e3"],
+        ["anna", "ben", "cem", "dora", "eva", "fay", "gil", "hana"],
+    ],
+)
 def test_a_sheet_without_a_row_of_questions_does_not_swallow_the_first_respondent(
-    tmp_path: Path,
+    tmp_path: Path, ids: Sequence[object]
 ) -> None:
     book = good()
-    for i, row in enumerate(book[PEOPLE][2:], 1):
-        row[0] = i
+    for row, identifier in zip(book[PEOPLE][2:], ids, strict=True):
+        row[0] = identifier
+    assert not mistakes(book, tmp_path)
     del book[PEOPLE][1]
     assert any(f"{PEOPLE}!A2: row 2 must hold the questions" in m for m in mistakes(book, tmp_path))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["ID", "id", "What is your ID?", "PROLIFIC_PID", "Identifier", "Your ID (p1, p2, p3 …)"],
+)
+def test_a_question_for_the_id_is_not_taken_for_a_respondent(tmp_path: Path, question: str) -> None:
+    assert not mistakes(put(good(), f"{PEOPLE}!A2", question), tmp_path)
 
 
 # --- the random-assignment layout, and what was said of columns that are not there -----------
@@ -507,3 +526,36 @@ def test_workbooks_of_others_are_read_or_refused_in_words() -> None:
             assert config_advisories(load_workbook_config(path))
         except InputError as error:
             assert all(p.message and p.file for p in error.problems)
+
+
+def with_formula(folder: Path, cell: str) -> Path:
+    """A workbook with a formula of a spreadsheet program in the town of the first respondent."""
+    path = quick_save(good(), folder / "book.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    people = f"xl/s{list(good()).index(PEOPLE)}.xml"
+    parts[people] = re.sub(r'<c r="C3".*?</c>', cell, parts[people])
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_formula_with_an_empty_text_is_a_blank_cell(tmp_path: Path) -> None:
+    path = with_formula(tmp_path, '<c r="C3" t="str"><f>IF(A1="","",A1)</f><v></v></c>')
+    profiles = load_workbook_config(path).workbook.profiles
+    assert profiles.rows[0] == ("p1", "21", "") and profiles.rows[1][2] == "Town 2"
+
+
+def test_a_formula_without_a_result_says_how_an_expression_is_typed(tmp_path: Path) -> None:
+    path = with_formula(tmp_path, '<c r="C3"><f>10 - give</f></c>')
+    with pytest.raises(InputError, match=r"never calculated.*typed without the = at its start"):
+        load_workbook_config(path)
+
+
+def test_a_column_that_is_named_and_assigns_nothing_stays_in_the_profile(tmp_path: Path) -> None:
+    book = setting(good(), "session_column", "town")
+    said(told(book, tmp_path), "session_column is only used", "will see the column 'town'")
+    run = folkmoot.run(tmp_path / "book.xlsx", out=tmp_path / "out", provider=player())
+    profiles = [row["profile"] for row in run.table("assignment").to_dicts()]
+    assert len(profiles) == 8 and all("Town" in str(profile) for profile in profiles)

@@ -82,6 +82,21 @@ def test_placeholders_and_computed_values_are_one_language(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "x + 1  # the endowment\n+ 10",
+        "(x  # what was given\n + 11)",
+        '11 + x  # it\'s "all"',
+        "# a remark above\n11 + x",
+        "11 + x if 'a # b' != \"a ' # \" else 0  # 'no'",
+    ],
+)
+def test_a_comment_ends_at_the_end_of_its_line(text: str) -> None:
+    scene = EvaluationContext(["a"], frozenset({"x"}), frozenset(), {}, lambda _name, _who: 3)
+    assert evaluate_expression(text, scene, "a") == 14
+
+
+@pytest.mark.parametrize(
     "text", ["x + 1 | round", "10 - x | abs", "x ** 2 | int", "x | 5", "x | round + 1", "x | y.z"]
 )
 def test_what_templates_and_python_read_in_two_ways_is_refused(text: str) -> None:
@@ -247,7 +262,8 @@ def calls_of_a_check(tasks: int, folder: Path) -> int:
     book = good()
     for k in range(tasks):
         text = f"You gave {{{{ c{k - 1} }}}}. And now?" if k else "And now?"
-        book[TASKS].append(task(f"x{k}", "private_question", 10 + k, text, f"v{k}"))
+        number = task(f"x{k}", "private_question", 10 + k, text, f"v{k}", var_type="integer")
+        book[TASKS].append(number)
         book["computed"].append([f"c{k}", "participant", f"c{k - 1} + v{k}" if k else "v0"])
     workbook = read(book, folder).workbook
     counted = Counter[str]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import typing
 from collections.abc import Iterable, Sequence
@@ -64,6 +65,8 @@ _MESSAGES_BY_ERROR_TYPE = {
     "url_scheme": "must start with http:// or https://",
 }
 # Endings of error types with a message that also quotes the value of the file.
+_DECIMAL_COMMA = re.compile(r"\d+,(?:\d{1,2}|\d{4,})")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _SHOWS_VALUE = ("_type", "_parsing", "_from_float", "than", "than_equal", "literal_error", "enum")
 
 
@@ -243,6 +246,12 @@ def _suggest_key(path: KeyPath, model: type[BaseModel], missing_paths: set[KeyPa
 def _suggest_value(detail: ErrorDetails) -> str:
     value = detail["input"]
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str):
+        # In 1,000 the comma separates thousands, and in 1,50 it is a decimal comma.
+        is_decimal = detail["type"] == "float_type" and _DECIMAL_COMMA.fullmatch(value)
+        if is_decimal and len(value) <= MAX_DIGITS:
+            return f"write {value.replace(',', '.')}"
+        if "," in value and not _THOUSANDS.fullmatch(value):
+            return ""
         digits = value.replace("_", "").replace(",", "")
         # `int` of a very long text takes quadratic time, and Python limits its length.
         if digits.isdecimal() and len(digits) <= MAX_DIGITS:

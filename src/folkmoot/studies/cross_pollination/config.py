@@ -267,7 +267,7 @@ class CrossPollinationConfig(CodingStudyConfig):
     )
     topic: Topic = Field(description="what is decided")
     participants_per_condition: int = Field(
-        ge=1, description="participants in each condition", examples=[30]
+        ge=1, le=100_000, description="participants in each condition", examples=[30]
     )
     disagreement_threshold: float = Field(
         0.9,

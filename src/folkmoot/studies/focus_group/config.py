@@ -184,8 +184,10 @@ class DiscussionConfig(CodingStudyConfig):
     phases: tuple[DiscussionPhase, ...] = Field(
         tuple(DiscussionPhase), min_length=1, description="phases, in order"
     )
-    questions_per_phase: PositiveInt = Field(
+    questions_per_phase: int = Field(
         2,
+        ge=1,
+        le=100,
         description="questions that the moderator asks in each phase",
         json_schema_extra=field_notes(essential=True),
     )
@@ -219,8 +221,10 @@ class DiscussionConfig(CodingStudyConfig):
         "without the others, `order` draws every speaking order at random",
         json_schema_extra=field_notes(label="Control for giving in"),
     )
-    replications: PositiveInt = Field(
+    replications: int = Field(
         1,
+        ge=1,
+        le=10_000,
         description="independent groups, each with its own recruits; intervals need 5 or more",
         json_schema_extra=field_notes(essential=True, label="Number of groups"),
     )

@@ -229,6 +229,7 @@ class NegotiationConfig(CodingStudyConfig):
     groups_per_type: int = Field(
         4,
         ge=1,
+        le=10_000,
         description="groups to generate of each type",
         json_schema_extra=field_notes(essential=True, label="Groups of each type"),
     )

@@ -293,14 +293,20 @@ class TownHallConfig(CodingStudyConfig):
         json_schema_extra=field_notes(essential=True, label="Model that answers"),
     )
     topic: Topic = Field(description="the one local issue that all discussions are about")
-    sets: PositiveInt = Field(
+    sets: int = Field(
         20,
+        ge=1,
+        le=10_000,
         description="sets of residents; each runs through all levels",
         examples=[2],
         json_schema_extra=field_notes(essential=True, label="Sets of residents"),
     )
-    rounds: PositiveInt = Field(
-        3, description="rounds of discussion", json_schema_extra=field_notes(essential=True)
+    rounds: int = Field(
+        3,
+        ge=1,
+        le=1_000,
+        description="rounds of discussion",
+        json_schema_extra=field_notes(essential=True),
     )
     history: Literal["all", "last"] = Field(
         "all",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -53,10 +53,20 @@ MAX_DIGITS = 15
 
 # Surrogates without a partner: a literal can write them, but a UTF-8 file cannot hold them.
 BROKEN = re.compile("[\ud800-\udfff]")
-_DICT = re.compile(r"\{\s*(?:[\"'“”‘’]|\}|[\w.+-]+\s*:)")
+# A key without quotes, such as `Role 1` or `Player (A)`.
+_BARE_KEY = r"[^\s{}\[\]:,\"'“”‘’%#][^{}\[\]:,\"'“”‘’]{0,80}"
+# A dict, also with keys that lack their quotes: they are reported, and not shown to participants.
+_DICT = re.compile(
+    rf"\{{\s*(?:[\"'“”‘’]|\}}|[\w.+-]+(?: +[\w.+-]+)*\s*:|{_BARE_KEY}:\s*[\"'“”‘’\[(])"
+)
 _TUPLE = re.compile(r"\(\s*[-+.\d]")
 # Two numbers and one parenthesis: a range that lost the other one, and not a text.
 _HALF = re.compile(r"\([-+.\d\s]+,[-+.\d\s]*|[-+.\d\s]+,[-+.\d\s]*\)")
+# A single text in quotes, also in triple ones, with an optional prefix such as `r`.
+_ONE_TEXT = re.compile(
+    r"""[A-Za-z]{0,2}(?:(?P<triple>'{3}|"{3}).*?(?P=triple)|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""",
+    re.DOTALL,
+)
 # A number in a text such as "between 0 and 5" or "1-5".
 _NAMED = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
 
@@ -152,10 +162,14 @@ def _evaluate_literal(text: str) -> object:
         tree = ast.parse(text, mode="eval")
         tree = ast.fix_missing_locations(_RangeExpander().visit(tree))
         _reject_non_literals(tree.body, text)
+        _reject_joined_texts(tree, text)
         return ast.literal_eval(tree)
     except NotALiteral:
         raise
     except SyntaxError as error:
+        if bare := re.search(rf"[{{,]\s*({_BARE_KEY}):\s*[\"'\[(]", text):
+            key = bare[1].strip()
+            raise NotALiteral(f'{key} needs quotes: "{key}"') from error
         near = text[max(0, (error.offset or 1) - 12) : (error.offset or 1) + 12].strip()
         raise NotALiteral(f"{error.msg} near `{near}`") from error
     # `ast.literal_eval` raises all of these, for deep nesting or unhashable keys for example.
@@ -193,11 +207,28 @@ def _reject_non_literals(tree: ast.AST, text: str) -> None:
         # Python keeps only the last of equal keys, which would drop a role's options unnoticed.
         if isinstance(node, ast.Dict):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+            for node_key in node.keys:
+                if isinstance(node_key, (ast.Call, ast.BinOp)):
+                    key_text = ast.unparse(node_key)
+                    raise NotALiteral(f'{key_text} needs quotes: "{key_text}"')
             duplicates = [key for i, key in enumerate(keys) if key in keys[:i]]
             if duplicates:
                 raise NotALiteral(f"duplicate key {duplicates[0]!r}")
         if isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Set)):
             raise NotALiteral("only lists, tuples, dicts, texts and numbers are allowed here")
+
+
+def _reject_joined_texts(tree: ast.AST, text: str) -> None:
+    # Python joins neighbouring texts into one, so a forgotten comma would merge two options. A
+    # value of a dict is a long prompt, which may be split into several texts.
+    lists = [node for node in ast.walk(tree) if isinstance(node, (ast.List, ast.Tuple))]
+    # Positions in the tree count bytes. The text has one line.
+    source = text.encode()
+    for item in [item for node in lists for item in node.elts if isinstance(item, ast.Constant)]:
+        if isinstance(item.value, str):
+            written = source[item.col_offset : item.end_col_offset].decode()
+            if not _ONE_TEXT.fullmatch(written):
+                raise NotALiteral(f"a comma is missing in {written[:60]}")
 
 
 def _count_items(value: object, depth: int = 0) -> int:
@@ -281,14 +312,24 @@ def read_options(text: str) -> Options | dict[str, Options]:
     if isinstance(value, dict):
         if not value:
             raise NotALiteral("the dict is empty")
-        return {_role_label(key): _single_option(entry) for key, entry in value.items()}
+        return {label: _single_option(entry) for label, entry in by_role(value).items()}
     return _single_option(value)
 
 
-def _role_label(key: object) -> str:
-    if not isinstance(key, str):
-        raise NotALiteral(f"the key {key!r} is not a role label")
-    return written_label(key.strip())
+def by_role(value: Mapping[Any, object]) -> dict[str, object]:
+    """Return a dict by role with the labels as the program writes them, without spaces at the ends.
+
+    Raises NotALiteral if a key is not a text, or if two keys are the same label.
+    """
+    entries: dict[str, object] = {}
+    for key, entry in value.items():
+        if not isinstance(key, str):
+            raise NotALiteral(f"the key {key!r} is not a role label")
+        label = written_label(key.strip())
+        if label in entries:
+            raise NotALiteral(f"duplicate key {label!r}; spaces at the ends do not count")
+        entries[label] = entry
+    return entries
 
 
 def _single_option(value: object) -> Options:

@@ -128,11 +128,19 @@ def _fill_prompt(
     values = {**state.placeholder_values(speaker, names - {OPTIONS}), OPTIONS: options}
     known_names = {OPTIONS, *state.experiment.named}
     answers = {name for name in names - known_names if "." not in name}
+    speaker_id = speaker.id if isinstance(speaker, SessionParticipant) else speaker
+
+    def note_failure(expression: str, reason: str) -> object:
+        # The values of this session can break an expression, for example by a division by zero. The
+        # speaker reads that its value is not available. All other expressions keep their values.
+        state.note_unfilled(task, speaker_id, expression, reason)
+        return NOT_AVAILABLE
+
     try:
-        text = render_text(template, values)
-    except ExpressionProblem:
-        # The values of this session break the text, for example by a division by zero. The checks
-        # have filled it in without them, so the participant reads that they are not available.
+        text = render_text(template, values, note_failure)
+    except ExpressionProblem as problem:
+        # The answers make the text too long. The checks have filled it in without them.
+        state.note_unfilled(task, speaker_id, ", ".join(sorted(answers)), str(problem))
         text = render_text(template, {**values, **dict.fromkeys(answers, NOT_AVAILABLE)})
     return quote_material(text, template, task.cell), names
 

@@ -6,6 +6,7 @@ The checks run when the workbook is read, and again after `--set` has changed se
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from folkmoot.errors import Problem
@@ -26,6 +27,7 @@ from folkmoot.studies.workbook.config import (
     special_role,
 )
 from folkmoot.studies.workbook.expressions import (
+    KEYWORDS,
     NAMESPACES,
     ExpressionProblem,
     in_order,
@@ -39,19 +41,28 @@ from folkmoot.studies.workbook.participants import (
     assign_sessions,
     build_experiment,
     constant_combinations,
+    manual_columns,
 )
 from folkmoot.studies.workbook.placeholders import (
+    NUMBER,
     OPTIONS,
     UnknownName,
+    ValueType,
+    answer_type,
     check_names,
+    combine_types,
+    expressions_in,
     names_in,
     render_text,
+    type_of_values,
+    type_problems,
 )
 from folkmoot.studies.workbook.sessions import (
     NOT_AVAILABLE,
     PERSONAL_NAMES,
     SHARED_NAMES,
     known_beforehand,
+    parse_cell,
 )
 
 # Keeps a check quick if a researcher allows very many experiments.
@@ -179,10 +190,12 @@ def design_problems(
         if len(sample) == count_permutations(workbook)
         else [""] * len(sample)
     )
+    value_types = _ValueTypes(workbook)
     for number, (name, constants) in enumerate(zip(ids, sample, strict=True), 1):
         experiment, experiment_problems = build_experiment(workbook, constants, number, name)
         problems.found += experiment_problems
         _check_special_roles(experiment, problems)
+        value_types.add_experiment(experiment)
         for task in experiment.tasks.values():
             _check_task(task, experiment, problems)
         for filled, where in filled_texts(experiment):
@@ -194,6 +207,9 @@ def design_problems(
         if seated and number == 1 and workbook.profiles.rows:
             seed = workbook.settings.random_seed if seed is None else seed
             problems.found += assign_sessions(experiment, seed)[1]
+    # Labels and options can differ between experiments, so all of them must be known.
+    if len(sample) == count_permutations(workbook):
+        _check_expression_types(workbook, value_types, problems)
     return list(dict.fromkeys(problems.found))
 
 
@@ -249,7 +265,7 @@ def _check_names(workbook: Workbook, problems: Problems) -> None:
             problems.add_problem(f"duplicate name {name!r}", where, hint)
         cells_by_name.setdefault(name, where)
     for name, where in cells_by_name.items():
-        if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS):
+        if name in (*FIXED_COLUMNS, *NAMESPACES, OPTIONS, *KEYWORDS, "None"):
             problems.add_problem(f"the name {name!r} is reserved", where, "rename it")
 
 
@@ -306,6 +322,79 @@ def _check_shared(
         problems.add_problem(message, at.get("expression", ""), hint)
 
 
+# --- types of values ---------------------------------------------------------------------------
+
+
+class _ValueTypes:
+    # Collects the types of all names that expressions use, over all experiments of a workbook.
+
+    def __init__(self, workbook: Workbook) -> None:
+        self.workbook = workbook
+        self.roles: set[str] = set()
+        self.treatments: set[str] = set()
+        self.answers: dict[str, list[ValueType | None]] = {}
+
+    def add_experiment(self, experiment: Experiment) -> None:
+        self.treatments |= set(experiment.treatments)
+        self.roles |= {
+            label for label, role in experiment.roles.items() if role.special_name is None
+        }
+        for play in experiment.tasks.values():
+            # Options that cannot be read are a problem already, and their type is unknown.
+            is_unreadable = play.options is None and play.task.response_options is not None
+            answered = [
+                None if is_unreadable else answer_type(play.task, play.options_for(label))
+                for label in play.prompts
+                if not special_role(label)
+            ]
+            types = self.answers.setdefault(play.var_name, [])
+            types += [kind for kind in dict.fromkeys(answered) if kind not in types]
+
+    def types(self) -> dict[str, ValueType | None]:
+        # Names of the workbook hide built-in names. The values of profile columns are data, which
+        # may be of both types.
+        profiles, settings = self.workbook.profiles, self.workbook.settings
+        session_column = manual_columns(settings, profiles).get("session")
+        found: dict[str, ValueType | None] = {
+            "role": ValueType(False, frozenset(self.roles)),
+            "treatment": ValueType(False, frozenset(self.treatments)),
+            "session": NUMBER
+            if settings.session_assignment_strategy == "random"
+            else type_of_values(
+                parse_cell(row[session_column])
+                for row in profiles.rows
+                if session_column is not None and row[session_column]
+            ),
+            "members": NUMBER,
+        }
+        for constant in self.workbook.constants:
+            kind = type_of_values(constant.values)
+            found |= {constant.name: kind, f"constant.{constant.name}": kind}
+        return found | {name: combine_types(types) for name, types in self.answers.items()}
+
+
+def _check_expression_types(
+    workbook: Workbook, value_types: _ValueTypes, problems: Problems
+) -> None:
+    types = value_types.types()
+    # Other checks report expressions that cannot be parsed.
+    with suppress(ExpressionProblem):
+        for item in in_order(workbook.computed):
+            types[item.name], found = type_problems(parse_expression(item.expression), types)
+            for problem in found:
+                problems.add_problem(str(problem), item.at.get("expression", ""), problem.hint)
+    # Prompts are filled in with constants before a run, which reports those of a wrong type.
+    for constant in workbook.constants:
+        if types.get(constant.name) != NUMBER:
+            types |= {constant.name: None, f"constant.{constant.name}": None}
+    for task in workbook.tasks:
+        for column, _, text in _texts_of(task):
+            with suppress(ExpressionProblem):
+                for tree in expressions_in(text):
+                    for problem in type_problems(tree, types)[1]:
+                        problems.add_problem(str(problem), task.at.get(column, ""), problem.hint)
+
+
 # --- placeholders ------------------------------------------------------------------------------
 
 
@@ -328,8 +417,14 @@ def _constant_names(workbook: Workbook) -> set[str]:
     return names | {f"constant.{name}" for name in names}
 
 
-def _check_placeholders(text: str, where: str, known: Collection[str], problems: Problems) -> None:
-    for problem in check_names(text, known):
+def _check_placeholders(
+    text: str,
+    where: str,
+    known: Collection[str],
+    problems: Problems,
+    only_computed: Collection[str] = (),
+) -> None:
+    for problem in check_names(text, known, only_computed):
         problems.add_problem(str(problem), where, problem.hint)
 
 
@@ -390,13 +485,18 @@ def _check_prompts(workbook: Workbook, problems: Problems) -> None:
     order_known = _orders_known(workbook)
     known_names = constants | order_known.keys() | _known_attributes(workbook, "treatment")
     with_options = known_names | {OPTIONS}
+    only_computed = {*PERSONAL_NAMES, *SHARED_NAMES, *workbook.profiles.names} - known_names
     for task in workbook.tasks:
         known = known_names if task.type == "context" else with_options
         for column, role, text in _texts_of(task):
             where = task.at.get(column, "")
             _check_placeholders(role, where, constants, problems)
             _check_placeholders(
-                text, where, known | _known_attributes(workbook, "role", role), problems
+                text,
+                where,
+                known | _known_attributes(workbook, "role", role),
+                problems,
+                only_computed,
             )
             # A special role has no answers, so its text may use only values of the session.
             withheld_names = personal - constants if special_role(role) else set()

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
@@ -69,7 +70,9 @@ def number_text(value: float) -> str:
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
     # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
-    return f"{value:.12g}"
+    shown = f"{value:.12g}"
+    # Expressions read no exponent, so a small number is written with all its decimals.
+    return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown
 
 
 @dataclass

@@ -91,8 +91,10 @@ _OF_TEXTS: Mapping[str, Callable[..., Any]] = {
 }
 FUNCTIONS = (*_NUMERIC, *_OF_TEXTS)
 _WORD = re.compile(r"[^\W\d]\w*")
+# A text in quotes, which may hold a "#", or a comment.
+_TEXT_OR_COMMENT = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|#.*""")
 # Words of Python that belong to the language.
-_KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")
+KEYWORDS = ("and", "or", "not", "if", "else", "in", "True", "False")
 _MOST_ARGUMENTS = {"min": 20, "max": 20, "round": 2}
 # Number types without a source.
 _PLAIN = frozenset({int, float})
@@ -155,7 +157,8 @@ def parse_expression(text: str) -> ast.expr:
     if len(text) > MAX_EXPRESSION:
         raise ExpressionProblem(f"longer than {MAX_EXPRESSION:,} characters", "split it in two")
     # Spreadsheet users often start an expression with "=".
-    source = " ".join(text.strip().lstrip("=").strip().splitlines())
+    lines = text.strip().lstrip("=").strip().splitlines()
+    source = " ".join(map(_remove_comment, lines)).strip()
     try:
         tree = _Pipes().visit(ast.parse(source, mode="eval").body)
         _check(tree)
@@ -167,7 +170,7 @@ def parse_expression(text: str) -> ast.expr:
     except (SyntaxError, ValueError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else "it is not an expression"
         reserved = [
-            word for word in _WORD.findall(source) if iskeyword(word) and word not in _KEYWORDS
+            word for word in _WORD.findall(source) if iskeyword(word) and word not in KEYWORDS
         ]
         hint = (
             f"{reserved[0]} is a reserved word of Python; choose another name" if reserved else ""
@@ -175,6 +178,11 @@ def parse_expression(text: str) -> ast.expr:
         raise ExpressionProblem(detail, hint or "e.g. endowment - give + total / 4") from error
     assert isinstance(tree, ast.expr)
     return tree
+
+
+def _remove_comment(line: str) -> str:
+    # A comment ends at the end of its line. The lines are joined, so it would hide those below.
+    return _TEXT_OR_COMMENT.sub(lambda match: "" if match[0][0] == "#" else match[0], line)
 
 
 class _Pipes(ast.NodeTransformer):
@@ -254,7 +262,7 @@ def _check_fixed(node: ast.expr) -> None:
                 f"{expression_text} has no value: {value.detail}", "use smaller numbers"
             )
         return
-    for child in _operands(node):
+    for child in operands_of(node):
         _check_fixed(child)
 
 
@@ -283,21 +291,23 @@ def names_used(node: ast.expr, *, outside_only: bool = False) -> set[str]:
     if outside_only and _is_aggregate(node):
         return set()
     if isinstance(node, (ast.Name, ast.Attribute)):
-        return {_name_of(node)}
+        return {name_of_node(node)}
     names: set[str] = set()
-    for child in _operands(node):
+    for child in operands_of(node):
         names |= names_used(child, outside_only=outside_only)
     return names
 
 
-def _name_of(node: ast.Name | ast.Attribute) -> str:
+def name_of_node(node: ast.Name | ast.Attribute) -> str:
+    """Return the name of a value as an expression writes it, such as `treatment.label`."""
     if isinstance(node, ast.Name):
         return node.id
     assert isinstance(node.value, ast.Name)
     return f"{node.value.id}.{node.attr}"
 
 
-def _operands(node: ast.expr) -> list[ast.expr]:
+def operands_of(node: ast.expr) -> list[ast.expr]:
+    """Return the parts of an expression that are expressions too."""
     if isinstance(node, ast.Call):
         return node.args
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -383,7 +393,7 @@ class Evaluator:
         return self.calculate(branch, participant)
 
     def _look_up(self, node: ast.Name | ast.Attribute, participant: str | None) -> Any:
-        name = _name_of(node)
+        name = name_of_node(node)
         if name in self.context.constants:
             return self.context.constants[name]
         is_shared = name in self.context.shared

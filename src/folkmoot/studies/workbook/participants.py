@@ -284,11 +284,9 @@ def profile_of(experiment: Experiment, seat: SessionParticipant) -> dict[str, di
     """Return a participant's answers to the profile questions, by column."""
     # The ID, the columns that assign participants, and blank answers are left out.
     profiles, settings = experiment.workbook.profiles, experiment.workbook.settings
-    assignment_columns = (settings.treatment_column, settings.session_column, settings.role_column)
-    # Columns that assign participants would tell them about the design.
-    hidden = {profiles.column_index(name) for name in assignment_columns if name} | {
-        profiles.id_column
-    }
+    # Columns that assign participants would tell them about the design. A column that the settings
+    # name and that assigns nothing is an answer like all others.
+    hidden = {*manual_columns(settings, profiles).values(), profiles.id_column}
     recorded = cell_id("assignment.profile", experiment.id, seat.id)
     return {
         profiles.names[i]: {

@@ -1,4 +1,4 @@
-"""Fill the placeholders of a workbook, such as `{{ name }}` and `{% if name %}`.
+"""Fill and check the placeholders of a workbook, such as `{{ name }}` and `{% if name %}`.
 
 Expressions follow the rules of the module `expressions`, without aggregates such as `sum(x)`.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from folkmoot.conversation.prompts import REMOVED_MARKS, cut_spans
-from folkmoot.hints import closest_name, shorten
+from folkmoot.hints import closest_name, did_you_mean, shorten
 from folkmoot.provenance import (
     Quoted,
     QuotedFloat,
@@ -24,27 +24,42 @@ from folkmoot.provenance import (
     escape_text,
     with_sources,
 )
-from folkmoot.studies.workbook.answers import BROKEN
-from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, number_text
+from folkmoot.studies.workbook.answers import BROKEN, ListedOptions, NumberRange, Options
+from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, Task, number_text
 from folkmoot.studies.workbook.expressions import (
+    AGGREGATES,
     EMPTY_CONTEXT,
     FAILURES,
+    EvaluationContext,
     Evaluator,
     ExpressionProblem,
     has_aggregate,
+    name_of_node,
     names_used,
+    operands_of,
     parse_expression,
 )
 
 # Maximum length of a filled text, in characters. Constants may be long and may be repeated.
 MAX_OUTPUT = 100_000
 OPTIONS = "response_options"
+# Functions that take only numbers. `int` and `float` also read a text such as "5".
+_OF_NUMBERS = ("abs", "round", "floor", "ceil", "sqrt", "sum", "mean")
+_READERS = ("int", "float")
+_NUMBER_TEXT = re.compile(r"-?\d+(?:\.\d+)?")
+# A text that a prompt shows for a missing value, and no text at all. Any value may be one of them.
+_ALWAYS_POSSIBLE = ("", "not available")
 
 _OPENS = re.compile(r"\{[{%#]")
 _CLOSES = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _WORD = re.compile(r"(\w*)\s*(.*)", re.DOTALL)
 # A name in single braces. The format writes only `{response_options}` like this.
 _SINGLE = re.compile(r"(?<![{\w])\{\s*([A-Za-z_]\w*)\s*\}(?!\})")
+
+
+# Called with an expression that cannot be calculated and with the reason. Returns the value that
+# the text uses in its place.
+FailureHandler = Callable[[str, str], object]
 
 
 class UnknownName(ExpressionProblem):
@@ -218,8 +233,32 @@ def names_in(text: str) -> frozenset[str]:
     return _parse_template(normalise_options(text))[1]
 
 
-def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
+def expressions_in(text: str) -> list[ast.expr]:
+    """Return the expressions in the placeholders and conditions of a text.
+
+    Raises ExpressionProblem if the text cannot be parsed.
+    """
+    return [*_iterate_expressions(_parse_template(normalise_options(text))[0])]
+
+
+def _iterate_expressions(parts: Sequence[_Part]) -> Iterator[ast.expr]:
+    for part in parts:
+        if isinstance(part, _If):
+            for branch in part.branches:
+                if branch.condition is not None:
+                    yield branch.condition
+                yield from _iterate_expressions(branch.body)
+        elif not isinstance(part, str):
+            yield part
+
+
+def render_text(
+    text: str, values: Mapping[str, object], on_failure: FailureHandler | None = None
+) -> SourcedText:
     """Return a text with its placeholders filled in, without white space at its ends.
+
+    `on_failure`: called for each expression that cannot be calculated. The value that it returns
+    takes the place of this expression alone. None to raise ExpressionProblem instead.
 
     Raises UnknownName for a name without a value. Raises ExpressionProblem for a text or value that
     cannot be used.
@@ -236,7 +275,7 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     parts, names = _parse_template(text)
     if unknown := sorted(names - values.keys()):
         raise UnknownName(f"nothing is called {unknown[0]}")
-    evaluator = Evaluator(replace(EMPTY_CONTEXT, constants=values))
+    evaluator = _PlaceholderEvaluator(replace(EMPTY_CONTEXT, constants=values), on_failure)
     rendered: list[SourcedText] = []
     size = 0
     try:
@@ -261,7 +300,24 @@ def render_text(text: str, values: Mapping[str, object]) -> SourcedText:
     return SourcedText(stripped, cut_spans(filled.spans, skipped, len(stripped)))
 
 
-def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]:
+class _PlaceholderEvaluator(Evaluator):
+    def __init__(self, context: EvaluationContext, on_failure: FailureHandler | None) -> None:
+        super().__init__(context)
+        self._on_failure = on_failure
+
+    def calculate_whole(self, tree: ast.expr) -> object:
+        # The value of a whole placeholder or condition. Its failure leaves all others unchanged.
+        try:
+            return self.calculate(tree)
+        except FAILURES as error:
+            if self._on_failure is None:
+                raise
+            is_division = isinstance(error, ZeroDivisionError)
+            reason = "division by zero" if is_division else str(error)[:200]
+            return self._on_failure(ast.unparse(tree), reason)
+
+
+def _fill(parts: Sequence[_Part], evaluator: _PlaceholderEvaluator) -> Iterator[SourcedText]:
     for part in parts:
         if isinstance(part, str):
             yield SourcedText(part)
@@ -269,17 +325,18 @@ def _fill(parts: Sequence[_Part], evaluator: Evaluator) -> Iterator[SourcedText]
             true_branches = (
                 branch
                 for branch in part.branches
-                if branch.condition is None or evaluator.calculate(branch.condition)
+                if branch.condition is None or evaluator.calculate_whole(branch.condition)
             )
             yield from _fill(next(true_branches).body, evaluator)
         else:
             yield _show(part, evaluator)
 
 
-def _show(tree: ast.expr, evaluator: Evaluator) -> SourcedText:
+def _show(tree: ast.expr, evaluator: _PlaceholderEvaluator) -> SourcedText:
     if isinstance(tree, ast.IfExp):
-        return _show(tree.body if evaluator.calculate(tree.test) else tree.orelse, evaluator)
-    value = evaluator.calculate(tree)
+        is_body = evaluator.calculate_whole(tree.test)
+        return _show(tree.body if is_body else tree.orelse, evaluator)
+    value = evaluator.calculate_whole(tree)
     rendered = with_sources(value) if names_used(tree) else SourcedText(str(value))
     return (
         rendered
@@ -315,13 +372,26 @@ def _find_empty(parts: Sequence[_Part]) -> tuple[bool, list[str]]:
     return is_empty, conditions
 
 
-def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
-    """Return the problems of a text's placeholders."""
+def check_names(
+    text: str, known: Collection[str], only_computed: Collection[str] = ()
+) -> list[ExpressionProblem]:
+    """Return the problems of a text's placeholders.
+
+    - `known`: the names that the text may use.
+    - `only_computed`: the names that only expressions of the sheet `computed` may use.
+    """
     try:
         names = names_in(text)
     except ExpressionProblem as problem:
         return [problem]
-    problems = [_unknown_name_problem(name, known) for name in sorted(names) if name not in known]
+    problems = [
+        _only_computed_problem(name)
+        if name in only_computed
+        else _unknown_name_problem(name, known)
+        for name in sorted(names)
+        if name not in known
+    ]
+    names_by_folded = {name.casefold(): name for name in sorted(known)}
     # Single braces are a likely mistake, because the format uses them for options.
     for match in _SINGLE.finditer(text):
         name = match[1]
@@ -330,10 +400,19 @@ def check_names(text: str, known: Collection[str]) -> list[ExpressionProblem]:
         if name in known:
             message, hint = f"{{{name}}} has single braces", f"write {{{{{name}}}}}"
             problems.append(ExpressionProblem(message, hint))
+        elif similar := names_by_folded.get(name.casefold()):
+            message, hint = f"there is no {{{name}}}", f"did you mean {{{{{similar}}}}}?"
+            problems.append(ExpressionProblem(message, hint))
         elif closest_name(name, [OPTIONS]):
             message, hint = f"there is no {{{name}}}", f"did you mean {{{OPTIONS}}}?"
             problems.append(ExpressionProblem(message, hint))
     return problems
+
+
+def _only_computed_problem(name: str) -> ExpressionProblem:
+    message = f"{name} can only be used in the sheet computed"
+    hint = f"give it a name there, e.g. my_{name} with the expression {name}, and use that name"
+    return ExpressionProblem(message, hint)
 
 
 def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProblem:
@@ -352,3 +431,216 @@ def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProble
         candidate_text = ", ".join(candidates[:8]) + (", …" if len(candidates) > 8 else "")
         hint = f"define it in the constants sheet; known here: {candidate_text or 'nothing'}"
     return ExpressionProblem(f"nothing is called {name}", hint)
+
+
+# --- types of values ---------------------------------------------------------------------------
+
+# An answer is a number for all participants or a text for all, so types are known before a run.
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type of a value: number or text."""
+
+    is_number: bool
+    # The texts that the value can be. None: any text.
+    texts: frozenset[str] | None = None
+    # How the researcher makes a number of a text.
+    remedy: str = ""
+
+
+NUMBER = ValueType(is_number=True)
+TEXT = ValueType(is_number=False)
+
+
+def combine_types(types: Iterable[ValueType | None]) -> ValueType | None:
+    """Return the type of a value that has one of several types.
+
+    Returns None if the type is unknown, for example because it is a number or a text.
+    """
+    found = list(types)
+    first = found[0] if found else None
+    if first is None or any(kind is None or kind.is_number != first.is_number for kind in found):
+        return None
+    texts: frozenset[str] | None = frozenset()
+    remedies = list[str]()
+    for kind in found:
+        assert kind is not None
+        texts = None if texts is None or kind.texts is None else texts | kind.texts
+        remedies.append(kind.remedy)
+    return first if first.is_number else ValueType(False, texts, next(filter(None, remedies), ""))
+
+
+def type_of_values(values: Iterable[Scalar]) -> ValueType | None:
+    """Return the type of a value that is one of `values`.
+
+    Returns None for numbers mixed with texts, and if there are no values.
+    """
+    return combine_types(TEXT if isinstance(value, str) else NUMBER for value in values)
+
+
+def answer_type(task: Task, options: Options | None) -> ValueType:
+    """Return the type of the answers to a task with these options."""
+    if task.var_type in ("integer", "float") or isinstance(options, NumberRange):
+        return NUMBER
+    cell = task.at.get("var_type", "")
+    place = f" in {cell}" if cell else f" of {task.task_id}"
+    remedy = f"write integer or float as var_type{place}, so that {task.var_name} is a number"
+    if not isinstance(options, ListedOptions):
+        return ValueType(False, None, remedy)
+    if not all(map(_NUMBER_TEXT.fullmatch, options.options)):
+        remedy = ""
+    # Without validation, a reply in other words is an answer too.
+    texts = frozenset(options.options) if task.validate_response else None
+    return ValueType(False, texts, remedy)
+
+
+def type_problems(
+    tree: ast.expr, types: Mapping[str, ValueType | None]
+) -> tuple[ValueType | None, list[ExpressionProblem]]:
+    """Return the type of an expression, and the problems with the types of its parts.
+
+    `types`: the type of each name. A name that is missing here has an unknown type.
+    """
+    checker = _TypeChecker(types)
+    kind = checker.check(tree)
+    # An expression with a problem has no type, so that its problem is reported once.
+    return (None if checker.problems else kind), checker.problems
+
+
+class _TypeChecker:
+    def __init__(self, types: Mapping[str, ValueType | None]) -> None:
+        self.types = types
+        self.problems: list[ExpressionProblem] = []
+
+    def check(self, node: ast.expr) -> ValueType | None:
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                return ValueType(False, frozenset({node.value}))
+            return NUMBER
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self.types.get(name_of_node(node))
+        kinds = [self.check(operand) for operand in operands_of(node)]
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            for i, operator in enumerate(node.ops):
+                self._check_comparison(node, operator, sides[i : i + 2], kinds[i : i + 2])
+            return NUMBER
+        if isinstance(node, ast.BoolOp):
+            return combine_types(kinds)
+        if isinstance(node, ast.IfExp):
+            # The operands are in the order of the syntax tree: test, body, orelse.
+            return combine_types(kinds[1:])
+        if isinstance(node, ast.Call):
+            return self._check_call(node, kinds)
+        if not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            self._check_numbers(node, operands_of(node), kinds)
+        return NUMBER
+
+    def _check_call(self, node: ast.Call, kinds: list[ValueType | None]) -> ValueType | None:
+        assert isinstance(node.func, ast.Name)
+        name = node.func.id
+        if name in _OF_NUMBERS:
+            self._check_numbers(node, node.args, kinds)
+            return NUMBER
+        if name in _READERS or name == "count":
+            return NUMBER
+        if name in (*AGGREGATES, "own", "others"):
+            # `min` and `max` of texts are texts.
+            return combine_types(kinds)
+        return TEXT
+
+    def _check_numbers(
+        self, node: ast.expr, operands: list[ast.expr], kinds: list[ValueType | None]
+    ) -> None:
+        for operand, kind in zip(operands, kinds, strict=True):
+            if kind is not None and not kind.is_number:
+                effect = f"so {_shorten_node(node)} cannot be calculated"
+                message = f"{_shorten_node(operand)} is a text, {effect}"
+                hint = kind.remedy or "only numbers can be calculated with"
+                self.problems.append(ExpressionProblem(message, hint))
+                return
+
+    def _check_comparison(
+        self,
+        node: ast.Compare,
+        operator: ast.cmpop,
+        sides: list[ast.expr],
+        kinds: list[ValueType | None],
+    ) -> None:
+        left, right = kinds
+        if left is None or right is None:
+            return
+        if left.is_number != right.is_number:
+            self._report_mixed(node, operator, sides, kinds)
+        elif isinstance(operator, (ast.Eq, ast.NotEq)) and not left.is_number:
+            self._check_texts(node, operator, sides, kinds)
+
+    def _report_mixed(
+        self,
+        node: ast.Compare,
+        operator: ast.cmpop,
+        sides: list[ast.expr],
+        kinds: list[ValueType | None],
+    ) -> None:
+        left, right = kinds
+        assert left is not None and right is not None
+        number_side, text_side = sides if left.is_number else sides[::-1]
+        text = right if left.is_number else left
+        if text.texts and text.texts <= {*_ALWAYS_POSSIBLE}:
+            return
+        hint = text.remedy
+        if isinstance(text_side, ast.Constant):
+            # The quotes make a text of the number.
+            text_in_quotes = str(text_side.value)
+            is_number = _NUMBER_TEXT.fullmatch(text_in_quotes)
+            hint = f"write {text_in_quotes} without quotes" if is_number else ""
+            message = (
+                f"{_shorten_node(number_side)} is a number and {_shorten_node(text_side)} is a text"
+            )
+        else:
+            message = (
+                f"{_shorten_node(text_side)} is a text and {_shorten_node(number_side)} is a number"
+            )
+            if not hint and isinstance(number_side, ast.Constant):
+                hint = f'a text is compared with a text in quotes: "{_shorten_node(number_side)}"'
+        effect = f", so {_shorten_node(node)} {_effect(operator)}"
+        self.problems.append(
+            ExpressionProblem(f"{message}{effect}", hint or "compare values of the same type")
+        )
+
+    def _check_texts(
+        self,
+        node: ast.Compare,
+        operator: ast.cmpop,
+        sides: list[ast.expr],
+        kinds: list[ValueType | None],
+    ) -> None:
+        left, right = kinds
+        assert left is not None and right is not None
+        if left.texts is None or right.texts is None or left.texts & right.texts:
+            return
+        for side, kind, other in ((sides[0], left, right), (sides[1], right, left)):
+            assert kind.texts is not None and other.texts is not None
+            if isinstance(side, ast.Constant) and side.value not in _ALWAYS_POSSIBLE:
+                texts = sorted(other.texts)
+                shown = ", ".join(texts[:8]) + (", …" if len(texts) > 8 else "")
+                hint = did_you_mean(str(side.value), texts, f"it can be {shown or 'nothing'}")
+                another = sides[0] if side is sides[1] else sides[1]
+                message = f"{_shorten_node(another)} is never {_shorten_node(side)}"
+                self.problems.append(
+                    ExpressionProblem(
+                        f"{message}, so {_shorten_node(node)} {_effect(operator)}", hint
+                    )
+                )
+                return
+
+
+def _effect(operator: ast.cmpop) -> str:
+    if isinstance(operator, ast.Eq):
+        return "is always false"
+    return "is always true" if isinstance(operator, ast.NotEq) else "cannot be calculated"
+
+
+def _shorten_node(node: ast.expr) -> str:
+    return shorten(ast.unparse(node), 40)

@@ -377,7 +377,10 @@ def _column_notes(workbook: Workbook) -> list[str]:
         column = getattr(settings, f"{what}_column")
         is_manual = getattr(settings, f"{what}_assignment_strategy") == "manual"
         if column and not is_manual:
-            notes.append(f"{what}_column is only used when {what}s are assigned manually")
+            note = f"{what}_column is only used when {what}s are assigned manually"
+            if workbook.profiles.column_index(column) is not None and settings.show_profile:
+                note += f": participants will see the column {column!r} as part of their profile"
+            notes.append(note)
         if not column and what in (name.casefold() for name in workbook.profiles.names):
             notes.append(
                 f"the profile column {what!r} assigns nothing: participants will see it as part "

@@ -10,6 +10,7 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import shorten
 from folkmoot.models.images import find_image_references, replace_images
 from folkmoot.provenance import Source, SourcedText, cell_id, enclose_text, join_texts, quote_value
 from folkmoot.studies.workbook.answers import (
@@ -48,6 +49,8 @@ PERSONAL_NAMES = ("role",)
 SHARED_NAMES = ("treatment", "session", "members")
 
 NOT_AVAILABLE = MissingValue("not available")
+# Maximum number of speakers that a note names.
+MAX_NAMED = 5
 # Replaces a participant's value in a question as other speakers hear it.
 VALUE_OF_ANOTHER = MissingValue("…")
 # Prompt name and variables → the rendered prompt.
@@ -103,6 +106,8 @@ class SessionState:
     rounds: int = 0
     ended: str = "completed"
     stopped_in: str = ""
+    # (task_id, expression, reason) → the speakers for whom the expression had no value.
+    _unfilled: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
     _answers: dict[tuple[str, str], Response] = field(default_factory=dict)
     _calculated: dict[tuple[str, str | None], Scalar | Missing] = field(default_factory=dict)
 
@@ -180,6 +185,24 @@ class SessionState:
         """Store a participant's response for later expressions."""
         self.responses.append(response)
         self._answers[(response.task.var_name, response.speaker_id)] = response
+
+    def note_unfilled(
+        self, task: TaskInPlay, speaker_id: str, expression: str, reason: str
+    ) -> None:
+        """Store that an expression in the prompt of a task had no value for one speaker."""
+        # A prompt is filled in several times, so the speakers are a set.
+        key = (task.task.task_id, expression, reason)
+        self._unfilled.setdefault(key, set()).add(speaker_id)
+
+    def unfilled_notes(self) -> list[str]:
+        """Return one note for each expression of a prompt that could not be calculated."""
+        return [
+            f"task {task_id}: {shorten(expression, 60)} could not be calculated for "
+            f"{', '.join(sorted(speakers)[:MAX_NAMED])}"
+            f"{', …' if len(speakers) > MAX_NAMED else ''} ({reason}): the prompt says "
+            f"“{NOT_AVAILABLE}”, and a condition counts as false"
+            for (task_id, expression, reason), speakers in sorted(self._unfilled.items())
+        ]
 
     def finish_task(self, task: TaskInPlay) -> None:
         """Calculate the computed values for which this task gave the last missing answer."""

@@ -411,6 +411,9 @@ def as_number(cell: Cell | None) -> float | None:
     """
     if cell is None or isinstance(cell.value, bool):
         return None
+    # Python reads 1_0 as 10.
+    if isinstance(cell.value, str) and "_" in cell.value:
+        return None
     try:
         number = float(cell.value)
     except (ValueError, OverflowError):

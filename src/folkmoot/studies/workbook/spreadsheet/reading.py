@@ -18,6 +18,7 @@ from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import closest_name, collapse_spaces
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
+    by_role,
     is_scalar,
     looks_like_dict,
     read_literal,
@@ -397,7 +398,7 @@ def _check_roles(roles: Sequence[Role], sheet: Sheet, problems: Problems) -> Non
 def _parse_task(row: Row, problems: Problems) -> Task:
     task_id = row.required("task_id", problems, f"row {row.number}")
     kind = _task_type(row, problems)
-    var_name = row.text("var_name")
+    var_name = _normalise_name(row.text("var_name"))
     if not var_name:
         var_name = task_id
         if kind != "context":
@@ -459,30 +460,30 @@ def _prompts_of(
     if not looks_like_dict(text):
         return text
     try:
-        value = read_literal(text)
+        literal = read_literal(text)
+        prompts = by_role(literal) if isinstance(literal, dict) else {}
     except NotALiteral as error:
         hint = 'write {"Role 1": "text", "Role 2": "text"}'
         problems.add_problem(f"the dict of prompts cannot be read: {error}", where, hint)
         return ""
-    if not isinstance(value, dict) or not value:
+    if not prompts:
         problems.add_problem("the dict of prompts is empty", where, "name a role")
         return ""
-    invalid_keys = [
-        key
-        for key, prompt in value.items()
-        if not (isinstance(key, str) and isinstance(prompt, str) and prompt)
-    ]
-    for key in invalid_keys:
-        problems.add_problem(f"the prompt of {key!r} is not a text", where, "quote it")
+    for label, prompt in prompts.items():
+        if not (isinstance(prompt, str) and prompt):
+            problems.add_problem(f"the prompt of {label!r} is not a text", where, "quote it")
     return {
-        written_label(key.strip()): prompt
-        for key, prompt in value.items()
-        if key not in invalid_keys
+        label: prompt for label, prompt in prompts.items() if isinstance(prompt, str) and prompt
     }
 
 
+def _normalise_name(name: str) -> str:
+    # Expressions read names in this form, in which an accent is part of its letter.
+    return unicodedata.normalize("NFKC", name) if name.isidentifier() else name
+
+
 def _parse_constant(row: Row, problems: Problems) -> Constant | None:
-    name = row.required("name", problems)
+    name = _normalise_name(row.required("name", problems))
     text = row.required("value", problems)
     where = row.address_of("value")
     hint = 'write a list, e.g. ["participant", "subject"] or [10, 20]'
@@ -510,7 +511,7 @@ def _parse_constant(row: Row, problems: Problems) -> Constant | None:
 
 
 def _parse_computed(row: Row, problems: Problems) -> Computed:
-    name = row.required("name", problems, f"row_{row.number}")
+    name = _normalise_name(row.required("name", problems, f"row_{row.number}"))
     if not name.isidentifier():
         problems.add_problem(
             f"{name!r} is not a name", row.address_of("name"), "use letters, digits and _"
@@ -586,14 +587,8 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         problems.add_problem(
             "there is no respondent", sheet.cell_address(header + 2, 1), "add rows from there on"
         )
-    # Without a row of questions, the first respondent would be read as the questions. A number in
-    # the ID column of this row shows it.
-    question_number = as_number(sheet.rows.get(header + 1, {}).get(column))
-    if (
-        question_number is not None
-        and data
-        and all(as_number(cells.get(column)) is not None for cells in data.values())
-    ):
+    # Without a row of questions, the first respondent would be read as the questions.
+    if _is_respondent(sheet.rows.get(header + 1, {}), column, [*data.values()]):
         message = f"row {header + 1} must hold the questions, but it looks like a respondent"
         hint = f"insert a row {header + 1} with the questions as they were asked"
         problems.add_problem(message, sheet.cell_address(header + 1, column), hint)
@@ -612,6 +607,42 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         )
     warn_empty_rows(sheet, data, problems)
     return profiles
+
+
+def _is_respondent(
+    questions: Mapping[int, Cell], id_column: int, data: Sequence[Mapping[int, Cell]]
+) -> bool:
+    # Whether the row of the questions looks like one more row of `data`.
+    if id_column not in questions or not data:
+        return False
+    own_id = questions[id_column].text
+    ids = [cells[id_column].text for cells in data if id_column in cells]
+    # A question about an identifier, such as "ID" or "What is your ID?", has no digits.
+    if _looks_like_one_of(own_id, ids):
+        return True
+    # The wording of a question for the ID says nothing about the other columns.
+    if own_id.casefold() == "id" or any(char in own_id for char in " ?"):
+        return False
+    for column, question in questions.items():
+        answers = [cells[column] for cells in data if column in cells and column != id_column]
+        # No question is a number, and none is one of its own answers.
+        is_number = as_number(question) is not None
+        if answers and is_number and all(as_number(answer) is not None for answer in answers):
+            return True
+        if question.text in (answer.text for answer in answers):
+            return True
+    return False
+
+
+def _looks_like_one_of(own_id: str, ids: Sequence[str]) -> bool:
+    digits = re.compile(r"\d+")
+    if not ids or not digits.search(own_id):
+        return False
+    # `p1` and `p12` are alike, and so are `Person 1` and `Person 2`.
+    if digits.sub("0", own_id) in {digits.sub("0", other) for other in ids}:
+        return True
+    codes = [own_id, *ids]
+    return all(digits.search(code) and " " not in code for code in codes)
 
 
 def names_row(sheet: Sheet, problems: Problems) -> int:

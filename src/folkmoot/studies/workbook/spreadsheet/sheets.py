@@ -8,6 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 
 from openpyxl.utils import get_column_letter, range_boundaries
@@ -110,7 +111,10 @@ def _set_cell(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
     if cell.kind == "error":
         problems.add_problem(f"the cell holds the error {value}", where, "correct the formula")
     elif cell.kind == "formula":
-        hint = "open and save the file in a spreadsheet program, or type the value"
+        hint = (
+            "open and save the file in a spreadsheet program, or type the value; an expression of "
+            "this study is typed without the = at its start"
+        )
         problems.add_problem("the cell holds a formula that was never calculated", where, hint)
     elif cell.kind == "number":
         message = f"the cell holds a number of more than {MAX_DIGITS} digits, or not a number"
@@ -136,9 +140,15 @@ def _format_cell(value: Scalar, number_format: str) -> str:
     format_section = number_format.split(";", maxsplit=1)[0]
     # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
     decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", format_section)
-    if decimals and (decimals[1] or decimals[2]):
+    if decimals:
         percent = decimals[2]
-        return f"{value * (100 if percent else 1):.{len(decimals[1] or '')}f}{percent}"
+        # Spreadsheet programs round a 5 up, and they round the decimal digits of the number.
+        shown = Decimal(repr(value)) * (100 if percent else 1)
+        step = Decimal(1).scaleb(-len(decimals[1] or ""))
+        with localcontext(prec=400):
+            shown = shown.quantize(step, ROUND_HALF_UP)
+        # A spreadsheet program shows no negative zero.
+        return f"{shown if shown else abs(shown):f}{percent}"
     if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
         return f"{int(value):0{min(len(format_section), 30)}d}"
     return number_text(value)
@@ -163,7 +173,8 @@ def _display_precision(sheet: Sheet) -> Iterator[str]:
 
 
 def _is_rounded(value: float, text: str) -> bool:
-    return not text.endswith("%") and abs(float(text) - value) > 1e-9 * max(1.0, abs(value))
+    shown = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    return abs(shown - value) > 1e-9 * max(1.0, abs(value))
 
 
 def _hidden_notes(sheet: Sheet, raw: RawSheet) -> Iterator[str]:
