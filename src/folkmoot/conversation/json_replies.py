@@ -99,15 +99,14 @@ def json_candidates(
 def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
     # Values without quotation marks get them, unless JSON or Python would read them as they are.
     # Otherwise the repair library reads `7 or 8` as 7 and `−4` (a Unicode minus) as 4, and may move
-    # a number to another key. A key without a value is removed, because the library gives it an
-    # empty text.
+    # a number to another key. A key without a value gets an empty object, which is no readable
+    # value of any field: the library gives it an empty text, which may mean "cannot say".
     parts: list[str] = []
-    position = key_index = key_end = 0
+    position = 0
     while token := _TOKEN.search(text, position):
         parts.append(text[position : token.start()])
         position = token.end()
         if not token[0].startswith(":"):
-            key_index, key_end = len(parts), position
             parts.append(token[0])
             continue
         bare = token["bare"] or ""
@@ -115,9 +114,7 @@ def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
         value = (bare[: end.start()] if end else bare).rstrip()
         after = text[position : position + 1]
         if not bare and after in ("", ",", "}", "]"):
-            if key_end and not text[key_end : token.start()].strip():
-                del parts[key_index:]
-                position += after == ","
+            parts.append(f"{token[0]}{{}}")
             continue
         position = token.start("bare") + len(value) if bare else position
         parts.append(text[token.start() : position - len(value)])

@@ -229,7 +229,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     parse_steps = answers.get("parse_steps", {})
     exact = 100 * float(parse_steps.get("exact", 0.0))
     missing = 100 * float(parse_steps.get("missing", 0.0))
-    money = "at an unknown cost"
+    money = "at an unknown price"
     if manifest.get("cost_usd") is not None:
         money = f"at a cost of {describe_cost(manifest)} (US dollars)"
     tokens_in, tokens_out = (
