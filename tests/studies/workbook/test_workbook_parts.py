@@ -576,24 +576,3 @@ def test_names_with_accents_of_either_form_are_one_name(tmp_path: Path) -> None:
     book["agent_roles"][4][1] = unicodedata.normalize("NFD", "You sell {{ bon\u00e9s }}.")
     book["interview_prompts"][1][5] = "A market."
     assert not mistakes(book, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("address", "cell", "says"),
-    [
-        ("experimental_setting!B7", "1_0", "num_sessions is '1_0'"),
-        ("interview_prompts!G3", "True", "the name 'True' is reserved"),
-        ("interview_prompts!F3", "Buy {Goods}?", "there is no {Goods} (did you mean {{goods}}?)"),
-        (
-            "interview_prompts!F3",
-            "You are {{ age }}.",
-            "age can only be used in the sheet computed",
-        ),
-        ("interview_prompts!F3", "{{ members }} sit here.", "e.g. my_members with the expression"),
-    ],
-)
-def test_a_name_or_number_that_is_read_otherwise_is_refused(
-    address: str, cell: str, says: str, tmp_path: Path
-) -> None:
-    found = mistakes(put(good(), address, cell), tmp_path)
-    assert any(address in message and says in message for message in found), found

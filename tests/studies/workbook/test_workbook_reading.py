@@ -565,6 +565,15 @@ def test_a_constant_that_is_no_list_does_not_make_its_placeholders_unknown(
         (f"{TASKS}!F4", '{"Summariser": "Bid?", "Summarizer": "Ask?"}', "duplicate key 'Summari"),
         ("constants!B2", '["apples" "pears"]', "a comma is missing in"),
         ("constants!B2", '("apples" "pears", "nuts")', "a comma is missing in"),
+        ("experimental_setting!B7", "1_0", "num_sessions is '1_0'"),
+        ("interview_prompts!G3", "True", "the name 'True' is reserved"),
+        ("interview_prompts!F3", "Buy {Goods}?", "there is no {Goods} (did you mean {{goods}}?)"),
+        (
+            "interview_prompts!F3",
+            "You are {{ age }}.",
+            "age can only be used in the sheet computed",
+        ),
+        ("interview_prompts!F3", "{{ members }} sit here.", "e.g. my_members with the expression"),
     ],
 )
 def test_a_cell_that_python_reads_otherwise_is_refused(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from folkmoot.conversation.prompts import REMOVED_MARKS, cut_spans
 from folkmoot.hints import closest_name, did_you_mean, shorten
@@ -508,6 +509,17 @@ def type_problems(
     return (None if checker.problems else kind), checker.problems
 
 
+class _ComparedPair(NamedTuple):
+    # Two neighbouring sides of a comparison, with their types.
+    operator: ast.cmpop
+    left: ast.expr
+    right: ast.expr
+    left_type: ValueType
+    right_type: ValueType
+    # The end of a message, such as "so give > 3 cannot be calculated".
+    effect: str
+
+
 class _TypeChecker:
     def __init__(self, types: Mapping[str, ValueType | None]) -> None:
         self.types = types
@@ -524,7 +536,11 @@ class _TypeChecker:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             for i, operator in enumerate(node.ops):
-                self._check_comparison(node, operator, sides[i : i + 2], kinds[i : i + 2])
+                left, right = kinds[i : i + 2]
+                if left is not None and right is not None:
+                    effect = f"so {_shorten_node(node)} {_effect(operator)}"
+                    pair = _ComparedPair(operator, sides[i], sides[i + 1], left, right, effect)
+                    self._check_comparison(pair)
             return NUMBER
         if isinstance(node, ast.BoolOp):
             return combine_types(kinds)
@@ -561,32 +577,16 @@ class _TypeChecker:
                 self.problems.append(ExpressionProblem(message, hint))
                 return
 
-    def _check_comparison(
-        self,
-        node: ast.Compare,
-        operator: ast.cmpop,
-        sides: list[ast.expr],
-        kinds: list[ValueType | None],
-    ) -> None:
-        left, right = kinds
-        if left is None or right is None:
-            return
-        if left.is_number != right.is_number:
-            self._report_mixed(node, operator, sides, kinds)
-        elif isinstance(operator, (ast.Eq, ast.NotEq)) and not left.is_number:
-            self._check_texts(node, operator, sides, kinds)
+    def _check_comparison(self, pair: _ComparedPair) -> None:
+        if pair.left_type.is_number != pair.right_type.is_number:
+            self._report_mixed(pair)
+        elif isinstance(pair.operator, (ast.Eq, ast.NotEq)) and not pair.left_type.is_number:
+            self._check_texts(pair)
 
-    def _report_mixed(
-        self,
-        node: ast.Compare,
-        operator: ast.cmpop,
-        sides: list[ast.expr],
-        kinds: list[ValueType | None],
-    ) -> None:
-        left, right = kinds
-        assert left is not None and right is not None
-        number_side, text_side = sides if left.is_number else sides[::-1]
-        text = right if left.is_number else left
+    def _report_mixed(self, pair: _ComparedPair) -> None:
+        sides = (pair.left, pair.right)
+        number_side, text_side = sides if pair.left_type.is_number else sides[::-1]
+        text = pair.right_type if pair.left_type.is_number else pair.left_type
         if text.texts and text.texts <= {*_ALWAYS_POSSIBLE}:
             return
         hint = text.remedy
@@ -604,35 +604,26 @@ class _TypeChecker:
             )
             if not hint and isinstance(number_side, ast.Constant):
                 hint = f'a text is compared with a text in quotes: "{_shorten_node(number_side)}"'
-        effect = f", so {_shorten_node(node)} {_effect(operator)}"
         self.problems.append(
-            ExpressionProblem(f"{message}{effect}", hint or "compare values of the same type")
+            ExpressionProblem(
+                f"{message}, {pair.effect}", hint or "compare values of the same type"
+            )
         )
 
-    def _check_texts(
-        self,
-        node: ast.Compare,
-        operator: ast.cmpop,
-        sides: list[ast.expr],
-        kinds: list[ValueType | None],
-    ) -> None:
-        left, right = kinds
-        assert left is not None and right is not None
-        if left.texts is None or right.texts is None or left.texts & right.texts:
+    def _check_texts(self, pair: _ComparedPair) -> None:
+        left_texts, right_texts = pair.left_type.texts, pair.right_type.texts
+        if left_texts is None or right_texts is None or left_texts & right_texts:
             return
-        for side, kind, other in ((sides[0], left, right), (sides[1], right, left)):
-            assert kind.texts is not None and other.texts is not None
+        for side, another, possible_texts in (
+            (pair.left, pair.right, right_texts),
+            (pair.right, pair.left, left_texts),
+        ):
             if isinstance(side, ast.Constant) and side.value not in _ALWAYS_POSSIBLE:
-                texts = sorted(other.texts)
+                texts = sorted(possible_texts)
                 shown = ", ".join(texts[:8]) + (", …" if len(texts) > 8 else "")
                 hint = did_you_mean(str(side.value), texts, f"it can be {shown or 'nothing'}")
-                another = sides[0] if side is sides[1] else sides[1]
                 message = f"{_shorten_node(another)} is never {_shorten_node(side)}"
-                self.problems.append(
-                    ExpressionProblem(
-                        f"{message}, so {_shorten_node(node)} {_effect(operator)}", hint
-                    )
-                )
+                self.problems.append(ExpressionProblem(f"{message}, {pair.effect}", hint))
                 return
 
 
