@@ -79,12 +79,10 @@ def money_in(folder: Path) -> str:
         return ""
     with JournalReader(folder / JOURNAL) as journal:
         calls, usd, unpriced = journal.total_calls_and_cost()
-        loans = journal.read_outstanding_loans()
-        possible = journal.possibly_paid()
-    if not possible.calls:
+        possible_calls, max_usd = _possibly_paid(journal)
+    if not possible_calls:
         return ""
-    unknown = any(loan.max_usd is None for loan in loans)
-    possibly_paid = describe_possibly_paid(possible.calls, None if unknown else possible.usd)
+    possibly_paid = describe_possibly_paid(possible_calls, max_usd)
     unknown_part = " and an unknown cost" if unpriced else ""
     return (
         f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
@@ -121,14 +119,21 @@ def possibly_paid_in(folder: Path) -> tuple[int, float | None]:
     The result is the number of calls and their maximum cost in USD, or None if it is unknown. The
     folder is that of a run or of a grid.
     """
-    calls, max_usd, is_known = 0, 0.0, True
+    calls = 0
+    max_usd: float | None = 0.0
     for path in folder.rglob(JOURNAL):
         with JournalReader(path) as journal:
-            for loan in journal.read_outstanding_loans():
-                calls += loan.calls
-                max_usd += loan.max_usd or 0.0
-                is_known = is_known and loan.max_usd is not None
-    return calls, max_usd if is_known else None
+            own_calls, own_max_usd = _possibly_paid(journal)
+        calls += own_calls
+        max_usd = None if max_usd is None or own_max_usd is None else max_usd + own_max_usd
+    return calls, max_usd
+
+
+def _possibly_paid(journal: JournalReader) -> tuple[int, float | None]:
+    # The calls and their maximum cost in USD, or None if it is unknown.
+    possible = journal.possibly_paid()
+    is_known = all(loan.max_usd is not None for loan in journal.read_outstanding_loans())
+    return possible.calls, possible.usd if is_known else None
 
 
 def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
