@@ -40,7 +40,7 @@ from folkmoot.studies.workbook.config import (
     number_text,
     special_role,
 )
-from folkmoot.studies.workbook.placeholders import OPTIONS
+from folkmoot.studies.workbook.language.placeholders import OPTIONS
 from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     AGENT_ROLES,

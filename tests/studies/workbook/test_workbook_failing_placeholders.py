@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.studies.workbook.expressions import MissingValue
-from folkmoot.studies.workbook.placeholders import render_text
+from folkmoot.studies.workbook.language.expressions import MissingValue
+from folkmoot.studies.workbook.language.placeholders import render_text
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests
 from tests.studies.workbook.workbook_builder import good, player, task
 

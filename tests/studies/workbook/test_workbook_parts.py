@@ -24,7 +24,7 @@ from folkmoot.studies.workbook.answers import (
     read_options,
 )
 from folkmoot.studies.workbook.config import Computed, Task
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     ExpressionProblem,
     in_order,

@@ -14,13 +14,13 @@ from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.storage.tables import format_csv
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.files import harmless_csv
+from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     ExpressionProblem,
     parse_expression,
 )
-from folkmoot.studies.workbook.files import harmless_csv
-from folkmoot.studies.workbook.placeholders import MAX_OUTPUT, render_text
+from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
 from tests.studies.workbook.workbook_builder import (
@@ -107,8 +107,8 @@ PLACEHOLDERS = [
 
 def test_placeholders_run_nothing_and_end_soon() -> None:
     setup = """
-from folkmoot.studies.workbook.expressions import ExpressionProblem
-from folkmoot.studies.workbook.placeholders import render_text
+from folkmoot.studies.workbook.language.expressions import ExpressionProblem
+from folkmoot.studies.workbook.language.placeholders import render_text
 """
     body = """
 for text in given:
@@ -166,7 +166,7 @@ IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)"
 
 def test_expressions_are_arithmetic_only() -> None:
     setup = """
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     ExpressionProblem, EvaluationContext, evaluate_for, parse_expression
 )
 scene = EvaluationContext(

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.studies.workbook.checks import design_problems
 from folkmoot.studies.workbook.config import Computed
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     ExpressionProblem,
     evaluate_for,
     in_order,
     parse_expression,
 )
-from folkmoot.studies.workbook.placeholders import render_text
+from folkmoot.studies.workbook.language.placeholders import render_text
 from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,

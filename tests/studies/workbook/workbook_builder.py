@@ -19,7 +19,7 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.config import Scalar, WorkbookConfig
-from folkmoot.studies.workbook.expressions import EvaluationContext, evaluate_for
+from folkmoot.studies.workbook.language.expressions import EvaluationContext, evaluate_for
 from folkmoot.studies.workbook.preparation import load_workbook_config
 
 SETTINGS = {

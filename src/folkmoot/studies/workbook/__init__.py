@@ -8,7 +8,7 @@ Start reading with `config` and `protocol`. No other study type imports this pac
 - `checks`: finds problems of the design.
 - `participants`: draws sessions and roles.
 - `sessions` and `asking`: the state of a session and its questions.
-- `expressions` and `placeholders`: the language of the cells.
+- `language`: expressions and placeholders, the language of the cells.
 - `answers`: reads options and replies.
 """
 

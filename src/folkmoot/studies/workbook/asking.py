@@ -20,18 +20,18 @@ from folkmoot.studies.workbook.answers import (
     WorkbookAnswer,
     format_options,
 )
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     ExpressionProblem,
+)
+from folkmoot.studies.workbook.language.placeholders import (
+    OPTIONS,
+    names_in,
+    render_text,
 )
 from folkmoot.studies.workbook.participants import (
     SessionParticipant,
     TaskInPlay,
     name_of,
-)
-from folkmoot.studies.workbook.placeholders import (
-    OPTIONS,
-    names_in,
-    render_text,
 )
 from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,

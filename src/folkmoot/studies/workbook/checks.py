@@ -26,7 +26,7 @@ from folkmoot.studies.workbook.config import (
     experiment_ids,
     special_role,
 )
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     KEYWORDS,
     NAMESPACES,
     ExpressionProblem,
@@ -35,6 +35,22 @@ from folkmoot.studies.workbook.expressions import (
     names_used,
     parse_expression,
 )
+from folkmoot.studies.workbook.language.placeholders import (
+    OPTIONS,
+    UnknownName,
+    check_names,
+    expressions_in,
+    names_in,
+    render_text,
+)
+from folkmoot.studies.workbook.language.value_types import (
+    NUMBER,
+    ValueType,
+    answer_type,
+    combine_types,
+    type_of_values,
+    type_problems,
+)
 from folkmoot.studies.workbook.participants import (
     Experiment,
     TaskInPlay,
@@ -42,20 +58,6 @@ from folkmoot.studies.workbook.participants import (
     build_experiment,
     constant_combinations,
     manual_columns,
-)
-from folkmoot.studies.workbook.placeholders import (
-    NUMBER,
-    OPTIONS,
-    UnknownName,
-    ValueType,
-    answer_type,
-    check_names,
-    combine_types,
-    expressions_in,
-    names_in,
-    render_text,
-    type_of_values,
-    type_problems,
 )
 from folkmoot.studies.workbook.sessions import (
     NOT_AVAILABLE,

@@ -8,7 +8,7 @@ from folkmoot.kit.exposure import Decision, ExposureTable
 from folkmoot.provenance import Source, cell_id
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, Workbook, WorkbookConfig
-from folkmoot.studies.workbook.placeholders import names_in
+from folkmoot.studies.workbook.language.placeholders import names_in
 
 TREATMENT, OTHERS, QUESTIONS = "treatment", "others' words", "questions"
 # The ids of treatments start with this.

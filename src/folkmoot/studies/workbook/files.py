@@ -21,7 +21,7 @@ from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RowStream, RunFolder
 from folkmoot.storage.tables import escape_formula
 from folkmoot.studies.workbook.config import SPECIAL_ROLES, Scalar, WorkbookConfig
-from folkmoot.studies.workbook.expressions import in_order
+from folkmoot.studies.workbook.language.expressions import in_order
 from folkmoot.studies.workbook.participants import Experiment, build_experiments
 from folkmoot.studies.workbook.sessions import EMPTY_PROMPT
 from folkmoot.studies.workbook.tables import (

@@ -32,8 +32,8 @@ from folkmoot.studies.workbook.config import (
     Workbook,
     experiment_ids,
 )
-from folkmoot.studies.workbook.expressions import ExpressionProblem
-from folkmoot.studies.workbook.placeholders import UnknownName, render_text, with_source
+from folkmoot.studies.workbook.language.expressions import ExpressionProblem
+from folkmoot.studies.workbook.language.placeholders import UnknownName, render_text, with_source
 
 D = TypeVar("D", bound=LabelledPart)
 # (text, its cell) → the filled text.

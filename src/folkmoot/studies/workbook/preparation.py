@@ -29,12 +29,13 @@ from folkmoot.studies.workbook.config import (
     count_permutations,
     settings_of,
 )
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     ExpressionProblem,
     in_order,
     names_used,
     parse_expression,
 )
+from folkmoot.studies.workbook.language.placeholders import OPTIONS, empty_branches, names_in
 from folkmoot.studies.workbook.participants import (
     Experiment,
     SessionParticipant,
@@ -45,7 +46,6 @@ from folkmoot.studies.workbook.participants import (
     constant_combinations,
     manual_columns,
 )
-from folkmoot.studies.workbook.placeholders import OPTIONS, empty_branches, names_in
 from folkmoot.studies.workbook.protocol import ordered_tasks, sessions_of
 from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,

@@ -28,7 +28,7 @@ from folkmoot.studies.workbook.asking import (
     speakers_to_ask,
 )
 from folkmoot.studies.workbook.config import Task, WorkbookConfig
-from folkmoot.studies.workbook.expressions import in_order
+from folkmoot.studies.workbook.language.expressions import in_order
 from folkmoot.studies.workbook.participants import (
     Experiment,
     SessionParticipant,

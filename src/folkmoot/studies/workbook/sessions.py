@@ -24,11 +24,16 @@ from folkmoot.studies.workbook.config import (
     Role,
     Scalar,
 )
-from folkmoot.studies.workbook.expressions import (
+from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     MissingValue,
     evaluate_for,
     known_after,
+)
+from folkmoot.studies.workbook.language.placeholders import (
+    Figure,
+    render_text,
+    with_source,
 )
 from folkmoot.studies.workbook.participants import (
     Experiment,
@@ -37,11 +42,6 @@ from folkmoot.studies.workbook.participants import (
     TaskInPlay,
     name_of,
     profile_of,
-)
-from folkmoot.studies.workbook.placeholders import (
-    Figure,
-    render_text,
-    with_source,
 )
 
 # Names that expressions may use beside those of the workbook: of a participant, and of a session.

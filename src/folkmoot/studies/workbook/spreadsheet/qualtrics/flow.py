@@ -13,8 +13,8 @@ from typing import Any
 
 from folkmoot.hints import shorten
 from folkmoot.studies.workbook.checks import FIXED_COLUMNS
-from folkmoot.studies.workbook.expressions import AGGREGATES, FUNCTIONS, NAMESPACES
-from folkmoot.studies.workbook.placeholders import OPTIONS
+from folkmoot.studies.workbook.language.expressions import AGGREGATES, FUNCTIONS, NAMESPACES
+from folkmoot.studies.workbook.language.placeholders import OPTIONS
 from folkmoot.studies.workbook.sessions import PERSONAL_NAMES, SHARED_NAMES
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,

@@ -15,8 +15,8 @@ from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.spreadsheet_cells import LIMITS
 from folkmoot.studies.workbook.config import FACILITATOR, Scalar, number_text
-from folkmoot.studies.workbook.expressions import ExpressionProblem
-from folkmoot.studies.workbook.placeholders import names_in
+from folkmoot.studies.workbook.language.expressions import ExpressionProblem
+from folkmoot.studies.workbook.language.placeholders import names_in
 from folkmoot.studies.workbook.spreadsheet.layouts import (
     COLUMNS,
     FLAGS,
