@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,80 @@ def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "value"),
-    [('{"A01": 2}', 2), ('```json\n{"age": "7"}\n```', 7), ('{"a": 1, "b": 2}', None),
-     ('{"a": null}', None), ('{"a": true}', None), ('{"a": 2', None), ('{"a": [2]}', None)],
-)  # fmt: skip
+    [
+        ('```json\n{"age": "7"}\n```', 7),
+        ('{"Age": 7}', 7),
+        ('{"rating": 2}', 2),
+        ('{"Final Answer": "about 2"}', 2),
+        ('{"answer": {"age": 7}}', 7),
+        # Another key says that the number is something else.
+        ('{"error": 9}', None),
+        ('{"A01": 2}', None),
+        ('{"answer": {"error": 9}}', None),
+        ('{"Ben": {"age": 7}}', None),
+        ('{"age": 1, "rating": 2}', None),
+        ('{"age": 1, "age": 2}', None),
+        ('{"age": null}', None),
+        ('{"age": true}', None),
+        ('{"age": 2', None),
+        ('{"age": [2]}', None),
+    ],
+)
 def test_the_only_value_of_a_json_object_is_read_as_a_number(
     reply: str, value: float | None
 ) -> None:
-    read = Number(0, 10).parse_reply(reply)
+    read = Number(0, 10, name="age").parse_reply(reply)
     assert (read.value if isinstance(read, ParsedAnswer) else None) == value
+
+
+@pytest.mark.parametrize(
+    ("reply", "option"),
+    [
+        ('{"vote": "Street safety"}', "Street safety"),
+        ('```json\n{"Final answer": "**Street safety**"}\n```', "Street safety"),
+        ('{"response": {"choice": "1"}}', OPTIONS[0]),
+        ('{"rejected": "Street safety"}', None),
+        ('{"vote": "not Street safety"}', None),
+        ('{"vote": "Street safety", "vote": "No change"}', None),
+    ],
+)
+def test_the_only_value_of_a_json_object_is_read_as_a_choice(
+    reply: str, option: str | None
+) -> None:
+    read = Choice(OPTIONS).parse_reply(reply)
+    assert (read.value if isinstance(read, ParsedAnswer) else None) == option
+
+
+@pytest.mark.parametrize("answer_type", [Number(0, 10), Number(0, 10).last_reask, Choice(OPTIONS)])
+def test_a_way_out_is_read_in_a_json_object(answer_type: Any) -> None:
+    for reply in ('{"declined": true}', '{"Declined": "yes"}', '{"answer": "declined"}'):
+        read = answer_type.parse_reply(reply)
+        assert isinstance(read, Missing) and read.reason == "declined", reply
+    assert isinstance(answer_type.parse_reply('{"declined": false}'), ParseFailure)
+
+
+@pytest.mark.parametrize("reply", ["85%", "85 %", "85 percent", "My answer is 85 per cent."])
+def test_a_percentage_is_read_on_a_scale_to_100_or_to_1_alone(reply: str) -> None:
+    for high, value in ((100, 85), (1, 0.85)):
+        read = Number(0, high).parse_reply(reply)
+        assert isinstance(read, ParsedAnswer) and read.value == value
+    for other in (Number(), Number(0), Number(0, 1000), Number(1, 100), Number(-1, 1)):
+        assert isinstance(other.parse_reply(reply), ParseFailure)
+    # It may mean 85 %.
+    assert isinstance(Number(0, 1).parse_reply("0.85%"), ParseFailure)
+
+
+def test_an_answer_that_the_rest_of_the_reply_takes_back_is_not_read() -> None:
+    number, choice = Number(0, 10).last_reask, Choice(OPTIONS).clarifying_answer
+    assert number is not None and choice is not None
+    for answer_type, said, other in ((number, 7, 2), (choice, OPTIONS[0], OPTIONS[1])):
+        key = "number" if answer_type is number else "stated"
+        answer = json.dumps({key: said})
+        back = answer_type.parse_reply(f"Last time I said {answer}. Now I would say {other}.")
+        assert isinstance(back, ParseFailure)
+        for reply in (answer, f"Not {other}: {answer}", f"{answer} I prefer {said} to {other}."):
+            read = answer_type.parse_reply(reply)
+            assert isinstance(read, ParsedAnswer) and read.value == said, reply
 
 
 @given(

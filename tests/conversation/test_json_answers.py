@@ -401,3 +401,52 @@ def test_the_beginning_of_a_value_that_was_cut_is_not_the_value(
 def test_what_was_not_cut_is_left_as_it_is(value: object) -> None:
     whole = json.dumps({"value": value})
     assert json.loads(close_cut_json(whole)) == {"value": value}
+
+
+class Stated(BaseModel):
+    vote: Literal["A", "B"]
+    confidence_level: float = Field(ge=0, le=1)
+
+
+STATED = Stated(vote="A", confidence_level=0.85)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"Vote": "A", "Confidence Level": 0.85}',
+        '{"VOTE": "A", "confidenceLevel": "85%"}',
+        '{"**vote**": "A", "confidence-level": 85%}',
+        '{"answer": {"vote": "A", "confidence_level": 0.85}}',
+        '{"reasoning": "It is near.", "Final Answer": {"Vote": "a", "confidence_level": 0.85}}',
+        '<tool_call>{"name": "vote", "arguments": {"vote": "A", "confidence_level": 0.85}}'
+        "</tool_call>",
+    ],
+)
+def test_fields_are_found_under_names_in_another_spelling_and_in_an_object_around_them(
+    reply: str,
+) -> None:
+    read = Json(Stated).parse_reply(reply)
+    assert isinstance(read, ParsedAnswer) and read.value == STATED
+    (listed,) = JsonList(Stated, name="votes").parse_reply(f'{{"Votes": [{STATED_TEXT}]}}')[0]
+    assert listed == STATED
+
+
+STATED_TEXT = '{"Vote": "A", "Confidence Level": "85 percent"}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # The object may be an example, or of another speaker.
+        '{"Ben": {"vote": "A", "confidence_level": 0.85}}',
+        '{"example": {"vote": "A", "confidence_level": 0.85}}',
+        '{"answer": {"vote": "A"}, "response": {"confidence_level": 0.85}}',
+        # Two names that fit one field, and one name with two values.
+        '{"Vote": "A", "VOTE": "B", "confidence_level": 0.85}',
+        '{"vote": "A", "vote": "B", "confidence_level": 0.85}',
+        'Sure: {"vote": "A", "confidence_level": 0.85, "vote": "B"}',
+    ],
+)
+def test_what_may_be_another_answer_is_asked_for_again(reply: str) -> None:
+    assert isinstance(Json(Stated).parse_reply(reply), ParseFailure)

@@ -1,16 +1,17 @@
-"""Describe the fields of a JSON answer in a prompt, and drop fields that repeat a description."""
+"""Describe the fields of a JSON answer in a prompt, and match a reply to these fields."""
 
 # `describe_format` renders the schema of an answer type as a list for a prompt (`{{ answer_format
 # }}`), so prompt and schema cannot disagree. Small models often repeat a description as their
 # answer, as in `"reason": "why, in one sentence"`. Without a check, this description would be
 # recorded as the words of a participant. `drop_descriptions` removes such fields from the reply and
-# keeps the rest.
+# keeps the rest. `match_field_names` finds the fields under names in another spelling.
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from folkmoot.json_text import Schema
@@ -127,6 +128,89 @@ def _describe_type(node: Schema, inner: Schema) -> str:
     bounds = f" from {low} to {high}" if low is not None and high is not None else ""
     may_be_null = any(branch.get("type") == "null" for branch in node.get("anyOf", ()))
     return f"{type_name}{bounds}{' or null' if may_be_null else ''}"
+
+
+# The names that models give to an object around the whole answer, as `fold_name` returns them.
+# `arguments` and `parameters` come from tool calls, `properties` from the schema. The list is
+# closed: an object under another name may be an example, or the answer of another speaker.
+WRAPPER_NAMES = frozenset(
+    {"answer", "finalanswer", "response", "reply", "result", "output", "value", "json", "data"}
+    | {"arguments", "parameters", "properties"}
+)
+
+
+class RenamedField(NamedTuple):
+    """A field that a reply gave under a name in another spelling."""
+
+    # The dotted path of the field, with its name in the schema.
+    path: str
+    # The name in the reply.
+    written: str
+
+
+def fold_name(name: object) -> str:
+    """Return the name of a field for comparisons: in lower case, letters and digits only."""
+    return "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", str(name)).casefold()))
+
+
+def unwrap_object(value: object, names: Collection[str]) -> object:
+    """Return the object that a reply put under a name such as `answer`, or the value itself.
+
+    - `names`: the names that the object must have one of, as `fold_name` returns them.
+    """
+    if not isinstance(value, dict) or any(fold_name(key) in names for key in value):
+        return value
+    inner_values = [inner for key, inner in value.items() if fold_name(key) in WRAPPER_NAMES]
+    if len(inner_values) != 1 or not isinstance(inner_values[0], dict):
+        return value
+    inner = inner_values[0]
+    return inner if any(fold_name(key) in names for key in inner) else value
+
+
+def match_field_names(
+    value: object, schema: Schema | None
+) -> tuple[object, tuple[RenamedField, ...]]:
+    """Return a JSON value with the field names of the schema, and the fields that were renamed.
+
+    A name may differ in case, spaces and punctuation. An object around the answer is removed.
+    """
+    renamed: list[RenamedField] = []
+    if not schema:
+        return value, ()
+    fields = _resolve(schema, schema.get("$defs", {})).get("properties", {})
+    value = unwrap_object(value, {fold_name(name) for name in fields})
+    return _rename_fields(value, schema, schema.get("$defs", {}), "", renamed), tuple(renamed)
+
+
+def _rename_fields(
+    value: object, node: Schema, definitions: Schema, path: str, renamed: list[RenamedField]
+) -> object:
+    if isinstance(value, list):
+        return [
+            _rename_fields(entry, node, definitions, f"{path}.{number}", renamed)
+            for number, entry in enumerate(value)
+        ]
+    fields = _resolve(node, definitions).get("properties", {})
+    if not isinstance(value, dict) or not fields:
+        return value
+    # A name that fits two fields fits none, and so do two names that fit one field.
+    fields_by_fold = Counter(map(fold_name, fields))
+    names_by_fold = Counter(map(fold_name, value))
+    known = {fold_name(name): name for name in fields if fields_by_fold[fold_name(name)] == 1}
+    result: dict[object, object] = {}
+    for written, entry in value.items():
+        fold = fold_name(written)
+        is_other_spelling = written not in fields and names_by_fold[fold] == 1
+        name = known.get(fold, written) if is_other_spelling else written
+        entry_path = f"{path}.{name}".removeprefix(".")
+        if name != written:
+            renamed.append(RenamedField(entry_path, str(written)))
+        result[name] = (
+            _rename_fields(entry, fields[name], definitions, entry_path, renamed)
+            if name in fields
+            else entry
+        )
+    return result
 
 
 def drop_descriptions(

@@ -15,7 +15,12 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, ValidationInfo
 
-from folkmoot.conversation.answer_format import describe_format, drop_descriptions
+from folkmoot.conversation.answer_format import (
+    RenamedField,
+    describe_format,
+    drop_descriptions,
+    match_field_names,
+)
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.conversation.json_schemas import json_schema, object_schema
 from folkmoot.conversation.lenient_fields import (
@@ -342,6 +347,11 @@ class ValidationContext:
         """
         self.repairs.append(Repair(field, kind, str(original)[:80], str(replacement)[:80]))
 
+    def add_renamed_fields(self, fields: Sequence[RenamedField]) -> None:
+        """Record the fields that a reply gave under a name in another spelling."""
+        for path, written in fields:
+            self.add_repair(path, "name", written, path.rpartition(".")[2])
+
 
 ALL_FIELDS_INSTRUCTION = "Reply with only the JSON object, all fields present."
 NO_OBJECT = "The reply was not a JSON object."
@@ -428,6 +438,7 @@ class Json(JsonObject[M]):
 
         - `repair`: repair an invalid value instead of rejecting it.
         """
+        value, renamed = match_field_names(value, self.schema)
         value, dropped = drop_descriptions(value, self.schema)
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
@@ -441,6 +452,7 @@ class Json(JsonObject[M]):
             self.validation_context,
             echoed=frozenset(description.path for description in dropped),
         )
+        notes.add_renamed_fields(renamed)
         for path, sentence in dropped:
             notes.add_repair(path, "template_sentence", sentence)
         for _ in range(MAX_REPAIR_ROUNDS):
@@ -522,6 +534,8 @@ class JsonList(AnswerType[tuple[M, ...]]):
     def read(self, value: object) -> ParsedAnswer[tuple[M, ...]] | ParseFailure:
         """Validate a JSON list, or a JSON object that holds the list."""
         notes = ValidationContext()
+        value, renamed = match_field_names(value, self.schema)
+        notes.add_renamed_fields(renamed)
         item_type = Json(
             self.model,
             validation_context=self.validation_context,

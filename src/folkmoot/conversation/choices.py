@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
+from folkmoot.conversation.answer_format import WRAPPER_NAMES, fold_name, match_field_names
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
     DECLINED,
     NONE_OF_THESE,
     NUMBER,
+    WAYS_OUT,
     WAYS_OUT_OF_OPTIONS,
     AnswerType,
     ClarifyingAnswer,
@@ -33,6 +35,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.json_replies import REPAIRED, json_candidates
+from folkmoot.conversation.lenient_fields import read_percentage, read_switch
 from folkmoot.conversation.reply_forms import (
     MAX_REPLY_CHARACTERS,
     comparison_key,
@@ -44,6 +47,16 @@ from folkmoot.conversation.reply_forms import (
 )
 from folkmoot.json_text import Schema
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
+
+T = TypeVar("T")
+
+
+# The names of the value in a JSON object, as `fold_name` returns them. Models often reply with an
+# object such as {"rating": 7} after questions for JSON. The list is closed: {"error": 429} or
+# {"rejected": "Park"} is no answer.
+_ANSWER_NAMES = frozenset({"answer", "finalanswer", "response", "value", "result"})
+_CHOICE_NAMES = _ANSWER_NAMES | {"choice", "vote", "option", "selection", "decision", "stated"}
+_NUMBER_NAMES = _ANSWER_NAMES | {"number", "rating", "score", "amount"}
 
 
 class Choice(AnswerType[str]):
@@ -121,6 +134,9 @@ class Choice(AnswerType[str]):
         text = reply.strip()
         if text in self._index.exact:
             return ParsedAnswer(text, "exact")
+        if (only_value := _only_value_in_json(text, _CHOICE_NAMES)) is not None:
+            read = self.parse_reply(only_value)
+            return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
         forms = forms_in_phrases(text)
         options = self._index.from_forms(forms)
         # An option may be spelled like a way out ("Declined"). The option has priority.
@@ -260,11 +276,13 @@ class Clarification(ClarifyingAnswer[str]):
         parsed = Json(_Stated).parse_reply(reply)
         text = parsed.value.stated if isinstance(parsed, ParsedAnswer) else reply
         parsed_option = self.choice.parse_reply(text)
-        return (
-            ParsedAnswer(parsed_option.value, "clarified")
-            if isinstance(parsed_option, ParsedAnswer)
-            else parsed_option
-        )
+        if not isinstance(parsed_option, ParsedAnswer):
+            return parsed_option
+        if isinstance(parsed, ParsedAnswer) and _is_taken_back(
+            self.choice, parsed_option.value, reply
+        ):
+            return ParseFailure("The reply names another option after the JSON object.")
+        return ParsedAnswer(parsed_option.value, "clarified")
 
 
 class _Stated(BaseModel):
@@ -421,6 +439,7 @@ class Number(AnswerType[float]):
     - `low`: the lower bound, or None.
     - `high`: the upper bound, or None.
     - `integer`: whether fractions are rejected.
+    - `name`: what the number is, such as `age`. A reply may be a JSON object with this key.
 
     If the reply is `cannot_say` or `declined`, the answer counts as missing.
     """
@@ -432,6 +451,7 @@ class Number(AnswerType[float]):
     high: float | None = None
     integer: bool = False
     kind: str = NUMBER
+    name: str = ""
 
     @property
     def configuration_error(self) -> str:
@@ -448,16 +468,15 @@ class Number(AnswerType[float]):
         text = reply.strip()
         if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
             return way_out
-        # After questions for JSON, models often reply with an object such as {"age": 41}.
-        if (only_value := _only_value_in_json(text)) is not None:
+        names = _NUMBER_NAMES | ({fold_name(self.name)} if self.name else set())
+        if (only_value := _only_value_in_json(text, names)) is not None:
             read = self.parse_reply(only_value)
             return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
         undecorated, in_phrases = number_forms(text)
-        numbers = dict.fromkeys(
-            form for form in (*undecorated, *in_phrases) if _PLAIN_NUMBER.fullmatch(form)
-        )
+        read_forms = ((form, self._read_form(form)) for form in (*undecorated, *in_phrases))
+        numbers = {form: value for form, value in read_forms if value is not None}
         # Compare values and not spellings: a reply may give one number twice, as in "**7** 7.0".
-        values = {float(number.replace(",", "")) for number in numbers}
+        values = set(numbers.values())
         if len(values) != 1 or any(self._has_ambiguous_separator(number) for number in numbers):
             return ParseFailure(
                 f"Reply with a single number{self.describe_bounds()} and nothing "
@@ -479,7 +498,7 @@ class Number(AnswerType[float]):
             return ParseFailure(problem)
         parse_step = (
             "exact"
-            if text == number_text
+            if text == number_text and _PLAIN_NUMBER.fullmatch(text)
             else "normalised"
             if number_text in undecorated
             else "named"
@@ -498,6 +517,11 @@ class Number(AnswerType[float]):
         numbers = _ANY_NUMBER.findall(normalise_text(reply[:MAX_SEARCHED_CHARACTERS]))
         values = (float(number.replace(",", "")) for number in numbers)
         return frozenset(value for value in values if self._within_bounds(value))
+
+    def _read_form(self, form: str) -> float | None:
+        if _PLAIN_NUMBER.fullmatch(form):
+            return float(form.replace(",", ""))
+        return read_percentage(form, self.low, self.high)
 
     def _within_bounds(self, value: float) -> bool:
         is_high_enough = self.low is None or value >= self.low
@@ -524,17 +548,30 @@ class Number(AnswerType[float]):
         return f" of at most {self.high:g}" if self.high is not None else ""
 
 
-def _only_value_in_json(reply: str) -> str | None:
-    # The value of a JSON object that holds nothing else, or None. A repaired object does not count,
-    # because the repair turns prose into values.
+def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:
+    # The value of a JSON object that holds nothing else under one of the names, or None. For
+    # {"declined": true} it is the way out. A repaired object does not count, because the repair
+    # turns prose into values.
     if not reply.startswith(("{", "`")):
         return None
     for parse_step, found in json_candidates(reply, "{", numbers_as_text=True):
-        if parse_step != REPAIRED and isinstance(found, dict) and len(found) == 1:
-            (value,) = found.values()
-            is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
-            return str(value) if is_scalar else None
+        if parse_step == REPAIRED or not isinstance(found, dict) or len(found) != 1:
+            continue
+        ((name, value),) = found.items()
+        if isinstance(value, dict) and len(value) == 1 and fold_name(name) in WRAPPER_NAMES:
+            ((name, value),) = value.items()
+        if read_switch(value) and parse_way_out(name, WAYS_OUT) is not None:
+            return str(name)
+        is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        return str(value) if is_scalar and fold_name(name) in names else None
     return None
+
+
+def _is_taken_back(answer_type: AnswerType[T], value: T, reply: str) -> bool:
+    # True if the text after a JSON object names other answers and not the one in the object, as in
+    # `Last time I said {…}. Now I would say 2.` The text before it may weigh several answers.
+    mentioned = answer_type.find_mentioned_values(reply.rpartition("}")[2]) or frozenset()
+    return bool(mentioned) and value not in mentioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,7 +617,13 @@ class NumberInJson(ClarifyingAnswer[float]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
         """Return the number in the JSON object, or `Missing` for a reply such as `declined`."""
-        for _, value in json_candidates(reply, "{", numbers_as_text=True):
+        for _, found in json_candidates(reply, "{", numbers_as_text=True):
+            value, _ = match_field_names(found, self.schema)
             if isinstance(value, dict) and isinstance(value.get("number"), int | float | str):
-                return self.number.parse_reply(str(value["number"]))
+                parsed = self.number.parse_reply(str(value["number"]))
+                if isinstance(parsed, ParsedAnswer) and _is_taken_back(
+                    self.number, parsed.value, reply
+                ):
+                    return ParseFailure("The reply names another number after the JSON object.")
+                return parsed
         return self.number.parse_reply(reply)

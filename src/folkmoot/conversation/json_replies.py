@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import json_repair
 
@@ -76,14 +77,18 @@ def json_candidates(
     blocks = [block for block in reply.split("```")[1::2] if block.strip()]
     # Of several code blocks the last one counts: those before it are examples or drafts.
     block = _LANGUAGE.sub("", blocks[-1]) if blocks else None
-    parse_float = str if numbers_as_text else float
+    loads = partial(
+        json.loads,
+        parse_float=str if numbers_as_text else float,
+        object_pairs_hook=_object_without_conflicts,
+    )
     for parse_step, text in (("exact", reply), ("fenced", block)):
         if text is None:
             continue
         # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
-            yield parse_step, _remove_lone_surrogates(json.loads(text, parse_float=parse_float))
+            yield parse_step, _remove_lone_surrogates(loads(text))
     body = reply
     if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
         body = block
@@ -93,7 +98,20 @@ def json_candidates(
     if starts and _is_worth_repairing(body):
         body = _quote_bare_values(body[min(starts) :], numbers_as_text=numbers_as_text)
         with suppress(ValueError, RecursionError):
-            yield REPAIRED, _remove_lone_surrogates(json_repair.loads(body))
+            try:
+                value = loads(body)
+            except ValueError:
+                value = json_repair.loads(body, skip_json_loads=True)
+            yield REPAIRED, _remove_lone_surrogates(value)
+
+
+def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    # A key with two different values gets an empty object, which is no readable value of any field.
+    # Python would keep the last value.
+    result: dict[str, object] = {}
+    for key, value in pairs:
+        result[key] = {} if key in result and result[key] != value else value
+    return result
 
 
 def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:

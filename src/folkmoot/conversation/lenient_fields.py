@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
-from annotated_types import Le
+from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -53,6 +53,8 @@ _NUMBER_BY_WORD["hundred"] = _NUMBER_BY_WORD["one hundred"] = 100
 _NUMBER = re.compile(
     r"([-+]?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15}))(?:\s*(?:/|out of)\s*(\d{1,9})(?:\.0+)?)?"
 )
+# A number of percent, such as `85%` and `85 per cent`.
+_PERCENTAGE = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,15})?)\s*(?:%|percent|per cent)")
 # A text option in pydantic's list of allowed values.
 _QUOTED = r"'((?:[^'\\]|\\.)*)'"
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
@@ -77,11 +79,26 @@ def match_folded(raw: object, options: Sequence[str]) -> str | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def read_number(raw: object, maximum: object = None) -> float | None:
+def read_percentage(text: str, minimum: object, maximum: object) -> float | None:
+    """Return the value of a text such as `85%` on a scale from 0 to 100 or from 0 to 1.
+
+    Returns None for other texts, and on any other scale. `minimum` and `maximum`: the lowest and
+    the highest value of the scale.
+    """
+    # On any other scale a percentage may be a share of the scale or a value on it. `0.85%` may mean
+    # 85 %.
+    match = _PERCENTAGE.fullmatch(text)
+    if match is None or minimum != 0 or maximum not in (1, 100):
+        return None
+    percent = float(match[1])
+    return None if 0 < abs(percent) < 1 else percent * float(maximum) / 100
+
+
+def read_number(raw: object, maximum: object = None, minimum: object = None) -> float | None:
     """Return the number in a text such as `seven`, or `4` in `4/5` if the scale ends at 5.
 
-    Returns None for other texts. `maximum`: the highest value of the scale in the question, if it
-    is known.
+    Returns None for other texts. `maximum` and `minimum`: the highest and the lowest value of the
+    scale in the question, if they are known.
     """
     # A position on another or an unknown scale is rejected.
 
@@ -98,6 +115,8 @@ def read_number(raw: object, maximum: object = None) -> float | None:
     text = normalise_text(raw).rstrip(_MARKS).lstrip(_MARKS.replace(".", ""))
     if match := _NUMBER.fullmatch(text):
         return float(match[1]) if match[2] in (None, str(maximum)) else None
+    if (percentage := read_percentage(text, minimum, maximum)) is not None:
+        return percentage
     sign, words = (-1, text[6:]) if text.startswith("minus ") else (1, text)
     number = _NUMBER_BY_WORD.get(re.sub(r"(?<=ty) ", "-", words))
     return None if number is None else float(sign * number)
@@ -244,7 +263,8 @@ def _repair_value(
         stated = read_number(raw, max(numbers, default=None))
         return next((number for number in numbers if number == stated), _UNREAD)
     if error_type.startswith(("int_", "float_")):
-        number = read_number(raw, None if field is None else _highest_value(field))
+        minimum, maximum = (None, None) if field is None else _bounds_of(field)
+        number = read_number(raw, maximum, minimum)
         is_integer = error_type.startswith("int_")
         if number is None or (is_integer and not number.is_integer()):
             return _UNREAD
@@ -293,12 +313,15 @@ def _may_be_null(field: FieldInfo) -> bool:
     return type(None) in typing.get_args(field.annotation)
 
 
-def _highest_value(field: FieldInfo) -> object:
-    # The upper bound of a number, or None. In a union, the bound belongs to one alternative.
+def _bounds_of(field: FieldInfo) -> tuple[object, object]:
+    # The lower and the upper bound of a number, or None. In a union, the bounds belong to one
+    # alternative.
     kinds = (field.annotation, *typing.get_args(field.annotation))
     alternatives = [field, *(FieldInfo.from_annotation(kind) for kind in kinds)]
-    bounds = (bound.le for each in alternatives for bound in each.metadata if isinstance(bound, Le))
-    return next(bounds, None)
+    marks = [mark for each in alternatives for mark in each.metadata]
+    lowest = (mark.ge for mark in marks if isinstance(mark, Ge))
+    highest = (mark.le for mark in marks if isinstance(mark, Le))
+    return next(lowest, None), next(highest, None)
 
 
 def _holds_names(field: FieldInfo | None) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
@@ -66,7 +67,7 @@ class ClosedForm(AnswerType["FormAnswer"]):
         part_schema = _part_of_schema(self.schema, self.path)
         names = [name for name in part_schema.get("properties", {}) if name != DECLINED]
         for step, candidate in json_candidates(reply, "{"):
-            part: Any = candidate
+            part: Any = match_field_names(candidate, self.schema)[0]
             for key in self.path:
                 part = part.get(key) if isinstance(part, dict) else None
             if not isinstance(part, dict):
@@ -255,7 +256,8 @@ class ChoiceInForm(AnswerType[str]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:
         """Return the option in a JSON reply, a missing answer, or the problem for a re-ask."""
-        for _, candidate in json_candidates(reply, "{"):
+        for _, value in json_candidates(reply, "{"):
+            candidate, _ = match_field_names(value, self.schema)
             if not isinstance(candidate, dict):
                 continue
             if (way_out := _read_declined(candidate)) is not None:
@@ -282,8 +284,9 @@ def choice_in_form(
     `reply`: the filled-in form. `chosen`: the option that the filled-in form holds.
     """
     # The schema does not say which field holds the choice. Only the journaled reply shows it.
-    _, form = next(json_candidates(reply, "{"), ("", None))
-    for name, value in form.items() if isinstance(form, dict) else ():
-        if chosen is not None and str(value).strip() == chosen:
+    _, value = next(json_candidates(reply, "{"), ("", None))
+    form, _ = match_field_names(value, schema)
+    for name, entry in form.items() if isinstance(form, dict) else ():
+        if chosen is not None and str(entry).strip() == chosen:
             return ChoiceInForm(name, options, schema)
     return None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -214,8 +215,9 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
     entry = journal.entry_at(journal.list_ask_addresses(str(row["address"]))[-1])
     # Humans answer by a form. Models often put their JSON into a code fence or after a sentence.
     candidates = json_candidates(entry.reply if entry is not None else "", "{[")
-    _, reply = next(candidates, ("", None))
+    _, value_in_reply = next(candidates, ("", None))
     schema = entry.request.get("schema") if entry is not None else None
+    reply, _ = match_field_names(value_in_reply, schema)
     options_by_field = _offered_options(schema)
     row_options = set(json.loads(str(row["options"]))) if row["options"] else set()
     for name, part in reply.items() if isinstance(reply, dict) else [("", reply)]:

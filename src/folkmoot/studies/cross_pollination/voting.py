@@ -112,7 +112,7 @@ async def ask_confidence_and_ranking(
             speaker,
             scope.prompt("confidence"),
             history=vote_prompt.history,
-            answer_type=Number(0, 100),
+            answer_type=Number(0, 100, name="confidence"),
             about="confidence in the choice",
         )
         participant = participant.with_answer(f"confidence_{when}", confidence)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from folkmoot.conversation.answer_types import (
     ALL_FIELDS_INSTRUCTION,
@@ -34,6 +34,7 @@ from folkmoot.conversation.choices import (
     format_option_list,
     indistinguishable_pairs,
 )
+from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
 from folkmoot.studies.workbook.config import (
@@ -447,6 +448,13 @@ class Structured(BaseModel):
 
     response: str | int | float | bool
     speculation_score: float | None = None
+
+    @field_validator("speculation_score", mode="before")
+    @classmethod
+    def _parse_percentage(cls, raw: object) -> object:
+        # A score out of range stays as it is, so that the question is asked again.
+        number = read_number(raw, 100, 0) if isinstance(raw, str) else None
+        return raw if number is None else number
 
 
 @dataclass(frozen=True, slots=True)

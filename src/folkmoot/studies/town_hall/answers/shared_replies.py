@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
     AnswerType,
     Json,
@@ -58,7 +59,9 @@ class WholeRound(AnswerType[tuple[dict[str, Turn], dict[str, Reflection]]]):
         parsed_object = Json(AnyObject).parse_reply(reply)
         if not isinstance(parsed_object, ParsedAnswer):
             return parsed_object
-        raw = parsed_object.value.model_extra or {}
+        # `AnyObject` names no field, so the names are matched here.
+        matched, _ = match_field_names(parsed_object.value.model_extra, self.schema)
+        raw: Mapping[str, object] = matched if isinstance(matched, dict) else {}
         turn_types = each_of(self.turn_types)
         # Some models leave out the outer object, so the reply itself may hold the turns.
         parsed_turns = turn_types.read(_object_or_default(raw, "turns", raw))
