@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from folkmoot.conversation.answer_types import Text
+from folkmoot.conversation.answer_types import ParsedAnswer, Text
 from folkmoot.conversation.dialogue import Agenda, contains_signal, interview
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
 
@@ -142,7 +142,9 @@ class Scene:
     ) -> str:
         assert bool(answer_type.end_signal) == (speaker.role == "moderator") and about == "the walk"
         self.heard.append(len(history))  # type: ignore[arg-type]
-        return self.replies.pop(0)
+        parsed = answer_type.parse_reply(self.replies.pop(0))
+        assert isinstance(parsed, ParsedAnswer)
+        return parsed.value
 
     def say(self, who: Speaker, text: str, *, address: str, **columns: object) -> Utterance:
         self.turns.append(columns["turn"])

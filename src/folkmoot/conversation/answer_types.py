@@ -30,6 +30,7 @@ from folkmoot.conversation.lenient_fields import (
     read_switch,
     repair_fields,
 )
+from folkmoot.conversation.reply_forms import own_words
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -273,15 +274,19 @@ class Text(AnswerType[str]):
 
         Text(end_signal="SATISFIED")
 
-    `end_signal`: a reply with which the speaker can end the conversation. "" means no such reply.
+    - `end_signal`: a reply with which the speaker can end the conversation. "" means no such reply.
+    - `own_names`, `other_names`: the names of the speaker and of the others in a conversation. The
+      answer is then only what the reply says in the speaker's own name.
     """
 
-    # Only an empty reply fails to parse.
+    # A reply without own words fails to parse.
 
     kind: str = "text"
     # Holds the option that the speaker is asked to argue for, or nothing.
     offered_values: tuple[str, ...] = ()
     end_signal: str = ""
+    own_names: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
 
     @property
     def is_read(self) -> bool:
@@ -289,7 +294,11 @@ class Text(AnswerType[str]):
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure:
         text = reply.strip()
-        return ParsedAnswer(text, "exact") if text else ParseFailure("The reply was empty.")
+        own_part = own_words(text, self.own_names, self.other_names)
+        if not own_part:
+            hint = "speaks in the names of others. Reply with your own words only"
+            return ParseFailure(f"The reply {hint if text else 'was empty'}.")
+        return ParsedAnswer(own_part, "exact" if own_part == text else "own_words")
 
 
 class Repair(NamedTuple):

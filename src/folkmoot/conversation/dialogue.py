@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from folkmoot.conversation.answer_types import Missing, Text
-from folkmoot.conversation.reply_forms import text_before_other_speaker
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 
 
@@ -153,26 +152,30 @@ async def interview(
             interviewer,
             "",
             history=opening + transcript,
-            answer_type=Text(end_signal=agenda.signal),
+            answer_type=_spoken_text(interviewer, interviewee, agenda.signal),
             about=about,
         )
         if isinstance(question, Missing):
             return DialogueResult(transcript, "missing", question, interviewer.role)
-        question = _own_words(question, interviewer, interviewee)
         # Check for the signal before the utterance is recorded, because the signal is no question.
         if contains_signal(question, agenda.signal):
             return DialogueResult(transcript, "signal")
         transcript = append_utterance(interviewer, question)
         reply = await scope.ask(
-            interviewee, "", history=transcript, answer_type=Text(), about=about
+            interviewee,
+            "",
+            history=transcript,
+            answer_type=_spoken_text(interviewee, interviewer),
+            about=about,
         )
         if isinstance(reply, Missing):
             return DialogueResult(transcript, "missing", reply, interviewee.role)
-        transcript = append_utterance(interviewee, _own_words(reply, interviewee, interviewer))
+        transcript = append_utterance(interviewee, reply)
     return DialogueResult(transcript, "limit")
 
 
-def _own_words(text: str, speaker: Speaker, other: Speaker) -> str:
-    # Cut at a line that begins with the other speaker's name, unless it is the first.
-    names = {other.name, other.role} - {speaker.name, speaker.role, ""}
-    return text_before_other_speaker(text, names) or text
+def _spoken_text(speaker: Speaker, other: Speaker, end_signal: str = "") -> Text:
+    own_names, other_names = (
+        tuple(filter(None, (someone.name, someone.role))) for someone in (speaker, other)
+    )
+    return Text(end_signal=end_signal, own_names=own_names, other_names=other_names)

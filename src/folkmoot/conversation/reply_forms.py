@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection
-from functools import cache
+from functools import cache, lru_cache
 
 # In characters. A longer reply is never a bare option, so it is not reduced.
 MAX_REPLY_CHARACTERS = 2_000
@@ -198,15 +198,46 @@ def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
     return forms
 
 
-def text_before_other_speaker(text: str, others: Collection[str]) -> str:
-    """Return the text before the first line that begins with another speaker's name and a colon."""
-    names = "|".join(
-        re.escape(part) for other in others for part in {other, other.partition(" ")[0]}
-    )
-    if not names:
+def own_words(text: str, own_names: Collection[str], other_names: Collection[str]) -> str:
+    """Return the part of a reply that the speaker says in their own name.
+
+    A reply may go on as a script, with lines that begin with a name and a colon. The result is
+    empty if all lines of a script are those of others.
+    """
+    # The speaker's words end before the first line of another speaker. They begin at the first line
+    # that is under no name or under the speaker's name. A name that opens the reply and is the only
+    # one in it addresses that person: "Ben: I hear you, but …"
+    own = _with_first_names(own_names)
+    others = _with_first_names(other_names) - own
+    if not others:
         return text
-    heading = rf"(?im)^(?:[^\S\n]|\*)*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:"
-    return re.split(heading, text)[0].strip()
+    lines = [(0, 0, True)]
+    lines += [
+        (heading.start(), heading.end(), heading["other"] is None)
+        for heading in _heading_pattern(frozenset(own), frozenset(others)).finditer(text)
+    ]
+    is_address = len(lines) == 2 and not text[: lines[1][0]].strip()
+    if is_address or all(is_own for _, _, is_own in lines):
+        return text
+    begin = None
+    ends = [start for start, _, _ in lines[1:]] + [len(text)]
+    for (start, words_start, is_own), end in zip(lines, ends, strict=True):
+        if begin is None:
+            begin = start if is_own and text[words_start:end].strip() else None
+        elif not is_own:
+            return text[begin:start].strip()
+    return "" if begin is None else text[begin:].strip()
+
+
+def _with_first_names(names: Collection[str]) -> set[str]:
+    return {part.casefold() for name in names for part in (name, name.partition(" ")[0]) if part}
+
+
+@lru_cache(maxsize=256)
+def _heading_pattern(own: frozenset[str], others: frozenset[str]) -> re.Pattern[str]:
+    own_part, other_part = ("|".join(map(re.escape, sorted(names))) for names in (own, others))
+    names = rf"(?P<other>{other_part})" + (f"|{own_part}" if own else "")
+    return re.compile(rf"(?im)^(?:[^\S\n]|\*)*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:")
 
 
 # Refusals to vote at all. "I will not choose 2 or 3" and "I won't vote for Park" state a view on

@@ -155,7 +155,8 @@ ENGINE_COLUMNS: dict[str, str] = {
     "provider), unreadable; empty for free text",
     "agrees": "whether the first reply names what was recorded: same, other (another option), "
     "several, none",
-    "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing",
+    "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing; "
+    "own_words: lines in the names of other speakers were left out",
     "missing": "why there is no answer; empty when there is one",
     "finish": "how the reply ended: stop, length (cut by the token limit), refused:…, or unknown",
     "reasks": "how often the format had to be asked for again",

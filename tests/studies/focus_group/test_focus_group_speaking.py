@@ -197,12 +197,36 @@ def test_answers_lose_the_speakers_label() -> None:
             "just do the other thing.",
             "I'm not going to do that anymore.",
         ),
-        ("**Moderator:** And you?", ""),
+        ("**Moderator:** And you?\nCody: I agree.", None),
         ("It is dear.\n**Hector Powell (48)**: No.", "It is dear."),
         ("Like Cody: I would wait.", "Like Cody: I would wait."),
         ("I say:\nit is dear.", "I say: it is dear."),
+        # A name that opens the reply, and is the only one, addresses this person.
+        ("Cody: I hear you, but it is dear.", "Cody: I hear you, but it is dear."),
+        ("Cody: I hear you.\nIt is dear.", "Cody: I hear you. It is dear."),
+        ("Cody: I like it.\n{own}: I do not.", "I do not."),
+        ("{own}: It is dear.\nCody: I like it.\n{own}: Well.", "It is dear."),
     ),
 )
-def test_what_is_said_in_the_name_of_others_is_nobodys_answer(raw: str, said: str) -> None:
-    others = ("Moderator", "Cody", "Hector Powell")
-    assert clean_reply(raw, people(3, 1)[0], others) == said
+async def test_what_is_said_in_the_name_of_others_is_nobodys_answer(
+    raw: str, said: str | None
+) -> None:
+    persona = people(3, 1)[0]
+    reply = raw.format(own=persona.first_name)
+    scope: Any = MemoryScope(3, lambda asked: reply)
+    heard = [
+        DiscussionMessage(
+            role=MessageRole.PARTICIPANT,
+            speaker_id=name,
+            speaker_name=name,
+            content="Well.",
+            phase=DiscussionPhase.REACTION,
+            turn_number=1,
+        )
+        for name in ("Moderator", "Cody", "Hector Powell")
+    ]
+    answer = await Participant(persona, settings()).respond(scope, heard[0], heard)
+    if said is None:
+        assert isinstance(answer, Missing)
+    else:
+        assert answer == said

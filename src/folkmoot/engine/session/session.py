@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -212,6 +212,9 @@ class Scope:
         try:
             seat, view = run.find_seat(speaker, self.path), None
             if seat is not None:
+                # A human does not go on in the names of others, and may quote or address them.
+                if isinstance(wanted, Text):
+                    wanted = cast("AnswerType[T]", replace(wanted, other_names=()))
                 stages = seat.stages_of(self.path)
                 await ask_due_checks(run, seat, stages)
                 note_question(run, seat, stages)

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from folkmoot.conversation.answer_format import match_field_names
 from folkmoot.conversation.answer_types import (
     AnswerType,
     JsonList,
@@ -508,7 +509,7 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
         self, reply: str
     ) -> ParsedAnswer[tuple[AssignedCode, ...]] | ParseFailure | Missing:
         """Return the codes of a reply, a missing answer, or the problems for a re-ask."""
-        parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
+        parsed = self._parse_items(reply)
         if not isinstance(parsed, ParsedAnswer):
             return parsed
         # A way out counts only if the coder gave no code besides.
@@ -541,9 +542,22 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
 
         Each wrong code has a `rejection_reason`.
         """
-        parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
+        parsed = self._parse_items(reply)
         codes = self._check_items(parsed.value) if isinstance(parsed, ParsedAnswer) else ()
         return ParsedAnswer(codes, "exact") if codes else None
+
+    def _parse_items(
+        self, reply: str
+    ) -> ParsedAnswer[tuple[_CodeReply, ...]] | ParseFailure | Missing:
+        parsed = JsonList(_CodeReply, name="codes").parse_reply(reply)
+        if not isinstance(parsed, ParsedAnswer):
+            return parsed
+        # `_CodeReply` names no slots, so their names are matched here.
+        values = [item.model_dump() for item in parsed.value]
+        matched, _ = match_field_names({"codes": values}, self.schema)
+        assert isinstance(matched, dict)
+        items = tuple(map(_CodeReply.model_validate, matched["codes"]))
+        return parsed._replace(value=items)
 
     def _way_out(self, item: _CodeReply) -> Missing | None:
         return None if self.book.find_code(item.code) else parse_way_out(item.code)

@@ -29,6 +29,7 @@ PARSE_STEPS = {
     "constrained": "by a second question that allowed only the options (runs of earlier versions)",
     "fenced": "JSON in a code block",
     "repaired": "JSON repaired by a library",
+    "own_words": "without the lines in the names of other speakers",
     "minimal": "minimal structure in place of an unreadable reply",
     "missing": "no answer (never scored)",
 }

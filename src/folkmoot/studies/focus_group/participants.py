@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +16,10 @@ from folkmoot.conversation.answer_types import (
     FieldForPeople,
     Json,
     Missing,
+    Text,
     pin_schema,
 )
 from folkmoot.conversation.choices import Choice
-from folkmoot.conversation.reply_forms import text_before_other_speaker
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
@@ -429,18 +429,20 @@ class Participant:
             ),
             max_words=self.texts.max_words,
         )
+        # Models sometimes go on as another speaker, who did not say it.
+        others = (message.speaker_name for message in context if message.speaker_id != self.id)
         reply = await scope.ask(
             self.speaker(scope),
             prompt,
             history=self._latest_messages(context),
+            answer_type=Text(
+                own_names=(self.persona.name, self.name), other_names=tuple(dict.fromkeys(others))
+            ),
             about=question.content,
         )
         if isinstance(reply, Missing):
             return reply
-        # Models sometimes go on as another speaker. Such text is cut off, because that speaker did
-        # not say it.
-        other_names = {message.speaker_name for message in context if message.speaker_id != self.id}
-        if not (text := clean_reply(reply, self.persona, other_names)):
+        if not (text := clean_reply(reply, self.persona)):
             return Missing("empty", "a name and nothing said", last_reply=reply)
         return quote_value(text, "utterance", scope.address, self.id)
 
@@ -550,16 +552,10 @@ def conversation_style_advice(profile: Profile) -> str:
     return STYLE_ADVICE[character.score_band(profile.traits.agreeableness)]
 
 
-def clean_reply(text: str, persona: Profile, others: Collection[str] = ()) -> str:
-    """Remove from a reply the leading "Name:" and the quotation marks around the text.
-
-    - `others`: names of other participants. The reply is cut before a line that starts with one of
-      these names.
-    """
-    # Models sometimes continue with lines for other participants ("Ben: …").
+def clean_reply(text: str, persona: Profile) -> str:
+    """Remove from a reply the leading "Name:" and the quotation marks around the text."""
     names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
     text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\)\s*)?:\**\s*", "", text.strip())
-    text = text_before_other_speaker(text, others)
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
     return collapse_spaces(text)

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing
+from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing, Text
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.session.asking import AskResult
@@ -399,7 +399,9 @@ async def collect_responses(
             dialogue=[line for line in lines if line is not None],
         )
         speaker = member_speaker(member_scope, case.group, member, case.config.days)
-        answer = await member_scope.ask(speaker, prompt, about=topic.label)
+        others = (other.name for other in case.group.members if other.id != member.id)
+        answer_type = Text(own_names=(member.name,), other_names=(SYSTEM, *others))
+        answer = await member_scope.ask(speaker, prompt, answer_type=answer_type, about=topic.label)
         if not isinstance(answer, Missing):
             origin = Origin(
                 member_scope.address or "",

@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from folkmoot.conversation.answer_types import Json, Missing, pin_schema
+from folkmoot.conversation.answer_types import Json, Missing, Text, pin_schema
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import collapse_spaces
@@ -293,7 +293,11 @@ class Moderator:
         )
         latest = recent_transcript(so_far, MAX_HISTORY_MESSAGES)
         about = f"the reasons of {response.speaker_name}"
-        reply = await scope.ask(self.speaker(scope), prompt, history=latest, about=about)
+        speaker = self.speaker(scope)
+        answer_type = Text(own_names=(speaker.name,), other_names=tuple(self.names.values()))
+        reply = await scope.ask(
+            speaker, prompt, history=latest, answer_type=answer_type, about=about
+        )
         return None if isinstance(reply, Missing) else strip_numbering(reply) or None
 
     def select_respondents(
