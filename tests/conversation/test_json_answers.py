@@ -418,6 +418,7 @@ STATED = Stated(vote="A", confidence_level=0.85)
         '{"VOTE": "A", "confidenceLevel": "85%"}',
         '{"**vote**": "A", "confidence-level": 85%}',
         '{"answer": {"vote": "A", "confidence_level": 0.85}}',
+        "Here: {“vote”: “A”, “confidence_level”: “85%”}",
         '{"reasoning": "It is near.", "Final Answer": {"Vote": "a", "confidence_level": 0.85}}',
         '<tool_call>{"name": "vote", "arguments": {"vote": "A", "confidence_level": 0.85}}'
         "</tool_call>",

@@ -16,6 +16,7 @@ MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
 REPAIRED = "repaired"
 # The possessive quantifiers keep the time linear in a text with many escapes.
 _WHOLE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
 # The name of a language in the first line of a code block.
 _LANGUAGE = re.compile(r"\A\s*+(?:json\w*|javascript|js|python)\b", re.IGNORECASE)
 # A text, a comment, or a colon with the value after it if the value has no quotation marks.
@@ -96,7 +97,11 @@ def json_candidates(
     # at.
     starts = [body.index(opening) for opening in openings if opening in body]
     if starts and _is_worth_repairing(body):
-        body = _quote_bare_values(body[min(starts) :], numbers_as_text=numbers_as_text)
+        body = body[min(starts) :]
+        # The library would take curly quotation marks around texts for parts of the texts.
+        if '"' not in body:
+            body = body.translate(_STRAIGHT_QUOTES)
+        body = _quote_bare_values(body, numbers_as_text=numbers_as_text)
         with suppress(ValueError, RecursionError):
             try:
                 value = loads(body)

@@ -132,6 +132,16 @@ def read_switch(raw: object) -> bool | None:
     return _BOOLEAN_WORDS.get(fold_option(raw))
 
 
+def require_text(text: str) -> str:
+    """Return a text that a reply must state.
+
+    Raises ValueError for a text such as `N/A` or `…`, which stands for no text.
+    """
+    if fold_option(text).strip("…") in ("", "none", "null", "n/a", "n_a", "undefined"):
+        raise ValueError("the text is empty")
+    return text
+
+
 def read_text(raw: object) -> str:
     """Return any value as one text."""
     # Entries of a list are joined, and None gives an empty string.

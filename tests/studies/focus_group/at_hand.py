@@ -12,6 +12,8 @@ from folkmoot.conversation.answer_types import Json, Missing, ParseFailure, Text
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
+from folkmoot.engine.session.asking import AskResult
+from folkmoot.models.request import NO_USAGE, Completion
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile
 from folkmoot.randomness import generator, uniform_values
 from folkmoot.studies.focus_group import STUDY
@@ -91,6 +93,11 @@ class MemoryScope:
         return (
             Missing("unparsed", last_reply=said) if isinstance(read, ParseFailure) else read.value
         )
+
+    async def ask_detailed(self, speaker: Speaker, prompt: str, **asked: Any) -> AskResult[Any]:
+        value = await self.ask(speaker, prompt, **asked)
+        reply = Completion("", NO_USAGE, "scripted", "", "stop")
+        return AskResult(value, "", "exact", 0, "scripted", (), reply)
 
     def say(
         self, who: Speaker, text: str, *, address: str | None = None, part: str = "", **_: Any

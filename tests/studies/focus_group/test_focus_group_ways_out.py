@@ -188,3 +188,37 @@ async def test_a_reading_that_the_coder_cannot_give_keeps_the_position_and_says_
     said = list(t.by_participants())
     assert {m.reading_missing for m in said} == {reason}
     assert all(m.valence == before[m.speaker_id] and not m.changed_mind for m in said)
+
+
+def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Path) -> None:
+    def vague(request: ModelRequest, address: str) -> str:
+        said = reply(request, address)
+        if title(request) == "PrivateOpinion":
+            return json.dumps({**json.loads(said), "position": "0.2 to 0.4"})
+        if title(request) == "OpinionReading":
+            return json.dumps({**json.loads(said), "changed": "perhaps", "valence": "high"})
+        return said
+
+    run = play(tmp_path, SMALL, provider=ScriptedProvider(vague))
+    statements, heard = run.read_table("statements"), run.read_table("utterances")
+    assert statements["position"].null_count() == statements.height > 0
+    assert set(statements["missing"]) == {"unparsed"} and statements["words"].str.len_chars().min()
+    assert set(heard["reading_missing"].drop_nulls()) == {"unparsed"}
+
+
+@pytest.mark.parametrize("nothing", ["N/A", "None.", "null", "…"])
+def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothing: str) -> None:
+    def empty(request: ModelRequest, address: str) -> str:
+        said = reply(request, address)
+        fields = {
+            "PhaseGuide": {"questions": [nothing]},
+            "NextQuestion": {"question": nothing},
+            "PrivateOpinion": {"opinion": nothing},
+        }.get(title(request))
+        return said if fields is None else json.dumps({**json.loads(said), **fields})
+
+    run = play(tmp_path, SMALL, provider=ScriptedProvider(empty))
+    assert nothing not in set(run.read_table("utterances")["text"])
+    assert set(run.read_table("statements")["missing"]) == {"unparsed"}
+    questions = run.read_table("utterances").filter(speaker_role="moderator")
+    assert questions.height  # those of the packaged guide

@@ -19,6 +19,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation import STUDY
 from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.rules.strategies import OPERATORS, VOTE_OPERATORS
+from folkmoot.studies.negotiation.rules.vocabulary import is_none
 from tests.studies.negotiation.conftest import (
     Runner,
     mediator,
@@ -232,6 +233,7 @@ NO_OPTION = [
     *("whatever the others want", "A", "undecided", "no preference", "anything but diner"),
     *("all except diner", "barbecue or diner", "TBD", "a compromise", "diner (no barbecue)"),
     *("Anna and Ben", "the diner", "not barbecue", "option 1", "either", "dinner"),
+    *("diner?", "~~diner~~"),
 ]
 
 
@@ -253,7 +255,7 @@ def cast(run: Any, member: str = "traveler_1") -> dict[str, Any]:
 
 
 # An alternative, a choice of two, nothing, and another word; all others by night.
-DAILY = ("anything but diner", "barbecue or diner", "undecided", "dinner")
+DAILY = ("anything but diner", "barbecue or diner", "undecided", "dinner", "diner?", "~~diner~~")
 
 
 @pytest.mark.parametrize("entry", sample_daily(NO_OPTION, DAILY, part="mutations"))
@@ -373,6 +375,7 @@ def test_the_schemas_have_a_way_out(negotiation: Runner) -> None:
 
 
 def test_any_other_firm_no_is_kept_as_it_was_said(negotiation: Runner) -> None:
+    assert not any(map(is_none, ("No to all of it.", "No, never.", "No meat.", "Nothing raw")))
     ballot = {"hard_no": ["barbecue"], "objection": "Nothing with peanuts, I mean it."}
     run = negotiation(voting("traveler_1", ballot), groups=some("team"), conditions=["C4"])
     row = cast(run)
@@ -384,7 +387,10 @@ def test_any_other_firm_no_is_kept_as_it_was_said(negotiation: Runner) -> None:
     assert vote.endswith("hard_no: barbecue, Nothing with peanuts, I mean it.")
 
 
-@pytest.mark.parametrize("words", ["None", "N/A", "No.", "no objections"])
+@pytest.mark.parametrize(
+    "words",
+    ["None", "N/A", "No.", "no objections", "****", "-", "I have no other objections at all."],
+)
 def test_a_word_for_nothing_is_no_objection(negotiation: Runner, words: str) -> None:
     ballot = {"hard_no": [words], "objection": words}
     run = negotiation(voting("traveler_1", ballot), groups=some("team"), conditions=["C4"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from folkmoot.conversation.answer_types import ParsedAnswer, ValidationContext
 from folkmoot.studies.town_hall.answers.options import STANCES
-from folkmoot.studies.town_hall.answers.outcome import Planned
+from folkmoot.studies.town_hall.answers.outcome import Planned, planned_ballot_type
 from folkmoot.studies.town_hall.answers.repairs import (
     AskContext,
     match_option,
@@ -239,6 +239,20 @@ def test_a_ballot_has_each_proposal_once_and_no_more_than_it_may() -> None:
     assert [i.proposal for i in found] == ["Plant trees.", "Build."]
     assert {i.originating_residents for i in found} == {("A01",)}
     assert [r.kind for r in reading.repairs if r.is_dropped] == ["repeated", "too_many"]
+
+
+@pytest.mark.parametrize("nothing", ["N/A", "none", "…", ""])
+def test_a_word_for_nothing_is_no_proposal_and_no_statement(nothing: str) -> None:
+    items = [
+        {"proposal": p, "reasoning": "", "originating_residents": []} for p in (nothing, "Go.")
+    ]
+    asked = AskContext(IDS, "planner", most=2)
+    read = planned_ballot_type(asked).parse_reply(json.dumps({"items": items}))
+    assert isinstance(read, ParsedAnswer)
+    assert [item.proposal for item in read.value.items] == ["Go."]
+    said = {"references": [], "new_points": [], "questions": [], "full_statement": nothing}
+    silent = speaking_answer_type(AskContext(IDS, "A01")).parse_reply(json.dumps(said))
+    assert isinstance(silent, ParsedAnswer) and silent.value.is_silent
 
 
 def test_options_are_spelled_as_they_are() -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from folkmoot.conversation.answer_types import (
+    CANNOT_SAY,
     CHOICE,
     DECLINED,
     NUMBER,
@@ -19,6 +20,7 @@ from folkmoot.conversation.answer_types import (
     Repair,
 )
 from folkmoot.conversation.json_replies import close_cut_json
+from folkmoot.conversation.lenient_fields import UNREADABLE
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem, ProtocolError
@@ -65,6 +67,16 @@ class AskResult(NamedTuple, Generic[T]):
     said: str = ""
     # The journal address of the question. It is the source of the speaker's utterance.
     address: str = ""
+
+    def reason_of_null(self, field: str) -> str:
+        """Return the reason of a missing answer for a field of a JSON answer that is null.
+
+        The reason is `cannot_say`, or `unparsed` if the speaker gave a value that was not read.
+        """
+        is_unread = any(
+            repair.field == field and repair.kind == UNREADABLE for repair in self.repairs
+        )
+        return "unparsed" if is_unread else CANNOT_SAY
 
 
 class AskedAt(NamedTuple):

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answer_types import (
-    CANNOT_SAY,
     FieldForPeople,
     Json,
     Missing,
@@ -20,6 +19,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.choices import Choice
+from folkmoot.conversation.lenient_fields import require_text
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
@@ -262,7 +262,7 @@ class PrivateOpinion(BaseModel):
         ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True),
     )
 
-    opinion: Annotated[str, Field(min_length=1)] = Field(
+    opinion: Annotated[str, Field(min_length=1), AfterValidator(require_text)] = Field(
         description="what you think, in your own words, one to three sentences"
     )
     position: Annotated[float | None, Field(ge=-1, le=1)] = Field(
@@ -460,13 +460,14 @@ class Participant:
             **self._shown_texts(self.texts.price),
             answer_format=PRIVATE_OPINION.describe_format(),
         )
-        answer = await scope.ask(
+        result = await scope.ask_detailed(
             self.speaker(scope),
             prompt,
             history=self._latest_messages(context),
             answer_type=PRIVATE_OPINION,
             about=f"your opinion of: {self.config.product_concept}",
         )
+        answer = result.value
         if isinstance(answer, Missing):
             return Statement(persona_id=self.id, when=when, missing=answer.reason)
         statement = Statement(
@@ -474,7 +475,7 @@ class Participant:
             when=when,
             position=None if answer.position is None else round(answer.position, DECIMALS),
             words=answer.opinion,
-            missing=CANNOT_SAY if answer.position is None else None,
+            missing=result.reason_of_null("position") if answer.position is None else None,
         )
         return say_statement(scope, self.texts, statement, self.name, scope.address)
 

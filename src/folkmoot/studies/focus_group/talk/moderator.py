@@ -7,9 +7,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -17,6 +19,7 @@ from pydantic import (
 )
 
 from folkmoot.conversation.answer_types import Json, Missing, Text, pin_schema
+from folkmoot.conversation.lenient_fields import require_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope
 from folkmoot.hints import collapse_spaces
@@ -48,7 +51,7 @@ class PhaseGuide(BaseModel):
         ConfigDict(frozen=True, extra="ignore"),
     )
 
-    questions: tuple[str, ...] = Field(
+    questions: tuple[Annotated[str, AfterValidator(require_text)], ...] = Field(
         min_length=1, description="the questions in their order, each as it is spoken"
     )
 
@@ -104,9 +107,7 @@ class NextQuestion(BaseModel):
     @field_validator("question")
     @classmethod
     def _strip_question(cls, value: str) -> str:
-        if not (stripped := strip_numbering(value)):
-            raise ValueError("the question is empty")
-        return stripped
+        return require_text(strip_numbering(value))
 
 
 PHASE_GUIDE = Json(PhaseGuide)

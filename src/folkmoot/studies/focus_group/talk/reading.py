@@ -13,7 +13,6 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.answer_types import (
-    CANNOT_SAY,
     Json,
     Missing,
     pin_schema,
@@ -140,9 +139,10 @@ async def read_position(
     )
     # A coder works at temperature 0, because it reads and does not play a persona.
     coder = Speaker("coder", "Coder", role="coder", system=scope.prompt("coder_system"))
-    reading = await scope.ask(
+    result = await scope.ask_detailed(
         coder, prompt, answer_type=answer_type, temperature=0.0, about=str(answer)
     )
+    reading = result.value
     if isinstance(reading, Missing):
         return Position(last_position, missing=reading.reason)
     name = (reading.takes_up or "").casefold()
@@ -154,13 +154,14 @@ async def read_position(
     stance = reading.stance if others and reading.stance in STANCES else None
     other_fields = (takes_up, stance, tone)
     if reading.valence is None:
-        return Position(last_position, False, *other_fields, missing=CANNOT_SAY)
+        reason = result.reason_of_null("valence")
+        return Position(last_position, False, *other_fields, missing=reason)
     if last_position is None:
         return Position(round(reading.valence, DECIMALS), False, *other_fields)
     # The coder must say that the position changed, and the number must differ enough. A small
     # difference is a matter of wording.
     moved = bool(reading.changed) and has_moved(last_position, reading.valence)
-    missing = CANNOT_SAY if reading.changed is None else None
+    missing = result.reason_of_null("changed") if reading.changed is None else None
     return Position(
         round(reading.valence, DECIMALS) if moved else last_position, moved, *other_fields, missing
     )

@@ -30,6 +30,8 @@ NONE = frozenset(
     words_of(phrase)
     for phrase in ("none", "n/a", "na", "nothing", "nil", "null", "no", "no objections")
 )
+# Words that add nothing to an entry of `NONE`, as in "No, I have no other objections at all".
+AROUND_NONE = frozenset(words_of("a all any are at else firm further have i is other there"))
 NOTHING = NONE | frozenset(
     words_of(phrase)
     for phrase in (

@@ -128,9 +128,12 @@ def match_option(entry: str, options: Iterable[str]) -> str | None:
 
     Returns None if the entry names no listed option.
     """
-    # Differences of case, accents and plural endings are ignored.
+    # Differences of case, accents and plural endings are ignored. A question ("sushi?") and a
+    # struck word ("~~sushi~~") name no option, as in a `Choice`.
     folded = fold_option(entry)
-    return next((option for option in options if folded and fold_option(option) == folded), None)
+    matched = next((option for option in options if folded and fold_option(option) == folded), None)
+    marks = [mark for mark in ("?", "？", "~~") if mark in entry]
+    return None if any(mark not in (matched or "") for mark in marks) else matched
 
 
 def content_words(text: str) -> frozenset[str]:

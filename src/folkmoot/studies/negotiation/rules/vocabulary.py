@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from folkmoot.conversation.answer_types import parse_way_out
 from folkmoot.hints import capitalise, collapse_spaces, join_words
 from folkmoot.provenance import SourcedText, concatenate_texts, enumerate_texts, join_texts
-from folkmoot.studies.negotiation.rules.candidates import NONE, NOTHING, normalise_entry
+from folkmoot.studies.negotiation.rules.candidates import (
+    AROUND_NONE,
+    NONE,
+    NOTHING,
+    normalise_entry,
+)
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP
 from folkmoot.studies.negotiation.rules.strategies import Group
 from folkmoot.studies.negotiation.rules.tally import (
@@ -59,8 +64,12 @@ def is_empty(entry: str) -> bool:
 
 
 def is_none(entry: str) -> bool:
-    """Return True if an entry is blank or a word such as "none", which means an empty list."""
-    return not entry.strip() or parse_way_out(entry) is not None or words_of(entry) in NONE
+    """Return True if an entry is blank or says "none", which means an empty list."""
+    # An entry such as "****" or "-" has no words.
+    words = words_of(entry)
+    said = tuple(word for word in dict.fromkeys(words) if word not in AROUND_NONE)
+    says_none = words in NONE or said in NONE
+    return not words or parse_way_out(entry) is not None or says_none
 
 
 def fold_name(name: str) -> str:

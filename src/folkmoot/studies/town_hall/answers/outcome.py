@@ -26,6 +26,7 @@ from folkmoot.studies.town_hall.answers.records import (
     TEMPLATE_SENTENCE,
     Minimal,
     Record,
+    StatedText,
     Words,
     asked_schema,
 )
@@ -49,7 +50,7 @@ class Moderation(Minimal):
 
     model_config = pin_schema("Moderating", "What the moderator is asked for.")
 
-    summary: str = Field(
+    summary: StatedText = Field(
         description="where the discussion stands, in three or four sentences", min_length=1
     )
     underrepresented_opinions: tuple[Words, ...] = Field(
@@ -61,7 +62,7 @@ class Moderation(Minimal):
     overlooked_concerns: tuple[Concern, ...] = Field(
         description="one entry for each concern that got no answer"
     )
-    spoken: str = Field(
+    spoken: StatedText = Field(
         description="all this in the words that the hall hears, naming the residents by name",
         min_length=1,
     )
@@ -117,7 +118,7 @@ class Closing(Minimal):
         "What is asked for. Nobody says here who is vulnerable; that is worked out from the ids.",
     )
 
-    consensus: str = Field(description="the text, one or two paragraphs", min_length=1)
+    consensus: StatedText = Field(description="the text, one or two paragraphs", min_length=1)
     concerns_reflected: tuple[ReflectedConcern, ...] = Field(
         description="one entry for each resident whose concern the text takes up"
     )
@@ -163,7 +164,7 @@ MINIMAL_CLOSING = Closing.minimal_answer()
 class PlannedItem(Record):
     model_config = pin_schema("PlannedItem", "One point to be decided.")
 
-    proposal: str = Field(
+    proposal: StatedText = Field(
         description="what is to be voted on, worded so that yes means to do it", min_length=1
     )
     reasoning: Words = Field(description="what in the discussion it comes from")

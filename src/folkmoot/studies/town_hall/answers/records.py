@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Self, cast, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,7 +28,7 @@ from folkmoot.conversation.answer_types import (
     with_ways_out,
 )
 from folkmoot.conversation.json_schemas import json_schema
-from folkmoot.conversation.lenient_fields import read_text
+from folkmoot.conversation.lenient_fields import read_text, require_text
 from folkmoot.json_text import Schema
 from folkmoot.studies.town_hall.answers.repairs import Repairer
 
@@ -61,6 +62,8 @@ def _parse_texts(raw: object, info: ValidationInfo) -> object:
 
 Words = Annotated[str, BeforeValidator(read_text)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_parse_texts)]
+# A text that the whole hall hears or votes on.
+StatedText = Annotated[str, AfterValidator(require_text)]
 
 
 def _is_plain_text(model_field: FieldInfo) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -29,7 +30,7 @@ from folkmoot.conversation.answer_types import (
     pin_schema,
 )
 from folkmoot.conversation.json_schemas import json_schema, object_schema
-from folkmoot.conversation.lenient_fields import UNREADABLE, read_switch
+from folkmoot.conversation.lenient_fields import UNREADABLE, read_switch, require_text
 from folkmoot.studies.town_hall.answers.for_people import FIELDS_FOR_PEOPLE
 from folkmoot.studies.town_hall.answers.options import (
     CHANGES,
@@ -283,7 +284,10 @@ class Speaking(Minimal):
     @field_validator("full_statement")
     @classmethod
     def _strip_statement(cls, text: str) -> str:
-        return text.strip()
+        # `N/A` says nothing.
+        with suppress(ValueError):
+            return require_text(text.strip())
+        return ""
 
     @property
     def is_silent(self) -> bool:
