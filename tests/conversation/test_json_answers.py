@@ -125,7 +125,9 @@ def test_bounds_of_a_list() -> None:
     assert "1 of at least 2" in few.problem and "items.1" in few.problem and "text" in few.problem
 
 
-@pytest.mark.parametrize("reply", [[{}], ["Ann", 3], {"items": None}, {"error": "no"}, "sorry", ""])
+@pytest.mark.parametrize(
+    "reply", [[{}], ["Ann", 3], {"items": None}, {"error": "no"}, {"errors": []}, "sorry", ""]
+)
 def test_nothing_readable_is_not_an_empty_list(reply: Any) -> None:
     text = reply if isinstance(reply, str) else json.dumps(reply)
     assert isinstance(JsonList(Line).parse_reply(text), ParseFailure)

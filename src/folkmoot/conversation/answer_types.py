@@ -588,8 +588,9 @@ class JsonList(AnswerType[tuple[M, ...]]):
     def _parse_items(self, value: Any, notes: ValidationContext) -> list[Any]:
         if isinstance(value, list):
             return value
-        # Models rename the key of the list, so use the only value if it is a list.
-        lists = [member for member in value.values() if isinstance(member, list)]
+        # Models rename the key of the list, so use the only value if it is a list with entries. An
+        # empty list may be one of something else, such as {"errors": []}.
+        lists = [member for member in value.values() if isinstance(member, list) and member]
         items = value.get(self.name, lists[0] if len(value) == len(lists) == 1 else value)
         if isinstance(items, list):
             return items

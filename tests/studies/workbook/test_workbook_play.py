@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -307,6 +308,26 @@ def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) 
     assert set(scores.filter(var_name="offer")["speculation_score"]) == {33}
     assert set(scores.filter(var_name="sure")["speculation_score"]) == {20}
     assert {r["offer_speculation_score"] for r in rows(run)} == {"33"}
+
+
+@pytest.mark.parametrize(("said", "score"), [("85%", 85), ("a lot", None), (130, None)])
+def test_an_unreadable_speculation_score_costs_no_answer(
+    tmp_path: Path, said: object, score: int | None
+) -> None:
+    usual = make_script()
+
+    def answer(request: Any, address: str) -> str:
+        reply = usual(request, address)
+        if request.schema is None:
+            return reply
+        return json.dumps({**json.loads(reply), "speculation_score": said})
+
+    run = play(good(), tmp_path, provider=ScriptedProvider(answer))
+    # The summary of the Summarizer is unchecked free text under the same name.
+    sure = run.table("responses").filter(pl.col("status") != "unchecked", var_name="sure")
+    assert set(sure["status"]) == {"valid"} and set(sure["value"]) == {"0.5"}
+    assert set(sure["speculation_score"]) == {score}
+    assert set(sure["reasks"]) == {0 if score else 5}
 
 
 def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:

@@ -632,11 +632,16 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def last(self, reply: str) -> GivenAnswer | Missing:
         """Return a reply that failed validation as an answer with the status `invalid`.
 
-        Returns Missing if the reply is empty.
+        If only the speculation score failed, the answer is valid and has no score. Returns Missing
+        if the reply is empty.
         """
-        text, score, _, _ = self._unwrap_reply(reply)
+        text, score, parse_step, _ = self._unwrap_reply(reply)
         if not text.strip():
             return Missing("empty", "the reply was empty")
+        # An unreadable speculation score makes the score missing and not the answer invalid.
+        read = self._parse_answer(text) if parse_step else None
+        if isinstance(read, ParsedAnswer):
+            return GivenAnswer(read.value, "valid", score)
         # A number out of range is kept as a number, so that analyses can see it.
         number = Number().parse_reply(text) if self.is_numeric else None
         if (
