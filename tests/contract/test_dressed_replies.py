@@ -28,7 +28,7 @@ Dress = Callable[[ModelRequest, str], str]
 
 
 def run_dressed(study: str, folder: Path, dress: Dress | None = None) -> folkmoot.Run:
-    """Run the small study with the embedded respondent, whose replies are put into a dress."""
+    """Run the small study with the embedded respondent, and put its replies into a dress."""
     inner = people_of(study)
 
     async def answer(request: ModelRequest, address: str) -> Completion:

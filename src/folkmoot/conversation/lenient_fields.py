@@ -135,7 +135,7 @@ def read_switch(raw: object) -> bool | None:
 def require_text(text: str) -> str:
     """Return a text that a reply must state.
 
-    Raises ValueError for a text such as `N/A` or `…`, which stands for no text.
+    Raises ValueError for a text such as `N/A` or `…`, which means that there is none.
     """
     if fold_option(text).strip("…") in ("", "none", "null", "n/a", "n_a", "undefined"):
         raise ValueError("the text is empty")
