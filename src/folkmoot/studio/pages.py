@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import import_notes_name, load_installed_studies
-from folkmoot.engine.study.study_file import StudyFile, load_study_file
+from folkmoot.engine.study.study_file import StudyFile, load_study_file, read_study_text
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
@@ -62,6 +62,7 @@ MAX_FIELDS = 20_000
 # Default budgets in US dollars, of a trial and of a run.
 TRY_BUDGET = "0.50"
 RUN_BUDGET = "5"
+AMOUNT_WANTED = "Enter the most that the run may cost, in US dollars, such as 2.50."
 # The lines of a check that the page shows, in this order, with words for a page.
 FACTS = {
     "Cost": "Cost",
@@ -113,10 +114,11 @@ class Studio:
         }
         run_actions: dict[str, Receiver] = {"pause": self.pause, "resume": self.resume}
         reading = [
-            Route("/", self.home),
+            # The address of a form that had a problem stays in the browser, and can be reloaded.
+            *(Route(address, self.home) for address in ("/", "/new", "/open")),
             Route("/keys", self.key_page),
             Route("/starting/{name}", self.starting),
-            Route("/run/{name:path}/-/", self.run_page),
+            *(Route(f"/run/{{name:path}}/-/{part}", self.run_page) for part in ("", *run_actions)),
             Route("/run/{name:path}/-/controls", keep_if_unreadable(self.live_controls)),
             *(
                 Route(f"/study/{{name:path}}/-/{part}", get)
@@ -154,10 +156,14 @@ class Studio:
         """Show all studies, the form for a new study, and the runs."""
         return self._home(request, [])
 
-    def _home(self, request: Request, problems: Sequence[Problem]) -> Response:
+    def _home(
+        self, request: Request, problems: Sequence[Problem], kind: str = "", name: str = ""
+    ) -> Response:
+        # `kind` and `name` are what the researcher entered before a problem.
         types = load_installed_studies()[0]
         names = self.projects.names()
         variables = {"names": names, "types": types, "problems": problems,
+                     "kind": kind or types[0].name, "entered_name": name,
                      **self.reader.describe_runs(request)}  # fmt: skip
         return self._page("studio.html.j2", variables, 422 if problems else 200)
 
@@ -167,7 +173,7 @@ class Studio:
         try:
             study_name = await run_in_threadpool(self.projects.add_new, kind, name or kind)
         except InputError as error:
-            return await run_in_threadpool(self._home, request, error.problems)
+            return await run_in_threadpool(self._home, request, error.problems, kind, name)
         return RedirectResponse(_study_address(study_name), 303)
 
     async def open_file(self, request: Request, form: FormData) -> Response:
@@ -289,13 +295,8 @@ class Studio:
     ) -> Response:
         if sent_text is None and is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
-        try:
-            text = path.read_text("utf-8") if sent_text is None else sent_text
-        except UnicodeDecodeError as error:
-            # Saved from here, the file would lose the characters that cannot be read.
-            raise HTTPException(
-                409, f"{name} is not UTF-8: save it as UTF-8 in an editor."
-            ) from error
+        # Saved from here, a file of another encoding would lose the characters that cannot be read.
+        text = read_study_text(path) if sent_text is None else sent_text
         variables = {**_tab_variables(name, path, "text"), "text": text,
                      "problems": problems or _check(path), "version": _version(path)}  # fmt: skip
         return self._page("study_text.html.j2", variables, 409 if problems else 200)
@@ -338,8 +339,8 @@ class Studio:
             file, content = await _upload_of(form)
             target = path.parent / plain_name(file)
             # Python files of a study are executed, so a page must not write them.
-            if target.suffix == ".py" or (target != path and target.name == path.name):
-                raise InputError(Problem("is not taken here", file, hint="copy it by hand"))
+            if target.suffix.lower() == ".py":
+                raise InputError(Problem(f"{file} is not taken here", hint="copy it by hand"))
             if is_workbook(path) and target.suffix.lower() == path.suffix.lower():
                 # An edited workbook replaces the old one under any name.
                 target = path
@@ -357,8 +358,18 @@ class Studio:
         path = self.projects.path(name)
         return self._prompts(name, path, request.query_params.get("prompt", ""), [])
 
-    def _prompts(self, name: str, path: Path, prompt: str, problems: Sequence[Problem]) -> Response:
-        study_file = load_study_file(path)
+    def _prompts(
+        self,
+        name: str,
+        path: Path,
+        prompt: str,
+        problems: Sequence[Problem],
+        sent_text: str | None = None,
+    ) -> Response:
+        # `sent_text` is a text that had problems and was not saved.
+        study_file, study_problems = _load(path)
+        if study_file is None:
+            return self._incorrect(name, path, "prompts", study_problems)
         library = study_file.prompt_library()
         prompt = prompt or next(iter(library.prompt_files), "")
         if prompt not in library.prompt_files:
@@ -377,7 +388,7 @@ class Studio:
         variables = {
             **_tab_variables(name, path, "prompts"), "prompt": prompt,
             "all": list(library.prompt_files), "own": own_prompts,
-            "text": library.source_texts()[prompt],
+            "text": library.source_texts()[prompt] if sent_text is None else sent_text,
             "variables": sorted(library.variables_of(prompt)), "previews": previews,
             "why": error_text,
             "problems": problems,
@@ -393,8 +404,16 @@ class Studio:
             self._save_prompt, path, prompt, text, _text_of(form, "action")
         )
         if problems:
-            return await run_in_threadpool(self._prompts, name, path, prompt, problems)
+            return await run_in_threadpool(self._prompts, name, path, prompt, problems, text)
         return RedirectResponse(f"{_study_base(name)}/prompts?prompt={quote(prompt, safe='')}", 303)
+
+    def _incorrect(
+        self, name: str, path: Path, tab: str, problems: Sequence[Problem]
+    ) -> HTMLResponse:
+        # What a page shows that needs a study file without problems.
+        problems = word_problems(read_study_form(path), problems)
+        variables = {**_tab_variables(name, path, tab), "problems": problems}
+        return self._page("incorrect.html.j2", variables)
 
     def _save_prompt(self, path: Path, prompt: str, text: str, action: str) -> list[Problem]:
         study_file = load_study_file(path)
@@ -429,16 +448,15 @@ class Studio:
         return self._ask_budget(name, self.projects.path(name), "")
 
     def _ask_budget(self, name: str, path: Path, problem: str) -> Response:
-        try:
-            config, problems = load_study_file(path).config, []
-        except InputError as error:
-            config, problems = None, error.problems
-        budget = f"{config.budget_usd:g}" if config is not None and config.budget_usd else ""
+        study_file, problems = _load(path)
+        if study_file is None:
+            return self._incorrect(name, path, "run", problems)
+        config = study_file.config
+        budget = f"{config.budget_usd:g}" if config.budget_usd else ""
         variables = {
-            **_tab_variables(name, path, "run"), "problems": problems,
+            **_tab_variables(name, path, "run"),
             "budget": budget or RUN_BUDGET, "problem": problem,
-            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS],
-            "model": (config.model or "") if config is not None else "",
+            "models": [SYNTHETIC_MODEL, *KNOWN_MODELS], "model": config.model or "",
         }  # fmt: skip
         return self._page("budget.html.j2", variables, 422 if problem else 200)
 
@@ -448,8 +466,7 @@ class Studio:
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
-            problem = "Enter the most that the run may cost, in US dollars."
-            return await run_in_threadpool(self._ask_budget, name, path, problem)
+            return await run_in_threadpool(self._ask_budget, name, path, AMOUNT_WANTED)
         return await run_in_threadpool(
             self._start, name, path, {"--budget": budget, "--model": _text_of(form, "model")}, ""
         )
@@ -459,15 +476,15 @@ class Studio:
         name, budget = request.path_params["name"], _text_of(form, "budget")
         path = await run_in_threadpool(self.projects.path, name)
         if not _is_amount(budget):
-            budget = TRY_BUDGET
+            return await run_in_threadpool(self._study, name, path, [Problem(AMOUNT_WANTED)])
         study_file, _ = await run_in_threadpool(_load, path)
         limit, _ = trial_size(study_file)
         settings = {"--limit": str(limit), "--budget": budget, "--model": _text_of(form, "model")}
         return await run_in_threadpool(self._start, name, path, settings, "try_")
 
     def _start(self, name: str, path: Path, settings: Mapping[str, str], prefix: str) -> Response:
-        run = self.projects.new_run(prefix + self.projects.run_stem(name))
-        self.processes.start(run, run_words(str(path), settings))
+        stem = prefix + self.projects.run_stem(name)
+        run = self.processes.start_new(stem, run_words(str(path), settings))
         return RedirectResponse(f"/starting/{quote(run.name)}", 303)
 
     def starting(self, request: Request) -> Response:
@@ -520,7 +537,7 @@ class Studio:
         name, budget = request.path_params["name"], _text_of(form, "budget")
         run = await run_in_threadpool(self.runs.run, name)
         if budget and not _is_amount(budget):
-            raise HTTPException(422, "The budget is an amount in US dollars.")
+            raise HTTPException(422, AMOUNT_WANTED)
         await run_in_threadpool(self.processes.resume, run.path, _study_path(run), budget)
         return RedirectResponse(_run_address(name), 303)
 

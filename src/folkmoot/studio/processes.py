@@ -15,7 +15,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -90,7 +92,10 @@ class Processes:
     def __init__(self, folder: Path, outputs: Path, keys: Keys) -> None:
         self.folder = folder
         self.keys = keys
+        self._outputs = outputs
         self._records = outputs / RECORDS
+        # Requests are answered by several threads.
+        self._starting = Lock()
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._checks: dict[str, asyncio.subprocess.Process] = {}
 
@@ -123,8 +128,30 @@ class Processes:
             # An error in the code of a study author ends the command before it prints a result.
             return CheckOutput({}, self._clean(messages))
 
-    def start(self, run: Path, words: Sequence[str]) -> None:
-        """Start `folkmoot run` with the arguments `words` and the run folder `run`."""
+    def start_new(self, stem: str, words: Sequence[str]) -> Path:
+        """Start a run in a new folder and return the folder.
+
+        The folder is `outputs/STEM`, `outputs/STEM_2` and so on. If a process with these arguments
+        has not created its folder yet, no further one is started: a button was pressed twice.
+        """
+        with self._starting:
+            for n in count(1):
+                run = self._outputs / (stem if n == 1 else f"{stem}_{n}")
+                if run.exists():
+                    continue
+                if not self._is_started(run):
+                    self._start(run, words)
+                    return run
+                if self.started_with(run) == list(words):
+                    return run
+        raise AssertionError
+
+    def _is_started(self, run: Path) -> bool:
+        process = self._started.get(run.name)
+        return process is not None and process.poll() is None
+
+    def _start(self, run: Path, words: Sequence[str]) -> None:
+        # Starts `folkmoot run` with the arguments `words` and the run folder `run`.
         # The process continues if the studio ends.
         self._records.mkdir(parents=True, exist_ok=True)
         # The arguments are written before the start, so that a later studio can resume the run even
@@ -144,13 +171,19 @@ class Processes:
 
     def resume(self, run: Path, study_file: Path, budget: str) -> None:
         """Resume a run with its original arguments and the given budget."""
-        # An empty budget keeps the original one.
+        # An empty budget keeps the original one. A page that was not updated may resume a run that
+        # is in progress. A second process would only replace the messages of the first.
+        with self._starting:
+            if not self._is_started(run) and not is_held(run):
+                self._start(run, self._resume_words(run, study_file, budget))
+
+    def _resume_words(self, run: Path, study_file: Path, budget: str) -> list[str]:
         arguments = self.started_with(run) or [str(study_file)]
         arguments = [word for word in arguments if word != "--resume"]
         if budget and "--budget" in arguments:
             position = arguments.index("--budget")
             del arguments[position : position + 2]
-        self.start(run, [*arguments, "--resume", *(["--budget", budget] if budget else [])])
+        return [*arguments, "--resume", *(["--budget", budget] if budget else [])]
 
     def started_with(self, run: Path) -> list[str]:
         """Return the arguments with which the studio started a run.
@@ -178,21 +211,21 @@ class Processes:
     def pause(self, run: Path) -> None:
         """Stop a run as Ctrl-C does, so that it can be resumed.
 
-        Raises InputError if the run is not in progress or is on another machine.
+        A run that is not in progress stays as it is. Raises InputError if it is on another machine.
         """
-        # Running calls are completed.
+        # Running calls are completed. A run may end while its page still shows the button.
         try:
             holder = json.loads((run / HOLDER_FILE).read_bytes())
             pid, host = int(holder["pid"]), holder["host"]
         except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(f"{run.name} is not running") from None
+            return
         if host != socket.gethostname():
             raise InputError(f"{run.name} runs on {host}: press Ctrl-C there")
         # A killed run leaves its process number behind, and another process may have that number
         # now. Only a process that holds the lock of the folder is the run.
         try:
             with FileLock(run / LOCK_FILE, timeout=0):
-                raise InputError(f"{run.name} is not running")
+                return
         except Timeout:
             os.kill(pid, signal.SIGINT)
 

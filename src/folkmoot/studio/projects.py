@@ -6,7 +6,6 @@ The name of a study is the path of its study file below the folder.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -18,6 +17,7 @@ from folkmoot.authoring.template import new_files
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.study import ImportedStudy, Study, find_study, load_installed_studies
+from folkmoot.engine.study.study_file import read_study_text
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.hints import did_you_mean
@@ -26,8 +26,11 @@ from folkmoot.storage.run_folder import OUTPUTS
 YAML_SUFFIXES = (".yaml", ".yml")
 # Larger YAML files are not parsed for the list of studies, which every page load computes.
 MAX_STUDY_BYTES = 1_000_000
-# A file name of at most 80 characters that begins with a word character, so not with a dot.
-_WORD = re.compile(r"[\w][\w. -]{0,79}")
+MAX_NAME_CHARACTERS = 80
+# No system takes more than 255 bytes. Names of runs add a few characters to it.
+MAX_NAME_BYTES = 240
+# Characters that some system does not take in the name of a file.
+_FORBIDDEN = frozenset('/\\:*?"<>|')
 
 
 class Projects:
@@ -105,10 +108,13 @@ class Projects:
             # is removed.
             return self.path(f"{folder.name}/{file}").relative_to(self.root).as_posix()
         except HTTPException:
+            problem = _why_no_study(folder / file)
             (folder / file).unlink()
             folder.rmdir()
+            if problem is not None:
+                raise InputError(problem) from None
             hint = "a YAML file with the key `study`, a workbook, or a Qualtrics survey (.qsf)"
-            raise InputError(Problem("is no study file", file, hint=hint)) from None
+            raise InputError(Problem(f"{file} is no study file", hint=hint)) from None
 
     def _import_file(self, path: Path, importer: Callable[[Path], ImportedStudy]) -> str:
         # Returns the name of the study made from a file of another program.
@@ -124,7 +130,7 @@ class Projects:
         return f"{path.parent.name}/{next(iter(made.files))}"
 
     def _new_folder(self, name: str) -> Path:
-        folder_name = plain_name(name.strip().replace(" ", "_"))
+        folder_name = checked_name(name.strip()).replace(" ", "_")
         for n in count(1):
             folder = self.root / (folder_name if n == 1 else f"{folder_name}_{n}")
             try:
@@ -133,15 +139,6 @@ class Projects:
             except FileExistsError:
                 continue
             return folder
-        raise AssertionError
-
-    def new_run(self, stem: str) -> Path:
-        """Return the path of a new run folder."""
-        # `outputs/STEM`, `outputs/STEM_2` and so on.
-        for n in count(1):
-            folder = self.outputs / (stem if n == 1 else f"{stem}_{n}")
-            if not folder.exists():
-                return folder
         raise AssertionError
 
     def run_stem(self, name: str) -> str:
@@ -163,12 +160,24 @@ def is_study(path: Path) -> bool:
     if path.suffix.lower() not in YAML_SUFFIXES or path.stat().st_size > MAX_STUDY_BYTES:
         return False
     try:
-        raw = parse_yaml(path.read_text("utf-8"), str(path)).value
-    except (InputError, OSError, UnicodeDecodeError):
+        raw = parse_yaml(read_study_text(path), str(path)).value
+    except (InputError, OSError):
         return False
     if not isinstance(raw, dict):
         return False
     return "study" in raw or any(study.matches(raw) for study in load_installed_studies()[0])
+
+
+def _why_no_study(path: Path) -> Problem | None:
+    # A YAML file that cannot be read at all. The page that shows the problem has no file names.
+    if path.suffix.lower() not in YAML_SUFFIXES:
+        return None
+    try:
+        parse_yaml(read_study_text(path), path.name)
+    except InputError as error:
+        first = error.problems[0]
+        return replace(first, file="", message=f"{path.name}: {first.message}")
+    return None
 
 
 def plain_name(name: str) -> str:
@@ -177,11 +186,24 @@ def plain_name(name: str) -> str:
     Raises InputError if that part is not safe as a name in a folder.
     """
     # A browser may send a whole path, with the separators of its system.
-    last = name.replace("\\", "/").rpartition("/")[2]
-    if not _WORD.fullmatch(last):
-        hint = "letters, digits, `_`, `-`, spaces and points; at most 80"
-        raise InputError(Problem(f"{name!r} cannot be the name of a file", hint=hint))
-    return last
+    return checked_name(name.replace("\\", "/").rpartition("/")[2])
+
+
+def checked_name(name: str) -> str:
+    """Return a name that is safe for a file or folder on all systems.
+
+    Raises InputError if it is not.
+    """
+    # Names that begin with a point or `~` are hidden or temporary files, which are no studies.
+    is_short = len(name) <= MAX_NAME_CHARACTERS and len(name.encode()) <= MAX_NAME_BYTES
+    is_plain = name.isprintable() and not _FORBIDDEN.intersection(name) and name[:1] not in ".~"
+    if not name or not is_short or not is_plain:
+        hint = (
+            f"at most {MAX_NAME_CHARACTERS} characters, none of them {' '.join(sorted(_FORBIDDEN))}"
+            ", and no point or ~ at the beginning"
+        )
+        raise InputError(Problem(f"{name!r} cannot be the name of a file or folder", hint=hint))
+    return name
 
 
 def own_prompt_path(study: Study, name: str, folder: Path, prompts: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import Study, find_study, load_installed_studies
+from folkmoot.engine.study.study_file import read_study_text
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import write_bytes
 from folkmoot.studio.fields import (
@@ -158,13 +160,12 @@ def read_study_form(path: Path) -> AnyForm:
         types = load_installed_studies()[0]
         study = next((study for study in types if suffix in study.file_suffixes), None)
         return WorkbookForm(study, read_sheet_form(path))
-    text = path.read_text("utf-8-sig", "replace")
-    try:
-        # A form would save a file of another encoding without the characters that it cannot read.
-        path.read_text("utf-8-sig")
+    text = ""
+    values = None
+    # A form would save a file of another encoding without the characters that it cannot read.
+    with suppress(InputError):
+        text = read_study_text(path)
         values = parse_yaml(text, path.name).value
-    except (InputError, UnicodeDecodeError):
-        values = None
     if not isinstance(values, dict):
         return StudyForm(None, text, {}, ())
     study = _study_of(values, path)

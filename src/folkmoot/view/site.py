@@ -26,6 +26,7 @@ from markupsafe import Markup
 from polars.exceptions import PolarsError
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -191,6 +192,7 @@ def create_app(routes: Sequence[BaseRoute], guard: Guard) -> Starlette:
         routes=[*routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")],
         middleware=[Middleware(GuardMiddleware, guard)],
         exception_handlers={
+            HTTPException: _refusal_response,
             404: _missing_response,
             ClientDisconnect: _client_left_response,
             **dict.fromkeys(UNREADABLE, _unreadable_response),
@@ -354,6 +356,12 @@ async def _missing_response(_request: Request, error: Exception) -> Response:
     detail = getattr(error, "detail", "")
     words = detail if detail and detail != "Not Found" else "There is no such page here."
     return render_page("error.html.j2", {"title": "Not found", "words": words}, 404)
+
+
+async def _refusal_response(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    context = {"title": "Not possible", "words": error.detail}
+    return render_page("error.html.j2", context, error.status_code)
 
 
 async def _unreadable_response(_request: Request, error: Exception) -> Response:

@@ -55,6 +55,8 @@ from folkmoot.storage.rows import columns_of_class
 NO_CONSENT = Consent()
 # 20 MB, far above any study file. A data file given by mistake is rejected before it is parsed.
 MAX_FILE_BYTES = 20_000_000
+# A message shows the beginning of a name that cannot be read.
+SHOWN_NAME_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def load_study_file(
     reader = _find_file_loader(path)
     if reader is not None:
         return _load_with_study_loader(path, reader, overrides)
-    tree = parse_yaml(_read_text(path), str(path))
+    tree = parse_yaml(read_study_text(path), str(path))
     if tree.value is None:
         raise InputError(Problem("the file is empty", str(path), hint="`folkmoot new` writes one"))
     if not isinstance(tree.value, dict):
@@ -171,7 +173,11 @@ def _require_file(path: Path) -> None:
     raise InputError(Problem("no such file", str(path), hint=hint))
 
 
-def _read_text(path: Path) -> str:
+def read_study_text(path: Path) -> str:
+    """Return the text of a study file in UTF-8 or UTF-16.
+
+    Raises InputError if the file cannot be read as text.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -234,9 +240,15 @@ def _load_with_study_loader(path: Path, study: Study, overrides: Sequence[str]) 
 def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
     # A run folder keeps these settings, and `folkmoot report` finds the study type by this key.
     tree.value.setdefault("study", study.name)
-    config, problems = _validate_config(study, tree, path.parent)
-    if config is not None:
-        problems += _independent_problems(problems, _study_problems(study, config, path, tree))
+    try:
+        config, problems = _validate_config(study, tree, path.parent)
+        if config is not None:
+            problems += _independent_problems(problems, _study_problems(study, config, path, tree))
+    except OSError as error:
+        # For example a name that is too long for the file system.
+        named = Path(str(error.filename)).name[:SHOWN_NAME_CHARACTERS]
+        reason = f"a file that the study names cannot be read ({error.strerror}): {named}"
+        raise InputError(sort_problems([*tree.problems, Problem(reason, str(path))])) from error
     if config is None or problems or tree.problems:
         raise InputError(sort_problems([*tree.problems, *problems]))
     return StudyFile(path, study, config, tree.value)
@@ -330,7 +342,7 @@ def locate_problem(study_file: StudyFile, problem: Problem) -> Problem:
     path = study_file.path
     if not path.is_file() or _find_file_loader(path) is not None:
         return replace(problem, file=str(path))
-    tree = parse_yaml(_read_text(path), str(path))
+    tree = parse_yaml(read_study_text(path), str(path))
     path_in_file = resolve_path(tree.value, problem.key)
     location = tree.nearest_location(path_in_file)
     return with_location(problem, str(path), location.line if path_in_file else 0)
