@@ -151,7 +151,7 @@ def _measure_question(
         return QuestionDrift(distance, own.p, own, is_numeric=False)
     moments = _moments_by_unit(question, named)
     value = float(_standardised_difference(moments[0].sum(0), moments[1].sum(0)))
-    if not math.isfinite(value):
+    if math.isnan(value):
         return _question_without_test(question, value, units)
     swapped = _standardised_difference(*_swap(moments, keep))
     p = (int((np.abs(swapped) >= abs(value) - 1e-12).sum()) + 1) / (EXCHANGES + 1)

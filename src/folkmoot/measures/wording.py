@@ -327,11 +327,12 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "without an answer",
         "share": "{name}: {share}",
         "share the same": "{name}: {share} the same",
+        "no answer": "{name}: no answer",
         "drift": "Drift is at most {margin} in {passed} of {contrasts}",
         "drift, failed": "above it in {names}",
         "drift, not known": "not known in {number}",
         "drift, alarm": "User drift: {name}.",
-        "questions": "Of {comparisons} comparisons ({questions}) {equal} are equal within their "
+        "questions": "Of {comparisons} ({questions}) {equal} are equal within their "
         "margin, {other} differ by more, and of {unknown} it is not known.",
         "distributions": "The share of each answer, or mean and standard deviation of numbers, in "
         "{groups}.",
@@ -407,6 +408,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{distance} apart on average; the margin is {margin}",
         "order": "{share} answer the same, and shares of answers move by {shift}; the margin is "
         "at most {margin}",
+        "no answers": "the control was asked, and no answer could be read",
         "people, passed": "people and models differ by at most the margin",
         # A number has no margin and fails by its test.
         "people, failed": "people and models differ",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -35,7 +35,7 @@ from folkmoot.kit.findings import (
     p_value_cell,
     with_adjusted_p,
 )
-from folkmoot.measures.diagnostics import FAILED, Margin
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
 from folkmoot.measures.drift import Answers, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
@@ -357,10 +357,7 @@ def effects_finding(
         headline=bool(alarms),
         alarms=tuple(alarms),
         unit=unit_name(table),
-        units=min(
-            (estimate.unit_count for estimate in lines.values() if math.isfinite(estimate.value)),
-            default=0,
-        ),
+        units=fewest_units(lines.values()),
     )
 
 
@@ -424,6 +421,8 @@ def list_shares(
     """
     clauses = (
         word("control", case, name=name, share=format_share(estimate))
+        if math.isfinite(estimate.value)
+        else word("control", "no answer", name=name)
         for name, estimate in shares.items()
     )
     return word("description", "list", values=capitalise(join_sentences(clauses, "; ")))
@@ -437,13 +436,12 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     rows: list[dict[str, TableCell]] = []
     shares: dict[str, Estimate] = {}
     shifts: dict[tuple[str, str], Estimate] = {}
-    asked = table.filter(
-        pl.col("control").is_in([RETEST, *REPLACING])
-        & pl.col("missing").is_null()
-        & pl.col("expected").is_not_null()
-    )
-    for key, own in asked.group_by("control", "moment", "role", maintain_order=True):
+    asked = decisions_again(table, [RETEST, *REPLACING])
+    if asked["missing"].is_not_null().all():
+        return None
+    for key, asked_rows in asked.group_by("control", "moment", "role", maintain_order=True):
         control, moment, role = map(str, key)
+        own = asked_rows.filter(pl.col("missing").is_null())
         made = expected_answers(own)
         again = given_answers(own)
         units = own["unit"].to_list()
@@ -474,8 +472,10 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}
     moved = [name for name, holm in with_adjusted_p(orders).items() if holm < ALPHA]
     for row, ((_, name), shift) in zip(rows, shifts.items(), strict=True):
-        # Only the order is no part of the decision, so only its shift has a largest size.
-        verdict = FAILED if name in moved else MOST_SHIFT.judge_interval(shift)
+        # Only the order is no part of the decision, so only its shift has a largest size. A large
+        # shift that the test does not show is not known, as the alarm goes by the test.
+        is_small = MOST_SHIFT.judge_interval(shift) == PASSED
+        verdict = FAILED if name in moved else PASSED if is_small else NOT_KNOWN
         row["verdict"] = verdict if name in orders else None
     return Finding(
         ANSWERS_AGAIN,
@@ -493,7 +493,25 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         headline=bool(moved),
         alarms=tuple(word("control", "order, alarm", name=name) for name in moved),
         unit=unit_name(asked),
-        units=min(estimate.unit_count for estimate in shares.values()),
+        units=fewest_units(shares.values()),
+    )
+
+
+def decisions_again(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of decisions that these controls asked again, answered or not."""
+    # A decision that was not asked has a reason. A refusal counts as asked.
+    reason = pl.col("missing")
+    return table.filter(
+        pl.col("control").is_in(controls)
+        & pl.col("expected").is_not_null()
+        & (reason.is_null() | ~reason.is_in([*NOT_ASKED, UNCHANGED]))
+    )
+
+
+def fewest_units(estimates: Iterable[Estimate]) -> int:
+    """Return the smallest number of independent units behind the known estimates, or 0."""
+    return min(
+        (estimate.unit_count for estimate in estimates if math.isfinite(estimate.value)), default=0
     )
 
 

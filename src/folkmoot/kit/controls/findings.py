@@ -23,8 +23,10 @@ from folkmoot.kit.controls.effects import (
     answers_again,
     contrasts_in,
     decision_contrasts,
+    decisions_again,
     effects_finding,
     expected_answers,
+    fewest_units,
     given_answers,
     list_shares,
     measure_effects,
@@ -224,11 +226,15 @@ def _drift_findings(
     effects: Mapping[Contrast, Mapping[str, Effect]],
     margins: Mapping[str, float],
 ) -> tuple[dict[Contrast, Drift], list[Finding]]:
-    negative = table.filter(control=NEGATIVE).filter(pl.col("missing").is_null())
+    asked = table.filter(control=NEGATIVE)
+    negative = asked.filter(pl.col("missing").is_null())
+    if negative.is_empty():
+        return {}, []
     questions = negative["question"].unique(maintain_order=True).to_list()
+    # A condition in which all declined has contrasts too. Its drift is not known.
     drifts = {
         contrast: _measure_contrast_drift(negative, contrast, questions)
-        for contrast in contrasts_in(negative)
+        for contrast in contrasts_in(asked)
     }
     if not drifts:
         return {}, []
@@ -248,7 +254,7 @@ def _drift_findings(
             "effect_share": finite_or_none(designed[contrast].value)
             if contrast in designed
             else None,
-            "units": drift.mean.unit_count,
+            "units": fewest_units([drift.mean]),
             "verdict": verdicts[contrast],
         }
         for contrast, drift in drifts.items()
@@ -279,12 +285,12 @@ def _drift_findings(
         headline=bool(failed),
         alarms=tuple(word("control", "drift, alarm", name=name) for name in failed),
         unit=unit_name(negative),
-        units=min(drift.mean.unit_count for drift in drifts.values()),
+        units=fewest_units(drift.mean for drift in drifts.values()),
     )
     return drifts, [
         drift_finding,
         _question_finding(drifts, questions, margins, negative),
-        _distributions(negative, questions),
+        _distributions(negative, questions, asked),
     ]
 
 
@@ -320,6 +326,9 @@ def _question_finding(
                 # variation has none.
                 low = -margin if question.is_numeric else -math.inf
                 verdict = Margin(low, margin).judge_interval(question.difference)
+                # Answers that are equal within each condition and differ between them.
+                if math.isinf(question.difference.value):
+                    verdict = FAILED
             rows.append(
                 {
                     "contrast": contrast.says,
@@ -341,7 +350,7 @@ def _question_finding(
         word(
             "control",
             "questions",
-            comparisons=f"{len(rows):,}",
+            comparisons=format_count(len(rows), "comparison"),
             questions=format_count(len(questions), "question"),
             equal=f"{equal:,}",
             other=f"{other:,}",
@@ -357,13 +366,15 @@ def _question_finding(
         ),
         section=SECTION,
         unit=unit_name(negative),
-        units=min(drift.mean.unit_count for drift in drifts.values()),
+        units=fewest_units(drift.mean for drift in drifts.values()),
     )
 
 
-def _distributions(negative: pl.DataFrame, questions: Sequence[str]) -> Finding:
+def _distributions(
+    negative: pl.DataFrame, questions: Sequence[str], asked: pl.DataFrame
+) -> Finding:
     keys = ("role", "condition", "moment")
-    groups = negative.select(keys).unique(maintain_order=True).rows()
+    groups = asked.select(keys).unique(maintain_order=True).rows()
     rows: list[dict[str, TableCell]] = []
     for name in questions:
         own = negative.filter(question=name)
@@ -471,14 +482,13 @@ def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:
 
 
 def _reliability_finding(table: pl.DataFrame) -> Finding | None:
-    again = table.filter(control=RETEST).filter(
-        pl.col("missing").is_null() & pl.col("expected").is_not_null()
-    )
-    if again.is_empty():
+    again = decisions_again(table, [RETEST])
+    if again["missing"].is_not_null().all():
         return None
     rows: list[dict[str, TableCell]] = []
-    units, verdicts = [], []
-    for (decision, role), own in again.group_by("question", "role", maintain_order=True):
+    verdicts = []
+    for (decision, role), asked_rows in again.group_by("question", "role", maintain_order=True):
+        own = asked_rows.filter(pl.col("missing").is_null())
         own_units = own["unit"].to_list()
         first, second = expected_answers(own), given_answers(own)
         hits = [a == b for a, b in zip(first, second, strict=True)]
@@ -490,10 +500,9 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         repeats = map(Repeat, own_units, asked, first, second)
         # The share of equal answers is high if nearly all participants choose one option. Agreement
         # beyond chance corrects for that.
-        agreement = agreement_with_oneself(list(repeats))
+        agreement = agreement_with_oneself(list(repeats)) if hits else same
         verdict = LEAST_RELIABLE.judge_interval(same)
         verdicts.append((str(decision), same, verdict))
-        units.append(same.unit_count)
         rows.append(
             {
                 "decision": str(decision),
@@ -519,5 +528,5 @@ def _reliability_finding(table: pl.DataFrame) -> Finding | None:
         headline=bool(failed),
         alarms=tuple(word("control", "reliability, alarm", name=name) for name in failed),
         unit=unit_name(again),
-        units=min(units),
+        units=fewest_units(estimate for _, estimate, _ in verdicts),
     )

@@ -283,8 +283,9 @@ def _shares(
             ),
             -_number(row[column]),
         )
-        for row in _control_rows(findings, key)
         if row[column] is not None
+        else _no_answers(capitalise(str(row[label])))
+        for row in _control_rows(findings, key)
     ]
 
 
@@ -301,9 +302,15 @@ def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
             ),
             _number(row["drift_share"]),
         )
-        for row in _control_rows(findings, USER_DRIFT)
         if row["drift_share"] is not None
+        else _no_answers(str(row["contrast"]))
+        for row in _control_rows(findings, USER_DRIFT)
     ]
+
+
+def _no_answers(label: str) -> Evidence:
+    # What a control asked, and could not read in any answer, is not known.
+    return Evidence(label, NOT_KNOWN, word("figure", "no answers"))
 
 
 def _distance_in_words(row: Row, column: str) -> str:
@@ -344,6 +351,8 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
             ),
             _number(row["shift_share"]),
         )
+        if row["same_share"] is not None
+        else _no_answers(capitalise(f"{row['version']}, {row['moment']} decision"))
         for row in _control_rows(findings, ANSWERS_AGAIN)
         if row["verdict"] is not None
     ]
