@@ -61,7 +61,7 @@ def rows(findings: list[Finding], key: str) -> list[dict[str, TableCell]]:
 
 
 def statement(findings: list[Finding], key: str) -> str:
-    return str(next(finding.statement for finding in findings if finding.key == key))
+    return str(next(finding.says for finding in findings if finding.key == key))
 
 
 def card_row(run: Path, findings: list[Finding], name: str) -> CardRow:
