@@ -48,12 +48,24 @@
   let dirty = false;
   addEventListener("input", (e) => (dirty ||= !!form()?.contains(e.target)));
   addEventListener("htmx:afterRequest", (e) => {
-    if (e.detail.elt === form()) dirty = false;
+    if (e.detail.elt !== form()) return;
+    dirty = !e.detail.successful;
+    if (!dirty) return;
+    // Without this, the page would still say that all is saved.
+    const alarm = document.createElement("p");
+    alarm.className = "alarm";
+    alarm.textContent =
+      "Not saved. The studio has stopped, or does not know this page any more. Copy what you " +
+      "entered last, and open the address that the studio prints when it starts.";
+    document.getElementById("status").replaceChildren(alarm);
   });
+  // What could not be saved stays on the page.
   const saveFirst = (e, then) => {
     e.preventDefault();
     e.stopPropagation();
-    form().addEventListener("htmx:afterRequest", then, { once: true });
+    form().addEventListener("htmx:afterRequest", (after) => after.detail.successful && then(), {
+      once: true,
+    });
     htmx.trigger(form(), "submit");
   };
   addEventListener(

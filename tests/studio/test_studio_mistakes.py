@@ -1,0 +1,213 @@
+"""What the studio answers to odd names, files and amounts, and to buttons pressed twice."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote, urlencode
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from folkmoot.studio.pages import Studio
+from folkmoot.studio.processes import Keys, Processes
+from folkmoot.view.site import READING, Guard, create_app
+from tests.servers.pages import PageServer
+from tests.studio.conftest import StudioProcess
+from tests.studio.test_studio import make_study, page
+
+__all__ = ["page"]
+
+STUDY = """\
+study: focus_group
+category: kitchen appliances
+product_concept: An oven that reads barcodes
+num_personas: 3
+coding: {enabled: false}
+"""
+OVENS = "/study/ovens/ovens.yaml/-"
+BOUNDARY = "boundary-of-the-form"
+
+
+@dataclass
+class Client:
+    """The pages of a studio over `folder`, and forms that are sent to them."""
+
+    studio: Studio
+    server: PageServer
+
+    @property
+    def folder(self) -> Path:
+        return self.studio.projects.root
+
+    def get(self, path: str) -> str:
+        return self.server.get(quote(path, safe="/?=")).text
+
+    def send(self, path: str, body: bytes, kind: str) -> tuple[int, str]:
+        """The status, and the address that follows or the page that is shown."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        connection.request("POST", quote(path), body, {"Content-Type": kind})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, unquote(answer.headers["Location"] or text)
+
+    def fill_in(self, path: str, **values: str) -> tuple[int, str]:
+        body = urlencode({"form_token": self.studio.form_token, **values}).encode()
+        return self.send(path, body, "application/x-www-form-urlencoded")
+
+    def upload(self, path: str, name: str, content: bytes) -> tuple[int, str]:
+        disposition = f"--{BOUNDARY}\r\nContent-Disposition: form-data; name="
+        token = f'{disposition}"form_token"\r\n\r\n{self.studio.form_token}\r\n'
+        file = f'{disposition}"file"; filename="{name}"\r\n\r\n'
+        body = f"{token}{file}".encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
+        return self.send(path, body, f"multipart/form-data; boundary={BOUNDARY}")
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    (tmp_path / "ovens").mkdir()
+    (tmp_path / "ovens" / "ovens.yaml").write_text(STUDY, "utf-8")
+    studio = Studio(tmp_path)
+    app = create_app(studio.routes(), Guard(methods=READING | {"POST"}))
+    with PageServer(app) as server:
+        yield Client(studio, server)
+
+
+@pytest.mark.parametrize("name", ["O'Brien & Söhne (2)", "日本語", "50 % off", "naïve.v2"])
+def test_a_study_may_have_any_name_that_a_folder_can_have(client: Client, name: str) -> None:
+    status, address = client.fill_in("/new", kind="focus_group", name=name)
+    folder = name.replace(" ", "_")
+    assert (status, address) == (303, f"/study/{folder}/focus_group.yaml/-/")
+    assert "Product concept" in client.get(address)
+
+
+@pytest.mark.parametrize("name", ["before/after", "What now?", "..", "~a", "x" * 81])
+def test_a_name_that_is_refused_stays_in_the_form_with_the_study_type(
+    client: Client, name: str
+) -> None:
+    status, text = client.fill_in("/new", kind="town_hall", name=name)
+    assert status == 422
+    assert "cannot be the name of a file or folder" in text
+    assert f'value="{name}"' in text
+    assert 'value="town_hall" required checked' in text
+    # The address of the form stays in the browser, and can be opened again.
+    assert "New study" in client.get("/new")
+    assert {path.name for path in client.folder.iterdir()} == {"ovens", "outputs"}
+
+
+def test_a_file_that_a_browser_saved_twice_can_be_uploaded(client: Client) -> None:
+    status, _ = client.upload(f"{OVENS}/upload", "people (1).csv", b"name,age\nAnn,40\n")
+    assert status == 303
+    assert (client.folder / "ovens" / "people (1).csv").is_file()
+
+
+@pytest.mark.parametrize("name", ["own.py", "own.PY"])
+def test_no_page_stores_code(client: Client, name: str) -> None:
+    _, text = client.upload(f"{OVENS}/upload", name, b"print()")
+    assert f"{name} is not taken here" in text
+    assert not (client.folder / "ovens" / name).exists()
+
+
+def test_a_file_that_is_no_study_is_named_with_the_reason(client: Client) -> None:
+    for name, content, reason in (
+        ("notes.docx", b"PK", "notes.docx is no study file"),
+        ("küche.yaml", "study: focus_group\ncategory: Küche\n".encode("latin-1"), "is not UTF-8"),
+    ):
+        status, text = client.upload("/open", name, content)
+        assert status == 422
+        assert name in text
+        assert reason in text
+    assert {path.name for path in client.folder.iterdir()} == {"ovens", "outputs"}
+
+
+def test_a_study_in_utf_16_has_a_form_as_it_can_be_run(client: Client) -> None:
+    content = STUDY.replace("kitchen", "Küchen").encode("utf-16")
+    status, address = client.upload("/open", "küche.yaml", content)
+    assert (status, address) == (303, "/study/küche/küche.yaml/-/")
+    assert 'value="Küchen appliances"' in client.get(address)
+    assert "Küchen appliances" in client.get(f"{address}text")
+
+
+def test_a_name_of_a_file_that_is_too_long_is_a_problem_of_the_study(client: Client) -> None:
+    study = client.folder / "ovens" / "ovens.yaml"
+    study.write_text(STUDY.replace("enabled: false", f"codebooks: {'x' * 5000}"), "utf-8")
+    text = client.get(f"{OVENS}/")
+    assert "a file that the study names cannot be read (File name too long): xxx" in text
+    assert "Product concept" in text
+
+
+@pytest.mark.parametrize("tab", ["prompts", "run"])
+def test_a_study_with_a_mistake_keeps_its_tabs(client: Client, tab: str) -> None:
+    client.fill_in("/new", kind="workbook", name="prices")
+    text = client.get(f"/study/prices/experiment.xlsx/-/{tab}")
+    assert "The study file must be corrected first." in text
+    assert "“Experiment ID” is blank" in text
+    assert 'aria-label="This study"' in text
+    assert "Line experimental_setting" not in text
+
+
+def test_a_prompt_with_a_mistake_stays_in_the_field(client: Client) -> None:
+    wanted = "My own words, long thought about. {{ nope"
+    _, text = client.fill_in(f"{OVENS}/prompts", prompt="coder_system", action="save", text=wanted)
+    assert "Line 1" in text
+    assert wanted in text
+    assert not (client.folder / "ovens" / "prompts" / "coder_system.md").exists()
+
+
+@pytest.mark.parametrize("amount", ["1,5", "-1", "much", "1000000000000", "0", "½"])
+@pytest.mark.parametrize("button", ["try", "run"])
+def test_what_is_no_amount_starts_nothing(client: Client, button: str, amount: str) -> None:
+    _, text = client.fill_in(f"{OVENS}/{button}", budget=amount)
+    assert "Enter the most that the run may cost, in US dollars, such as 2.50." in text
+    assert list((client.folder / "outputs").iterdir()) == []
+
+
+def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:
+    started: list[Path] = []
+    processes = Processes(tmp_path, tmp_path / "outputs", Keys())
+    # A study that is missing: its process ends after a second, and creates no folder.
+    words = ["missing.yaml", "--budget", "1"]
+    threads = [
+        threading.Thread(target=lambda: started.append(processes.start_new("ovens", words)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(started) == {tmp_path / "outputs" / "ovens"}
+    # Another study or budget is another run.
+    other = processes.start_new("ovens", ["other.yaml"])
+    assert other == tmp_path / "outputs" / "ovens_2"
+
+
+def test_pause_and_resume_of_a_page_that_was_not_updated_do_no_harm(client: Client) -> None:
+    _, address = client.fill_in(f"{OVENS}/try", budget="0.5")
+    assert address == "/starting/try_ovens"
+    run = client.folder / "outputs" / "try_ovens"
+    process = client.studio.processes._started["try_ovens"]
+    process.wait()
+    assert (run / "manifest.json").is_file()
+    assert client.fill_in("/run/try_ovens/-/pause") == (303, "/run/try_ovens/-/")
+    status, text = client.fill_in("/run/try_ovens/-/resume", budget="1,5")
+    assert status == 422
+    assert "All runs" in text
+    assert "Not possible" in text
+
+
+def test_the_form_says_that_nothing_is_saved_when_the_studio_has_stopped(
+    page: Page, tmp_path: Path
+) -> None:
+    with StudioProcess(tmp_path / "studies") as studio:
+        make_study(page, studio, "focus_group", "ovens")
+        studio.process.kill()
+        studio.process.wait()
+        page.get_by_label("Price", exact=True).fill("499 dollars")
+        expect(page.locator("#status")).to_contain_text("Not saved.")
+        # A link would lose what was entered.
+        page.get_by_role("link", name="Prompts").click()
+        expect(page.get_by_label("Price", exact=True)).to_have_value("499 dollars")
