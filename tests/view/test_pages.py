@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -139,6 +140,25 @@ def test_findings_of_every_study_type_hold_no_style_or_script(served: PageServer
         found = made_in(served, f"/run/{study}/-/findings")
         assert found.status == 200 and Page(found.text).runs == []
         assert "How far to trust it" in found.text and "Main findings" in found.text
+
+
+def test_participants_are_filtered_by_what_the_page_shows(served: PageServer) -> None:
+    def counted(query: str) -> str:
+        text = served.get(f"/run/cross_pollination/-/people?q={quote(query)}").text
+        found = re.search(r'role="status">([^<]*)<', text)
+        assert found is not None
+        return found[1]
+
+    own = counted("condition=acp")
+    assert not own.startswith("0 ")
+    assert counted("Condition=ACP") == own
+    assert counted("position_changed=yes") == counted("position_changed=true")
+    assert counted("position_changed=no") == counted("position_changed=false")
+    assert not counted("position_changed!=x").startswith("0 ")
+    # A misspelt column is no result without a participant.
+    text = served.get("/run/cross_pollination/-/people?q=conditon=acp").text
+    assert "This run has no column <code>conditon</code>" in text
+    assert "has no column" not in served.get("/run/cross_pollination/-/people?q=acp").text
 
 
 @pytest.mark.parametrize(

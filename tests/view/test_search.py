@@ -64,11 +64,14 @@ def _texts(value: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "query", ['"', "*", "a OR", "NEAR(", "text:x", "'; DROP", "(", '""', "-x", "ünï"]
+    "query", ['"', "*", "a OR", "NEAR(", "text:x", "'; DROP", "(", '""', "-x", "ünï", "a\0b"]
 )
 def test_no_query_is_an_error(copy: Path, query: str) -> None:
     with reader(copy.parent) as server:
-        assert 'id="find"' in found_in(server, "copy", query)
+        page = found_in(server, "copy", query)
+        assert 'id="find"' in page
+        everywhere = server.get(f"/search?q={quote(query)}").text
+        assert "could be searched" not in page + everywhere
 
 
 def test_a_hit_leads_to_its_utterance(copy: Path) -> None:

@@ -338,6 +338,7 @@ class Reader:
                 "levels": page.levels,
                 "step": STEP,
                 "others": page.others,
+                "unknown": page.unknown,
                 "start": read_sent_number(parameters.get("start")) or 0,
                 "wide": "&wide=1" if shows_all else "",
             },

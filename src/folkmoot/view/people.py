@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.plan import sealed_data
+from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import EmptyJournalError, StorageError
 from folkmoot.storage.findings import TableCell
@@ -290,11 +291,12 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
     schema = frame.collect_schema()
     words = []
     for condition in _CONDITION.finditer(query):
-        column, sign, value = condition[1], condition[2], (condition[3] or "").strip('"')
+        sign, value = condition[2], (condition[3] or "").strip('"')
+        column = _named_column(condition[1] or "", schema)
         if column in schema:
             frame = frame.filter(_compare_column(column, schema[column], sign, value))
             continue
-        table, table_column = _of_table(column or "", rows)
+        table, table_column = _of_table(column, rows)
         if table is None:
             words.append(condition[0].strip('"'))
         else:
@@ -310,6 +312,22 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
     cells = [pl.col(column).cast(pl.String) for column in schema.names()]
     row_text = pl.concat_str(cells, separator="\n", ignore_nulls=True).str.to_lowercase()
     return frame.filter(*(row_text.str.contains(word.lower(), literal=True) for word in words))
+
+
+def unknown_columns(frame: pl.LazyFrame, query: str, rows: Rows) -> list[str]:
+    """Return the names in a query that are compared as columns, but are no column of the run."""
+    schema = frame.collect_schema()
+    named = [condition[1] for condition in _CONDITION.finditer(query) if condition[1]]
+    return [
+        name
+        for name in named
+        if _named_column(name, schema) not in schema and _of_table(name, rows)[0] is None
+    ]
+
+
+def _named_column(name: str, columns: Iterable[str]) -> str:
+    # The page shows columns with a capital letter, so the case is ignored.
+    return next((column for column in columns if column.lower() == name.lower()), name)
 
 
 def _of_table(column: str, rows: Rows) -> tuple[pl.LazyFrame | None, str]:
@@ -333,6 +351,9 @@ def _aggregate_cells(table: pl.LazyFrame, column: str, name: str) -> pl.LazyFram
 def _compare_column(column: str, kind: pl.DataType, sign: str, value: str) -> pl.Expr:
     cell: pl.Expr = pl.col(column)
     compared_value: float | str
+    # The page shows these cells as yes and no.
+    if kind == pl.Boolean and value.lower() in BOOLEAN_WORDS:
+        value = str(BOOLEAN_WORDS[value.lower()])
     try:
         compared_value = float(value)
         cell = cell.cast(pl.Float64, strict=False)
@@ -366,6 +387,8 @@ class Page:
     levels: list[tuple[str, list[tuple[TableCell, int]]]]
     # Tables with several rows per participant, with their columns.
     others: list[tuple[str, list[str]]]
+    # Names that the query compares, and that are no column. They were searched as words.
+    unknown: list[str]
 
 
 class Shape(NamedTuple):
@@ -422,7 +445,13 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -
         for name, keys in key_columns_by_table.items()
     ]
     return Page(
-        columns, keyed_page_rows, int(total.item()), shape.all, shape.levels, columns_by_table
+        columns,
+        keyed_page_rows,
+        int(total.item()),
+        shape.all,
+        shape.levels,
+        columns_by_table,
+        unknown_columns(frame, query, keyed_rows),
     )
 
 

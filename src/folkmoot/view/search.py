@@ -235,7 +235,8 @@ def _journal_stamp(run: RunFolder, journal: JournalReader) -> str:
 
 def _query_words(query: str) -> Iterator[str]:
     for phrase, word in re.findall(r'"([^"]*)"|(\S+)', query):
-        text = (phrase or word).replace('"', " ").strip()
+        # SQLite would end the expression at a null character.
+        text = (phrase or word).replace('"', " ").replace("\0", " ").strip()
         if re.search(r"\w", text):
             yield text
 

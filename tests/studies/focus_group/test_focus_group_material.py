@@ -81,5 +81,5 @@ def test_words_are_no_images(tmp_path: Path, material: str) -> None:
 
 
 def test_one_person_is_no_group(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least two people"):
+    with pytest.raises(InputError, match="must be at least 2"):
         play(tmp_path, "num_personas: 1\nmax_responses_per_question: 1\n")

@@ -7,6 +7,7 @@ import math
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.hints import capitalise
 from folkmoot.kit.controls.effects import SECTION, expected_answers, given_answers, unit_name
 from folkmoot.kit.controls.tables import RETEST, WHOLE_PERSONA, PersonaVarianceRow
 from folkmoot.kit.findings import estimate_cells, interval_chart
@@ -186,7 +187,7 @@ def _in_words(decision: str, shares: dict[str, Estimate]) -> Sentence:
     ]
     if finite_or_none(whole.value) is None:
         return word("refusal", "no variance", decision=decision)
-    lies = {"decision": decision, "share": _percent(whole)}
+    lies = {"decision": capitalise(decision), "share": _percent(whole)}
     if not named:
         return word("control", "variance", **lies)
     return word("control", "variance, attributes", attributes=", ".join(named), **lies)

@@ -176,8 +176,10 @@ class DiscussionConfig(CodingStudyConfig):
         "opinion; `seeded`: first opinions follow from the participant's traits",
         json_schema_extra=field_notes(label="Origin of first opinions"),
     )
-    num_personas: PositiveInt = Field(
+    # A discussion needs two.
+    num_personas: int = Field(
         8,
+        ge=2,
         description="participants in a group",
         json_schema_extra=field_notes(essential=True, label="Participants in a group"),
     )

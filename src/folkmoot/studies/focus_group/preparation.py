@@ -127,10 +127,6 @@ def _check_contradictions(config: DiscussionConfig) -> list[Problem]:
         )
     if len({parse_amount(price) for price in config.prices}) != len(config.prices):
         add_problem("prices", "a price can be listed only once")
-    if participant_count < 2:
-        add_problem(
-            "num_personas", "a discussion needs at least two people", "set num_personas: 2, or more"
-        )
     questions = min(config.for_stimulus(stimulus).all_questions for stimulus in config.concepts)
     if not questions:
         add_problem(
