@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ class Client:
         file = f'{disposition}"file"; filename="{name}"\r\n\r\n'
         body = f"{token}{file}".encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
         return self.send(path, body, f"multipart/form-data; boundary={BOUNDARY}")
+
+
+def version_in(text: str) -> str:
+    found = re.search(r'name="version" id="version" value="([0-9a-f]+)"', text)
+    assert found is not None
+    return found[1]
 
 
 @pytest.fixture
@@ -152,10 +159,35 @@ def test_a_study_with_a_mistake_keeps_its_tabs(client: Client, tab: str) -> None
 
 def test_a_prompt_with_a_mistake_stays_in_the_field(client: Client) -> None:
     wanted = "My own words, long thought about. {{ nope"
-    _, text = client.fill_in(f"{OVENS}/prompts", prompt="coder_system", action="save", text=wanted)
+    page_before = client.get(f"{OVENS}/prompts?prompt=coder_system")
+    _, text = client.fill_in(
+        f"{OVENS}/prompts",
+        prompt="coder_system",
+        action="save",
+        text=wanted,
+        version=version_in(page_before),
+    )
     assert "Line 1" in text
     assert wanted in text
     assert not (client.folder / "ovens" / "prompts" / "coder_system.md").exists()
+
+
+def test_two_tabs_do_not_overwrite_each_other_s_prompt(client: Client) -> None:
+    address = f"{OVENS}/prompts?prompt=coder_system"
+    version = version_in(client.get(address))
+    form = {"prompt": "coder_system", "action": "save", "version": version}
+    status, _ = client.fill_in(f"{OVENS}/prompts", text="Of the first tab.", **form)
+    assert status == 303
+    status, text = client.fill_in(f"{OVENS}/prompts", text="Of the second tab.", **form)
+    assert status == 200
+    assert "was changed by another program in the meantime, so it was not saved" in text
+    assert "Of the second tab." in text
+    assert "Of the first tab." in client.get(address)
+    # The page that says so can save: its reader has been told.
+    form["version"] = version_in(text)
+    status, _ = client.fill_in(f"{OVENS}/prompts", text="Of the second tab.", **form)
+    assert status == 303
+    assert "Of the second tab." in client.get(address)
 
 
 @pytest.mark.parametrize("amount", ["1,5", "-1", "much", "1000000000000", "0", "½"])

@@ -82,6 +82,10 @@ PARTICIPANT = "participant"
 PROMPTS = "prompts"
 # Lines on what an import changed that the page of a study shows. The file has all of them.
 MAX_IMPORT_NOTES = 300
+CHANGED_PROBLEM = Problem(
+    "the file was changed by another program in the meantime, so it was not saved",
+    hint="saving again replaces that change; opening this page again shows it",
+)
 Answer = Callable[[Request], Awaitable[Response]]
 # Handler of a form that was sent.
 Receiver = Callable[[Request, FormData], Awaitable[Response]]
@@ -312,11 +316,7 @@ class Studio:
         if is_workbook(path):
             raise HTTPException(404, f"{name} is a workbook: edit it in a spreadsheet program.")
         # The page keeps the sent text. Saving it once more replaces what the other program wrote.
-        problem = Problem(
-            "the file was changed by another program in the meantime, so it was not saved",
-            hint="saving again replaces that change; opening this page again shows it",
-        )
-        return await run_in_threadpool(self._text, name, path, text, [problem])
+        return await run_in_threadpool(self._text, name, path, text, [CHANGED_PROBLEM])
 
     def file(self, request: Request) -> Response:
         """Download the study file or a file in its folder."""
@@ -385,10 +385,12 @@ class Studio:
                 previews = study_file.study.preview(study_file.config, library)[:6]
         except FolkmootError as error:
             error_text = str(error)
+        present_text = library.source_texts()[prompt]
         variables = {
             **_tab_variables(name, path, "prompts"), "prompt": prompt,
+            "version": _text_version(present_text),
             "all": list(library.prompt_files), "own": own_prompts,
-            "text": library.source_texts()[prompt] if sent_text is None else sent_text,
+            "text": present_text if sent_text is None else sent_text,
             "variables": sorted(library.variables_of(prompt)), "previews": previews,
             "why": error_text,
             "problems": problems,
@@ -400,9 +402,8 @@ class Studio:
         name, prompt = request.path_params["name"], _text_of(form, "prompt")
         path = await run_in_threadpool(self.projects.path, name)
         text = str(form.get("text", "")).replace("\r\n", "\n")
-        problems = await run_in_threadpool(
-            self._save_prompt, path, prompt, text, _text_of(form, "action")
-        )
+        action, version = _text_of(form, "action"), _text_of(form, "version")
+        problems = await run_in_threadpool(self._save_prompt, path, prompt, text, action, version)
         if problems:
             return await run_in_threadpool(self._prompts, name, path, prompt, problems, text)
         return RedirectResponse(f"{_study_base(name)}/prompts?prompt={quote(prompt, safe='')}", 303)
@@ -415,11 +416,17 @@ class Studio:
         variables = {**_tab_variables(name, path, tab), "problems": problems}
         return self._page("incorrect.html.j2", variables)
 
-    def _save_prompt(self, path: Path, prompt: str, text: str, action: str) -> list[Problem]:
+    def _save_prompt(
+        self, path: Path, prompt: str, text: str, action: str, version: str
+    ) -> list[Problem]:
         study_file = load_study_file(path)
         target = own_prompt_path(
             study_file.study, prompt, path.parent, study_file.config.prompts or PROMPTS
         )
+        # Another page may have saved the prompt since this one was opened.
+        present_text = study_file.prompt_library().source_texts().get(prompt, "")
+        if version != _text_version(present_text):
+            return [CHANGED_PROBLEM]
         # Kept for the case that the new prompt has problems.
         before = target.read_bytes() if target.is_file() else None
         if action == "restore":
@@ -653,6 +660,10 @@ def _check(path: Path) -> list[Problem]:
 
 def _version(path: Path) -> str:
     return digest(path.read_bytes().hex()).hex()[:16]
+
+
+def _text_version(text: str) -> str:
+    return digest(text.encode().hex()).hex()[:16]
 
 
 def _text_of(form: FormData, name: str) -> str:
