@@ -16,7 +16,9 @@ from playwright.sync_api import Page, expect
 from folkmoot.studio.pages import Studio
 from folkmoot.studio.processes import Keys, Processes
 from folkmoot.view.site import READING, Guard, create_app
+from tests.servers.faults import FaultPlan
 from tests.servers.pages import PageServer
+from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
 from tests.studio.test_studio import make_study, page
 
@@ -243,3 +245,27 @@ def test_the_form_says_that_nothing_is_saved_when_the_studio_has_stopped(
         # A link would lose what was entered.
         page.get_by_role("link", name="Prompts").click()
         expect(page.get_by_label("Price", exact=True)).to_have_value("499 dollars")
+
+
+def test_the_page_of_a_resumed_run_shows_its_end(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ovens").mkdir()
+    study = STUDY.replace("coding", "questions_per_phase: 1\nphases: [warmup]\ncoding")
+    path = tmp_path / "ovens" / "ovens.yaml"
+    path.write_text(f"{study}model: openai/gpt-4o-mini\n", "utf-8")
+    with ServerThread(FaultPlan(), answers="respondent") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        with StudioProcess(tmp_path) as studio:
+            page.goto(studio.link)
+            page.goto(f"{studio.url}{OVENS}/run")
+            # Less than the first call may cost.
+            page.get_by_label("Budget").fill("0.0004")
+            page.get_by_role("button", name="Run", exact=True).click()
+            page.wait_for_url("**/run/ovens/**")
+            page.get_by_label("Budget").fill("1")
+            page.get_by_role("button", name="Resume").click()
+            expect(page.get_by_role("link", name="Read the report")).to_be_visible()
+            # The state, the calls and the buttons are of the same moment.
+            expect(page.locator("#progress")).to_contain_text("finished")
+            expect(page.locator("#progress")).not_to_contain_text("used up")

@@ -25,6 +25,7 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from folkmoot.engine.session.folder_access import is_held
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import import_notes_name, load_installed_studies
 from folkmoot.engine.study.study_file import StudyFile, load_study_file, read_study_text
@@ -121,7 +122,7 @@ class Studio:
             # The address of a form that had a problem stays in the browser, and can be reloaded.
             *(Route(address, self.home) for address in ("/", "/new", "/open")),
             Route("/keys", self.key_page),
-            Route("/starting/{name}", self.starting),
+            Route("/starting/{name:path}", self.starting),
             *(Route(f"/run/{{name:path}}/-/{part}", self.run_page) for part in ("", *run_actions)),
             Route("/run/{name:path}/-/controls", keep_if_unreadable(self.live_controls)),
             *(
@@ -492,20 +493,26 @@ class Studio:
     def _start(self, name: str, path: Path, settings: Mapping[str, str], prefix: str) -> Response:
         stem = prefix + self.projects.run_stem(name)
         run = self.processes.start_new(stem, run_words(str(path), settings))
-        return RedirectResponse(f"/starting/{quote(run.name)}", 303)
+        return RedirectResponse(_starting_address(run.name), 303)
 
     def starting(self, request: Request) -> Response:
         """Redirect to the page of a run that has started, or show the output of the process."""
         name = request.path_params["name"]
-        run = self.projects.outputs / plain_name(name)
-        if (run / PLAN).is_file():
+        try:
+            run = self.runs.run(name).path
+        except HTTPException:
+            run = self.projects.outputs / plain_name(name)
+        messages = self.processes.messages_of(run)
+        # A page of a run that is not in progress yet would not update itself. A resumed run has a
+        # plan from its start.
+        has_begun = is_held(run) or messages.exit_code is not None
+        if has_begun and (run / PLAN).is_file():
             address = _run_address(name)
             # htmx would follow a redirect and insert the page into the polling element. This header
             # makes the browser load the page.
             if request.headers.get("hx-request"):
                 return Response(headers={"HX-Redirect": address})
             return RedirectResponse(address, 303)
-        messages = self.processes.messages_of(run)
         part = "_starting.html.j2" if request.headers.get("hx-request") else "starting.html.j2"
         return self._page(part, {"run_name": name, "told": messages})
 
@@ -546,7 +553,7 @@ class Studio:
         if budget and not _is_amount(budget):
             raise HTTPException(422, AMOUNT_WANTED)
         await run_in_threadpool(self.processes.resume, run.path, _study_path(run), budget)
-        return RedirectResponse(_run_address(name), 303)
+        return RedirectResponse(_starting_address(name), 303)
 
     # --- keys ----------------------------------------------------------------------------------
 
@@ -696,6 +703,10 @@ def _study_base(name: str) -> str:
 
 def _study_address(name: str) -> str:
     return f"{_study_base(name)}/"
+
+
+def _starting_address(name: str) -> str:
+    return f"/starting/{quote(name, errors='replace')}"
 
 
 def _run_address(name: str) -> str:
