@@ -585,7 +585,9 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
         )
     if not data:
         problems.add_problem(
-            "there is no respondent", sheet.cell_address(header + 2, 1), "add rows from there on"
+            "there is no respondent",
+            sheet.cell_address(header + 2, 1),
+            "add a row for each respondent",
         )
     # Without a row of questions, the first respondent would be read as the questions.
     if _is_respondent(sheet.rows.get(header + 1, {}), column, [*data.values()]):
