@@ -38,7 +38,7 @@ from folkmoot.studio.fields import label_trails, walk_fields
 from folkmoot.studio.import_notes import group_notes
 from folkmoot.studio.labels import value_words
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
-from folkmoot.studio.projects import Projects, own_prompt_path, plain_name
+from folkmoot.studio.projects import Projects, checked_name, own_prompt_path, plain_name
 from folkmoot.studio.study_forms import (
     AnyForm,
     StudyForm,
@@ -501,7 +501,7 @@ class Studio:
         try:
             run = self.runs.run(name).path
         except HTTPException:
-            run = self.projects.outputs / plain_name(name)
+            run = self.projects.outputs / checked_name(name)
         messages = self.processes.messages_of(run)
         # A page of a run that is not in progress yet would not update itself. A resumed run has a
         # plan from its start.
