@@ -94,7 +94,7 @@ def test_a_condition_that_declined_every_negative_control_is_not_passed(
     assert "A against B: the control was asked, and no answer could be read." in row.figures
 
 
-def test_a_decision_whose_retest_all_declined_is_not_passed(
+def test_a_retest_that_all_declined_is_not_passed(
     small_run: Callable[[str], Path],
 ) -> None:
     answers = [
