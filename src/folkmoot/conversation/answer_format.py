@@ -130,7 +130,7 @@ def _describe_type(node: Schema, inner: Schema) -> str:
     return f"{type_name}{bounds}{' or null' if may_be_null else ''}"
 
 
-# The names that models give to an object around the whole answer, as `fold_name` returns them.
+# The names that models give to an object around the whole answer, as `fold_field_name` returns them.
 # `arguments` and `parameters` come from tool calls, `properties` from the schema. The list is
 # closed: an object under another name may be an example, or the answer of another speaker.
 WRAPPER_NAMES = frozenset(
@@ -148,7 +148,7 @@ class RenamedField(NamedTuple):
     written: str
 
 
-def fold_name(name: object) -> str:
+def fold_field_name(name: object) -> str:
     """Return the name of a field for comparisons: in lower case, letters and digits only."""
     return "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", str(name)).casefold()))
 
@@ -156,15 +156,15 @@ def fold_name(name: object) -> str:
 def unwrap_object(value: object, names: Collection[str]) -> object:
     """Return the object that a reply put under a name such as `answer`, or the value itself.
 
-    - `names`: the names that the object must have one of, as `fold_name` returns them.
+    - `names`: the names that the object must have one of, as `fold_field_name` returns them.
     """
-    if not isinstance(value, dict) or any(fold_name(key) in names for key in value):
+    if not isinstance(value, dict) or any(fold_field_name(key) in names for key in value):
         return value
-    inner_values = [inner for key, inner in value.items() if fold_name(key) in WRAPPER_NAMES]
+    inner_values = [inner for key, inner in value.items() if fold_field_name(key) in WRAPPER_NAMES]
     if len(inner_values) != 1 or not isinstance(inner_values[0], dict):
         return value
     inner = inner_values[0]
-    return inner if any(fold_name(key) in names for key in inner) else value
+    return inner if any(fold_field_name(key) in names for key in inner) else value
 
 
 def match_field_names(
@@ -178,7 +178,7 @@ def match_field_names(
     if not schema:
         return value, ()
     fields = _resolve(schema, schema.get("$defs", {})).get("properties", {})
-    value = unwrap_object(value, {fold_name(name) for name in fields})
+    value = unwrap_object(value, {fold_field_name(name) for name in fields})
     return _rename_fields(value, schema, schema.get("$defs", {}), "", renamed), tuple(renamed)
 
 
@@ -194,12 +194,14 @@ def _rename_fields(
     if not isinstance(value, dict) or not fields:
         return value
     # A name that fits two fields fits none, and so do two names that fit one field.
-    fields_by_fold = Counter(map(fold_name, fields))
-    names_by_fold = Counter(map(fold_name, value))
-    known = {fold_name(name): name for name in fields if fields_by_fold[fold_name(name)] == 1}
+    fields_by_fold = Counter(map(fold_field_name, fields))
+    names_by_fold = Counter(map(fold_field_name, value))
+    known = {
+        fold_field_name(name): name for name in fields if fields_by_fold[fold_field_name(name)] == 1
+    }
     result: dict[object, object] = {}
     for written, entry in value.items():
-        fold = fold_name(written)
+        fold = fold_field_name(written)
         is_other_spelling = written not in fields and names_by_fold[fold] == 1
         name = known.get(fold, written) if is_other_spelling else written
         entry_path = f"{path}.{name}".removeprefix(".")

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answer_format import WRAPPER_NAMES, fold_name, match_field_names
+from folkmoot.conversation.answer_format import WRAPPER_NAMES, fold_field_name, match_field_names
 from folkmoot.conversation.answer_types import (
     CANNOT_SAY,
     CHOICE,
@@ -51,7 +51,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 T = TypeVar("T")
 
 
-# The names of the value in a JSON object, as `fold_name` returns them. Models often reply with an
+# The names of the value in a JSON object, as `fold_field_name` returns them. Models often reply with an
 # object such as {"rating": 7} after questions for JSON. The list is closed: {"error": 429} or
 # {"rejected": "Park"} is no answer.
 _ANSWER_NAMES = frozenset({"answer", "finalanswer", "response", "value", "result"})
@@ -468,7 +468,7 @@ class Number(AnswerType[float]):
         text = reply.strip()
         if (way_out := parse_way_out(text, (CANNOT_SAY, DECLINED))) is not None:
             return way_out
-        names = _NUMBER_NAMES | ({fold_name(self.name)} if self.name else set())
+        names = _NUMBER_NAMES | ({fold_field_name(self.name)} if self.name else set())
         if (only_value := _only_value_in_json(text, names)) is not None:
             read = self.parse_reply(only_value)
             return read._replace(parse_step="named") if isinstance(read, ParsedAnswer) else read
@@ -558,12 +558,12 @@ def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:
         if parse_step == REPAIRED or not isinstance(found, dict) or len(found) != 1:
             continue
         ((name, value),) = found.items()
-        if isinstance(value, dict) and len(value) == 1 and fold_name(name) in WRAPPER_NAMES:
+        if isinstance(value, dict) and len(value) == 1 and fold_field_name(name) in WRAPPER_NAMES:
             ((name, value),) = value.items()
         if read_switch(value) and parse_way_out(name, WAYS_OUT) is not None:
             return str(name)
         is_scalar = isinstance(value, (int, float, str)) and not isinstance(value, bool)
-        return str(value) if is_scalar and fold_name(name) in names else None
+        return str(value) if is_scalar and fold_field_name(name) in names else None
     return None
 
 
