@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from folkmoot import Choice, Missing, Scope, Session, Speaker, Study, StudyConfig
 from folkmoot.conversation.prompts import Prompt, PromptLibrary
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Utterance, build_messages
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import ProtocolError
 from folkmoot.provenance import (
     Quoted,
@@ -275,6 +276,59 @@ def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
     assert again.select("message", "start", "end", "source_id", "speaker").rows() == [
         (1, 0, 15, "ask0", "ann")
     ]
+
+
+UNCLEAR = {
+    "propose/ann/ask0": "Plant trees.",
+    "propose/bob/ask0": "Plant trees.",
+    "vote/bob/ask0": "Well, plant or not.",
+    "vote/bob/ask0.r1": "",
+    "vote/bob/ask0.r2": "Plant trees.",
+}
+
+
+async def propose_and_vote(session: Session) -> None:
+    """Ann and Bob propose the same. Each votes on the proposal of the other, and says so."""
+    proposals = {}
+    for who in ("ann", "bob"):
+        scope = session.child("propose", who)
+        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
+        proposals[who] = scope.say(Speaker(who), str(said), address=scope.address).quoted_text
+    for who, other in (("ann", "bob"), ("bob", "ann")):
+        options = (proposals[other], quote_value("Wait.", "option", "study.options"))
+        choice = Choice(options, clarify=False)
+        scope = session.child("vote", who)
+        vote = await scope.ask(Speaker(who), choice.formatted_options, answer_type=choice)
+        await session.child("why", who).ask(Speaker(who), join_texts("", ("", vote)))  # type: ignore[arg-type]
+
+
+def test_a_reask_keeps_the_sources_of_the_options_and_of_the_reply(tmp_path: Path) -> None:
+    spans = play(propose_and_vote, tmp_path / "run", {"vote/ann/ask0": "plant trees", **UNCLEAR})
+    columns = ("message", "kind", "source_id", "speaker")
+    listed = [("utterance", "propose/ann/ask0", "ann"), ("option", "study.options", "")]
+    reply = (1, "reply", "vote/bob/ask0", "bob")
+    for reask in ("vote/bob/ask0.r1", "vote/bob/ask0.r2"):
+        rows = spans.filter(address=reask).select(columns).rows()
+        # After an empty reply, the options are listed once more.
+        times = 1 if reask.endswith("r1") else 2
+        again = [(2, *source) for source in listed] * times
+        assert rows == [*((0, *source) for source in listed), reply, *again]
+    with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+        messages = list(journal.messages("vote/bob/ask0.r2"))
+    rows = spans.filter(address="vote/bob/ask0.r2").select("message", "start", "end").rows()
+    assert [messages[message].content[start:end] for message, start, end in rows] == [
+        *("Plant trees.", "Wait.", "Well, plant or not."),
+        *("Plant trees.", "Wait.") * 2,
+    ]
+
+
+def test_a_choice_is_the_answer_of_the_speaker_whoever_proposed_the_same(tmp_path: Path) -> None:
+    """The parser of options is shared by all choices with the same words."""
+    replies = {"vote/ann/ask0": "plant trees", **UNCLEAR, "vote/bob/ask0": "1"}
+    spans = play(propose_and_vote, tmp_path / "run", replies)
+    for who in ("ann", "bob"):
+        rows = spans.filter(address=f"why/{who}/ask0").select("kind", "source_id", "speaker").rows()
+        assert rows == [("answer", f"vote/{who}/ask0", who)]
 
 
 def test_ids_of_cells_name_table_column_and_key() -> None:

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import folkmoot
-from folkmoot import Session, Speaker, Study, StudyConfig, Transcript
+from folkmoot import Choice, Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
@@ -31,8 +31,9 @@ from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatM
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.errors import InputError
+from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.provenance import concatenate_texts, join_texts
+from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
 
@@ -277,6 +278,57 @@ def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
     after = dict(RunFolder(run.path).read_table("utterances").select("address", "text").iter_rows())
     assert WITHDRAWAL_MARK.fullmatch(after.pop("1/ann/ask0"))
     assert after == {address: before[address] for address in after}
+
+
+PROPOSED = {
+    "propose/ann/ask0": "Plant porcelain trees.",
+    "propose/bo/ask0": "Build a barn.",
+    "vote/ann/ask0": "Either of them would please my godmother.",
+    "vote/ann/ask0.r1": '{"stated": "Build a barn."}',
+    "vote/bo/ask0": "Both.",
+    "vote/bo/ask0.r1": '{"stated": "Build a barn."}',
+    "vote/lead/ask0": "She wants: plant porcelain trees.\n\nOr a barn.",
+    "vote/lead/ask0.r1": "",
+    "vote/lead/ask0.r2": "Build a barn.",
+}
+
+
+async def vote_on_proposals(session: Session[StudyConfig]) -> None:
+    """All vote on what Ann and Bo proposed, and no reply can be read at once."""
+    proposals = []
+    for who in ("ann", "bo"):
+        scope = session.child("propose", who)
+        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
+        proposals.append(scope.say(Speaker(who), str(said), address=scope.address).quoted_text)
+    voters = (Speaker("ann"), Speaker("bo"), Speaker("lead", role="moderator"))
+    for voter in voters:
+        choice, scope = (
+            Choice(proposals, clarify=voter.id != "lead"),
+            session.child("vote", voter.id),
+        )
+        await scope.ask(voter, choice.formatted_options, answer_type=choice)
+
+
+def test_reasks_lose_the_words_of_the_person_and_keep_those_of_others(tmp_path: Path) -> None:
+    """A clarifying question lists proposals again. After an empty reply, the question and the
+    reply before it are sent again."""
+    study = Study("votes", "Votes", StudyConfig, vote_on_proposals)
+    model = ScriptedProvider(lambda _, address: PROPOSED[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    before = messages(run)
+    assert [address for address in before if "porcelain" in "".join(before[address][-1])] == [
+        *("vote/ann/ask0", "vote/ann/ask0.r1", "vote/bo/ask0", "vote/bo/ask0.r1"),
+        *("vote/lead/ask0", "vote/lead/ask0.r1", "vote/lead/ask0.r2"),
+    ]
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    assert held(run.path, "porcelain") == held(run.path, "godmother") == []
+    after = messages(RunFolder(run.path))
+    barns = {address: "".join(texts).count("Build a barn.") for address, texts in before.items()}
+    assert {a: "".join(texts).count("Build a barn.") for a, texts in after.items()} == barns
+    assert after["vote/bo/ask0.r1"][1] == "Both."
+    assert after["vote/lead/ask0.r2"][1].endswith(".\n\nOr a barn.")
+    wrong = find_wrong_sources(RunFolder(run.path), ())
+    assert [found for found in wrong if not WITHDRAWAL_MARK.fullmatch(found.text)] == []
 
 
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:

@@ -91,8 +91,8 @@ class Choice(AnswerType[str]):
         self._labelled = with_labels
         self._clarify = clarify
         # Sorted and without duplicates, so that all orders of the same options share one cached
-        # index.
-        self._index = _build_index(tuple(sorted(set(options))))
+        # index. Without sources, because the same words may be options of different speakers.
+        self._index = _build_index(tuple(sorted(set(map(str, options)))))
 
     @property
     def configuration_error(self) -> str:
@@ -156,9 +156,15 @@ class Choice(AnswerType[str]):
             return ParsedAnswer(repeated, "named")
         problem = "was empty" if not text else "was not one of the options and nothing else"
         return ParseFailure(
-            f"The reply {problem}. Reply with exactly one of these, its exact text and nothing "
-            "else:"
-            f"\n{self.formatted_options}\nOr reply with {self.describe_ways_out()}."
+            concatenate_texts(
+                (
+                    f"The reply {problem}. Reply with exactly one of these, its exact text and "
+                    "nothing else:\n",
+                    self.formatted_options,
+                    f"\nOr reply with {self.describe_ways_out()}.",
+                ),
+                plain=None,
+            )
         )
 
     @property
@@ -264,11 +270,14 @@ class Clarification(ClarifyingAnswer[str]):
     @property
     def prompt(self) -> str:
         """The prompt that asks the speaker which option the unclear reply meant."""
-        return (
-            "Which of these options did you state in your reply?\n"
-            f"{self.choice.formatted_options}\n\n"
-            'Reply with only the JSON object {"stated": …}, where … is the exact text of that '
-            f"option, or {self.choice.describe_ways_out()}."
+        return concatenate_texts(
+            (
+                "Which of these options did you state in your reply?\n",
+                self.choice.formatted_options,
+                '\n\nReply with only the JSON object {"stated": …}, where … is the exact text of '
+                f"that option, or {self.choice.describe_ways_out()}.",
+            ),
+            plain=None,
         )
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure | Missing:

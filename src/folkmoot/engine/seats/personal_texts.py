@@ -45,6 +45,7 @@ from folkmoot.provenance import (
     PROTOCOL,
     STUDY,
     UNATTRIBUTED,
+    UNKNOWN,
     Replacement,
     Source,
     Span,
@@ -140,33 +141,52 @@ class PersonalTexts:
             may_be_personal and is_speaker and _is_in(self.seat, source.speaker, source.id, address)
         )
 
-    def find_parts(self, address: str, message: int, text: str) -> list[Replacement]:
+    def find_parts(self, entry: JournalEntry, number: int) -> list[Replacement]:
         """Return the replacements that remove the withdrawing human's texts from a message.
 
-        - `address`: the request that contains the message.
-        - `message`: the number of the message.
-        - `text`: the text of the message.
+        - `entry`: the request that contains the message.
+        - `number`: the number of the message.
         """
+        address, text = entry.address, entry.request["messages"][number]["content"]
+        spans = self.spans.spans_at(address)
+        found: list[Replacement] = []
+        for start, end, source, message_number in spans:
+            if message_number == number:
+                found += self._parts_of_span(text[start:end], start, source, address)
+        if quotes_reply(entry, number, spans):
+            for start, end, *_ in _find_gaps(text, number, spans):
+                found += self._parts_of_reask(text[start:end], start, address)
         parts: list[Replacement] = []
-        for start, end, source, message_number in self.spans.spans_at(address):
-            shown = text[start:end]
-            if message_number != message:
-                continue
-            if self.is_personal(source, address):
-                found = self.redaction.replacements_for(shown, [(0, len(shown))])
-            elif quotable := self.quotable.get(question_address(_reply_of(source))):
-                found = self.redaction.replacements_for(shown, find_quoted(shown, quotable))
-            else:
-                may_contain = _may_contain_any_text(source)
-                altered = source.altered
-                found = self.redaction.find_recorded(shown, altered=altered) if may_contain else []
-            moved = (
-                Replacement(start + first, start + last, replacement)
-                for first, last, replacement in found
-            )
+        for part in found:
             # Spans may be nested. The outer one comes first and covers the inner ones.
-            parts += [part for part in moved if not any(map(partial(_spans_overlap, part), parts))]
+            if not any(map(partial(_spans_overlap, part), parts)):
+                parts.append(part)
         return sorted(parts)
+
+    def _parts_of_span(
+        self, shown: str, start: int, source: Source, address: str
+    ) -> list[Replacement]:
+        # The parts of a text of known source. The text begins at `start` of the message.
+        redaction = self.redaction
+        if self.is_personal(source, address):
+            parts = redaction.replacements_for(shown, [(0, len(shown))])
+        elif quotable := self.quotable.get(question_address(_reply_of(source))):
+            parts = redaction.replacements_for(shown, find_quoted(shown, quotable))
+        elif _may_contain_any_text(source):
+            parts = redaction.find_recorded(shown, altered=source.altered)
+        else:
+            parts = []
+        return [Replacement(start + first, start + last, mark) for first, last, mark in parts]
+
+    def _parts_of_reask(self, shown: str, start: int, address: str) -> list[Replacement]:
+        # The parts of a text between spans that may quote the speaker's own reply.
+        if self.is_own(address):
+            has_letters = any(map(str.isalpha, shown))
+            places = [(0, len(shown))] if has_letters else []
+        else:
+            places = find_quoted(shown, self.quotable.get(question_address(address), ()))
+        parts = self.redaction.replacements_for(shown, places)
+        return [Replacement(start + first, start + last, mark) for first, last, mark in parts]
 
 
 class _SpanTable:
@@ -330,17 +350,18 @@ class _PersonalTextSearch:
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         # The tuple is (texts of others, texts of the human).
         other_texts, personal_texts = list[str](), list[str]()
+        spans = self._found.spans.spans_at(entry.address)
         for number, message in enumerate(entry.request["messages"]):
-            content = message["content"]
-            if repeats_reply(entry, number, self._found.spans.spans_at(entry.address)):
-                continue
-            parts = self._found.find_parts(entry.address, number, content)
+            content, parts = message["content"], self._found.find_parts(entry, number)
             personal_texts += (content[part.start : part.end] for part in parts)
-            personal_spans = [Span(part.start, part.end, Source("utterance")) for part in parts]
+            excluded_spans = [Span(part.start, part.end, UNKNOWN) for part in parts]
+            # The words of a re-ask quote the speaker, so that they are no text of others.
+            if quotes_reply(entry, number, spans):
+                excluded_spans += _find_gaps(content, number, spans)
             other_texts += (
-                content[span.start : span.end] for span in cover_rest(len(content), personal_spans)
+                content[span.start : span.end] for span in cover_rest(len(content), excluded_spans)
             )
-        for start, end, source, number in self._found.spans.spans_at(entry.address):
+        for start, end, source, number in spans:
             if source.kind == "persona" and not self._found.is_personal(source, entry.address):
                 self.others.add(entry.request["messages"][number]["content"][start:end])
         return other_texts, personal_texts
@@ -413,9 +434,24 @@ def _may_contain_any_text(source: Source) -> bool:
     return source.kind in COMPOSED_SOURCES and table not in (STUDY, PROTOCOL)
 
 
-def repeats_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
-    """Return whether a message of a re-ask may repeat the reply that could not be parsed."""
-    # Only the last message may, and not if the source of a text in it is known.
+def quotes_reply(entry: JournalEntry, number: int, spans: Sequence[Span]) -> bool:
+    """Return whether a message of a re-ask may quote the reply that could not be parsed.
+
+    - `spans`: the spans of the request.
+    """
+    # These are the last two messages: the reply, and the problem. After an empty reply, the last
+    # message is the question itself, and the message before it is no unparsed reply.
+    messages = entry.request["messages"]
     is_reask = entry.address != question_address(entry.address)
-    is_last = number == len(entry.request["messages"]) - 1
-    return is_reask and is_last and all(span.message != number for span in spans)
+    first = len(messages) - 2
+    return (
+        is_reask
+        and number >= first >= 0
+        and messages[first]["role"] == "assistant"
+        and all(span.source.kind == "reply" for span in spans if span.message == first)
+    )
+
+
+def _find_gaps(text: str, number: int, spans: Sequence[Span]) -> list[Span]:
+    # The parts of the message `number` outside all spans of known source.
+    return cover_rest(len(text), [span for span in spans if span.message == number])

@@ -29,7 +29,6 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.personal_texts import (
     PersonalTexts,
     find_personal_texts,
-    repeats_reply,
 )
 from folkmoot.engine.seats.redaction import Redaction, change_json, change_texts
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
@@ -341,15 +340,8 @@ def _change_messages(
         message_spans = [span for span in all_spans if span.message == number]
         if spans is None:
             changed = SourcedText(personal.redaction.redact_text(content))
-        elif repeats_reply(entry, number, message_spans):
-            is_own = personal.is_own(entry.address)
-            mark = personal.redaction.mark
-            remaining = (
-                mark(content) if is_own else personal.without_quotations(entry.address, content)
-            )
-            changed = SourcedText(remaining)
         else:
-            parts = personal.find_parts(entry.address, number, content)
+            parts = personal.find_parts(entry, number)
             changed = replace_parts(SourcedText(content, message_spans), parts)
         messages.append({**message, "content": str(changed)})
         moved += (span._replace(message=number) for span in changed.spans)

@@ -25,7 +25,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.models.request import FINISH_LENGTH, Completion, Message, ModelRequest
-from folkmoot.provenance import Source, Span
+from folkmoot.provenance import UNKNOWN, Quoted, Source, Span, join_texts, spans_of
 from folkmoot.storage.table_buffer import RowOrder
 
 T = TypeVar("T")
@@ -160,24 +160,22 @@ async def ask_until_parsed(
         problem = parsed.problem
         if follow_up:
             answer_type = follow_up
-            problem = follow_up.prompt if has_text else f"{parsed.problem}\n\n{follow_up.prompt}"
+            problem = (
+                follow_up.prompt
+                if has_text
+                else join_texts("\n\n", (parsed.problem, follow_up.prompt), plain=None)
+            )
         reask += 1
         # Show only the last unreadable reply: small models take several of them for a pattern and
         # repeat it.
-        earlier_messages = first_request.messages if has_text else request.messages
+        earlier_request = first_request if has_text else request
         # An endless reply is quoted by its beginning: all of it may exceed the model's context.
         is_endless = reply.finish == FINISH_LENGTH and len(reply.text) > MAX_QUOTED_CUT_CHARACTERS
         quoted_reply = f"{reply.text[:MAX_QUOTED_CUT_CHARACTERS]} …" if is_endless else reply.text
-        messages = _build_reask_request(earlier_messages, quoted_reply, problem)
-        spans = first_request.spans
-        if has_text:
-            reply_source = Source("reply", request_address, speaker_id, altered=is_endless)
-            spans = (
-                *spans,
-                Span(
-                    0, min(len(quoted_reply), len(reply.text)), reply_source, len(earlier_messages)
-                ),
-            )
+        reply_source = Source("reply", request_address, speaker_id, altered=is_endless)
+        messages, spans = _build_reask_messages(
+            earlier_request, Quoted(quoted_reply, reply_source), problem
+        )
         request = replace(request, messages=messages, schema=answer_type.schema, spans=spans)
     if (
         has_text
@@ -235,14 +233,30 @@ def _readable_part(answer_type: AnswerType[T], reply: Completion) -> str:
     )
 
 
-def _build_reask_request(
-    request: tuple[Message, ...], reply_text: str, problem: str
-) -> tuple[Message, ...]:
-    # An empty reply is not shown to the speaker. The problem is then appended to the last question.
-    if reply_text.strip():
-        return (*request, Message("assistant", reply_text), Message("user", problem))
-    *earlier, last = request
-    return (*earlier, Message("user", f"{last.content}\n\n{problem}"))
+def _build_reask_messages(
+    request: ModelRequest, quoted_reply: Quoted, problem: str
+) -> tuple[tuple[Message, ...], tuple[Span, ...]]:
+    # Returns the messages and the sources of their texts. An empty reply is not shown to the
+    # speaker. The problem is then appended to the last question.
+    if quoted_reply.strip():
+        reply_message = Message("assistant", str(quoted_reply))
+        messages = (*request.messages, reply_message, Message("user", str(problem)))
+        offset = 0
+    else:
+        *earlier, last = request.messages
+        messages = (*earlier, Message("user", f"{last.content}\n\n{problem}"))
+        offset = len(last.content) + 2
+    added = [
+        *(span.shift_span(0, len(messages) - 2) for span in quoted_reply.spans),
+        # The problem is an instruction. Only texts of known source in it, such as options that a
+        # participant proposed, are recorded.
+        *(
+            span.shift_span(offset, len(messages) - 1)
+            for span in spans_of(problem)
+            if span.source != UNKNOWN
+        ),
+    ]
+    return messages, (*request.spans, *added)
 
 
 def _build_ask_result(

@@ -664,11 +664,12 @@ def _hints_for_respondent(
 
 
 def _with_source(value: Any, answer_type: AnswerType[Any], address: str, speaker: Speaker) -> Any:
-    # Texts and choices note who said them at which address.
+    # Texts and choices note who said them at which address. A choice does not note who proposed the
+    # option: most replies state its words, which do not carry the source of the option.
     if not isinstance(value, str):
         return value
     return quote_value(
-        value, "utterance" if answer_type.kind == "text" else "answer", address, speaker.id
+        str(value), "utterance" if answer_type.kind == "text" else "answer", address, speaker.id
     )
 
 
