@@ -327,6 +327,8 @@ def test_reasks_lose_the_words_of_the_person_and_keep_those_of_others(tmp_path: 
     assert {a: "".join(texts).count("Build a barn.") for a, texts in after.items()} == barns
     assert after["vote/bo/ask0.r1"][1] == "Both."
     assert after["vote/lead/ask0.r2"][1].endswith(".\n\nOr a barn.")
+    levels = RunFolder(run.path).codebook()["answers"]["columns"]["said"]["levels"]
+    assert levels["Both."] == 1 and sum(levels.values()) == 2
     wrong = find_wrong_sources(RunFolder(run.path), ())
     assert [found for found in wrong if not WITHDRAWAL_MARK.fullmatch(found.text)] == []
 

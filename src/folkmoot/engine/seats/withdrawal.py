@@ -43,10 +43,11 @@ from folkmoot.storage.amendments import (
     read_amendments,
     rewrite_amendments,
 )
-from folkmoot.storage.json_files import format_json, write_text
+from folkmoot.storage.json_files import format_json, write_json, write_text
 from folkmoot.storage.manifest import file_sha256
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import (
+    CODEBOOK,
     CONTROLS,
     JOURNAL,
     MANIFEST,
@@ -60,13 +61,13 @@ from folkmoot.storage.run_folder import (
     utc_timestamp,
 )
 from folkmoot.storage.table_buffer import RowFile
-from folkmoot.storage.tables import write_table
+from folkmoot.storage.tables import build_codebook, write_table
 
 AMENDMENT_KIND = "withdrawal"
 # The folder of changed files. It has this name only when all of them are complete.
 STAGING_FOLDER = ".withdrawal"
 # Files that are not redacted like others: they hold no texts of humans, or are changed separately.
-UNAFFECTED_FILES = (MANIFEST, PLAN, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
+UNAFFECTED_FILES = (MANIFEST, PLAN, CODEBOOK, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
 # Columns of `answers` that contain the answer of the participant.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
 # Files that are deleted, because they can be made again from the run.
@@ -83,7 +84,7 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
     prepared.mkdir()
     spans: dict[str, list[Span]] = {}
     entries = _prepare_journals(run.path, prepared, personal, spans)
-    _prepare_tables(run, prepared / TABLES, personal, spans)
+    _prepare_tables(run, prepared, personal, spans)
     _prepare_files(run.path, prepared, personal.redaction)
     link_ids = dict(recruitment_ids(run.path))
     if link_ids.pop(personal.seat.name, None) is not None:
@@ -169,14 +170,23 @@ def read_withdrawals(run: Path) -> list[Amendment]:
 def _prepare_tables(
     run: RunFolder, prepared: Path, personal: PersonalTexts, spans: Mapping[str, Sequence[Span]]
 ) -> None:
+    codebook = run.codebook()
     for name in run.table_names():
         table = run.read_table(name)
         if name == PROVENANCE:
             changed = _with_spans(table, spans, personal.redaction)
         else:
             changed = _without_texts(table, name, personal)
-        if not changed.equals(table):
-            write_table(prepared, name, changed)
+        if changed.equals(table):
+            continue
+        write_table(prepared / TABLES, name, changed)
+        # The codebook lists the values of columns, so it is made from the new table.
+        if name in codebook:
+            columns = codebook[name]["columns"].items()
+            meanings = {column: entry.get("meaning", "") for column, entry in columns}
+            codebook |= build_codebook({name: changed}, {name: meanings})
+    if run.has_file(CODEBOOK):
+        write_json(prepared / CODEBOOK, codebook)
 
 
 def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> pl.DataFrame:
