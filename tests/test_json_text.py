@@ -46,3 +46,11 @@ def test_what_is_written_takes_no_more_room_than_it_is_long() -> None:
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert taken < 200 * len(written)
+
+
+def test_lone_surrogates_are_replaced_in_texts_keys_and_lists() -> None:
+    value = {"a\ud83d": ["so \ud83d", "İß\u2028", {"b": 1.5, "c": None}], "d": True}
+    assert json_text.replace_lone_surrogates(value) == {
+        **{"a?": ["so ?", "İß\u2028", {"b": 1.5, "c": None}]},
+        "d": True,
+    }

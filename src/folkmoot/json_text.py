@@ -6,12 +6,31 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 # A JSON schema, or a part of one.
 Schema = dict[str, Any]
+T = TypeVar("T")
+
+
+def replace_lone_surrogates(value: T) -> T:
+    """Return a JSON value in which each lone surrogate is a `?`, since UTF-8 cannot encode it.
+
+    A lone surrogate is half an emoji, as at the end of a cut reply or in the escape `\\ud800`.
+    """
+    replaced: Any = value
+    if isinstance(value, str):
+        replaced = value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    elif isinstance(value, list):
+        replaced = [replace_lone_surrogates(item) for item in value]
+    elif isinstance(value, dict):
+        replaced = {
+            replace_lone_surrogates(name): replace_lone_surrogates(item)
+            for name, item in value.items()
+        }
+    return replaced  # type: ignore[no-any-return]
 
 
 def encode_json(value: object) -> bytes:

@@ -10,6 +10,8 @@ from functools import partial
 
 import json_repair
 
+from folkmoot.json_text import replace_lone_surrogates
+
 # The repair library needs seconds for thousands of open braces and for very long texts.
 MAX_UNCLOSED_BRACES, MAX_REPAIRABLE_CHARACTERS = 50, 200_000
 # The parse step of a reply that is not valid JSON.
@@ -73,8 +75,8 @@ def json_candidates(
 
     Each item holds the parse step and the JSON value.
     """
-    # Lone surrogates cannot be written to a UTF-8 file.
-    reply = reply.encode("utf-8", "replace").decode("utf-8")
+    # A reply may hold lone surrogates, and so may its escapes, such as `\ud800`.
+    reply = replace_lone_surrogates(reply)
     blocks = [block for block in reply.split("```")[1::2] if block.strip()]
     # Of several code blocks the last one counts: those before it are examples or drafts.
     block = _LANGUAGE.sub("", blocks[-1]) if blocks else None
@@ -89,7 +91,7 @@ def json_candidates(
         # Python raises ValueError for bad JSON and for integers of thousands of digits. Deep
         # nesting raises RecursionError. Both only mean that this reading fails.
         with suppress(ValueError, RecursionError):
-            yield parse_step, _remove_lone_surrogates(loads(text))
+            yield parse_step, replace_lone_surrogates(loads(text))
     body = reply
     if block is not None and (len(blocks) > 1 or any(opening in block for opening in openings)):
         body = block
@@ -107,7 +109,7 @@ def json_candidates(
                 value = loads(body)
             except ValueError:
                 value = json_repair.loads(body, skip_json_loads=True)
-            yield REPAIRED, _remove_lone_surrogates(value)
+            yield REPAIRED, replace_lone_surrogates(value)
 
 
 def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -154,17 +156,3 @@ def _is_worth_repairing(reply: str) -> bool:
     # The repair library is slow for long replies and for many open brackets.
     unclosed = reply.count("{") - reply.count("}") + reply.count("[") - reply.count("]")
     return unclosed <= MAX_UNCLOSED_BRACES and len(reply) <= MAX_REPAIRABLE_CHARACTERS
-
-
-def _remove_lone_surrogates(value: object) -> object:
-    # Escapes such as `\ud800` produce lone surrogates.
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [_remove_lone_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {
-            str(_remove_lone_surrogates(name)): _remove_lone_surrogates(item)
-            for name, item in value.items()
-        }
-    return value

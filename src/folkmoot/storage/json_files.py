@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes, write_with
+from folkmoot.json_text import replace_lone_surrogates
 
 # A list of these values is written on a single line.
 _SCALAR_TYPES = (float, int, bool, np.number, np.bool_, type(None))
@@ -168,8 +169,7 @@ def _to_orjson_types(value: object, path: str) -> object:
         case None | bool():
             return value
         case str():
-            # A reply that ends inside an emoji has a lone surrogate, which UTF-8 cannot encode.
-            return value if value.isascii() else value.encode("utf-8", "replace").decode()
+            return replace_lone_surrogates(value)
         case Mapping():
             return {
                 _check_key(name, path): _to_orjson_types(item, f"{path}.{name}")

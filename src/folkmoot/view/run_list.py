@@ -20,6 +20,7 @@ from folkmoot.engine.calls.progress import format_duration, format_rate
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid
 from folkmoot.engine.session.folder_access import HOLDER_FILE, is_held, open_run
 from folkmoot.errors import FolkmootError, StorageError
+from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.measures.inference.estimates import format_dollars
 from folkmoot.models.catalog import SYNTHETIC_MODEL
 from folkmoot.storage.amendments import AMENDMENTS_FILE
@@ -227,7 +228,7 @@ class RunCollection:
 
 
 def _as_text(name: str) -> str:
-    return name.replace("\n", " ").encode("utf-8", "replace").decode()
+    return replace_lone_surrogates(name.replace("\n", " "))
 
 
 # Characters that would make a part of a name lead to another folder, or make it invalid.

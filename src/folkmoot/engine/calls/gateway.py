@@ -42,6 +42,7 @@ from folkmoot.errors import (
     StorageError,
     TransientError,
 )
+from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL, ModelSpec
 from folkmoot.models.prices import find_price
 from folkmoot.models.request import (
@@ -329,7 +330,7 @@ class Gateway:
                 "ask",
                 fingerprint,
                 request.to_json(),
-                _remove_lone_surrogates(reply.text),
+                replace_lone_surrogates(reply.text),
                 None,
                 _REFUSAL_FINISH_REASONS.get(reply.finish, reply.finish),
                 usage.input_tokens,
@@ -366,7 +367,7 @@ class Gateway:
                 "ask",
                 fingerprint,
                 request.to_json(),
-                _remove_lone_surrogates(reply.text),
+                replace_lone_surrogates(reply.text),
                 finish=reply.finish,
                 input_tokens=0,
                 output_tokens=0,
@@ -599,10 +600,6 @@ def _is_image_error(error: ModelError, model_state: ModelState) -> bool:
         return True
     error_types = (RejectedError, TransientError)
     return type(error) in error_types and bool(_IMAGE_ERROR_PATTERN.search(str(error)))
-
-
-def _remove_lone_surrogates(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode_vectors(blob: bytes | None, rows: int) -> FloatArray:

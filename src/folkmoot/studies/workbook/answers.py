@@ -655,7 +655,6 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
         # Returns answer, speculation rating, parse step and problem, which is None for a readable
         # reply.
-        reply = BROKEN.sub("\ufffd", reply)
         if not self.as_json:
             return reply, None, "", None
         unreadable = ParseFailure("The reply was not a JSON object that can be read.")
@@ -670,7 +669,6 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         score = round(rating) if rating is not None and 0 <= rating <= 100 else None
         response = parsed.value.response
         text = str(response) if isinstance(response, (str, bool)) else number_text(response)
-        text = BROKEN.sub("\ufffd", text)
         # An explicit null says that the speaker gives no score, and is not re-asked.
         is_withheld = rating is None and "speculation_score" in parsed.value.model_fields_set
         if self.speculation and score is None and not is_withheld:
