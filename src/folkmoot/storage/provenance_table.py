@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import orjson
 import polars as pl
 
-from folkmoot.provenance import Span
+from folkmoot.provenance import Source, Span
 from folkmoot.storage.rows import Row, column
 
 PROVENANCE = "provenance"
@@ -81,3 +81,32 @@ def unpack_spans(packed: pl.DataFrame | pl.LazyFrame) -> pl.LazyFrame:
     # A recorded row holds the address of a request and the cell that `pack_spans` made.
     decoded = packed.lazy().with_columns(pl.col("spans").str.json_decode(_PACKED))
     return decoded.explode("spans").unnest("spans")
+
+
+class RequestSpans:
+    """The spans of requests, from rows of the table `provenance`."""
+
+    # The rows stay a data frame, because a run has millions of spans.
+
+    def __init__(self, table: pl.DataFrame | None = None) -> None:
+        self._places: dict[str, list[int]] = {}
+        if table is None:
+            return
+        self._table = table
+        # The rows of an address are adjacent, so its first row and their number find them at once.
+        rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
+        self._places = {address: row_range for address, *row_range in rows.iter_rows()}
+
+    def spans_at(self, address: str) -> list[Span]:
+        """Return the spans of a request, or an empty list if none were recorded."""
+        if address not in self._places:
+            return []
+        rows = self._table.slice(*self._places[address])
+        source = pl.col("kind", "source_id", "speaker").fill_null("")
+        columns = ("start", "end", "message")
+        return [
+            Span(start, end, Source(kind, id, speaker, altered), message)
+            for start, end, message, kind, id, speaker, altered in rows.select(
+                *columns, source, "altered"
+            ).iter_rows()
+        ]

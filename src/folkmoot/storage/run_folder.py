@@ -22,8 +22,9 @@ from folkmoot.storage.manifest import (
     ProvenanceLabel,
     label_answers,
 )
-from folkmoot.storage.provenance_table import PROVENANCE, unpack_spans
+from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans, unpack_spans
 from folkmoot.storage.table_buffer import TableBuffer, read_recordings
+from folkmoot.storage.tables import is_one_of
 
 # The default folder of all runs.
 OUTPUTS = Path("outputs")
@@ -360,6 +361,17 @@ class RunFolder:
             self.scan_table(name).select(columns).collect_batches(chunk_size=ROWS_PER_BATCH)
         ):
             yield from batch.iter_rows()
+
+    def read_spans(self, addresses: Collection[str]) -> RequestSpans:
+        """Return the texts of known source in the requests at these addresses.
+
+        Runs of earlier versions did not record them and give requests without spans.
+        """
+        if not self.has_table(PROVENANCE):
+            return RequestSpans()
+        rows = self.scan_table(PROVENANCE).filter(is_one_of("address", addresses))
+        # `provenance` is the longest table of a run, so it is not read as a whole.
+        return RequestSpans(rows.collect(engine="streaming"))
 
     def unique_rows(self, name: str, *columns: str) -> set[tuple[Any, ...]]:
         """Return the different combinations of cells in `columns` of a table.

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.provenance import Source, Span
-from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import is_one_of
 
@@ -143,20 +142,6 @@ class Sourced(NamedTuple):
     legend: Legend | None
 
 
-def read_spans(run: RunFolder, addresses: Sequence[str]) -> dict[str, list[Span]]:
-    """Return a map from request address to the passages of the prompt, each with its source."""
-    # Runs of earlier versions did not record them. They give empty lists.
-    spans_by_address: dict[str, list[Span]] = {address: [] for address in addresses}
-    if not addresses or not run.has_table(PROVENANCE):
-        return spans_by_address
-    rows = run.scan_table(PROVENANCE).filter(is_one_of("address", addresses)).collect()
-    for row in rows.iter_rows(named=True):
-        source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
-        span = Span(row["start"], row["end"], source, row["message"])
-        spans_by_address[row["address"]].append(span)
-    return spans_by_address
-
-
 def draw_by_source(
     run: RunFolder, asked_speaker: str, requests: Sequence[tuple[str, Mapping[str, object]]]
 ) -> list[Sourced]:
@@ -165,7 +150,8 @@ def draw_by_source(
     - `asked_speaker`: the id of the speaker who got the requests.
     - `requests`: the address of each request with its journaled content.
     """
-    spans = read_spans(run, [address for address, _ in requests])
+    recorded = run.read_spans([address for address, _ in requests])
+    spans = {address: recorded.spans_at(address) for address, _ in requests}
     all_spans = [span for address_spans in spans.values() for span in address_spans]
     legend = (
         _build_legend(all_spans, asked_speaker, _speaker_names(run, all_spans))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -21,11 +22,9 @@ from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.forms import FormAnswer, choice_in_form, closed_form
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.provenance import Source, SourcedText, Span
+from folkmoot.provenance import SourcedText, Span
 from folkmoot.randomness import digest
-from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.tables import is_one_of
 
 FIRST, FINAL = "first", "final"
 
@@ -192,12 +191,12 @@ def read_conversations(
 
     Decisions without a reply are left out.
     """
-    spans = spans_at(run, {decision.address for decision in decisions})
+    spans = run.read_spans({decision.address for decision in decisions})
     found = {}
     for decision in decisions:
         first, last = journal.entry_at(decision.address), last_entry(journal, decision.address)
         if first is not None and last is not None:
-            own = spans.get(decision.address, {})
+            own = spans.spans_at(decision.address)
             found[decision.place] = _rebuild_conversation(decision, first, last, own)
     return found
 
@@ -206,10 +205,9 @@ def _rebuild_conversation(
     decision: ControlledDecision,
     first: JournalEntry,
     last: JournalEntry,
-    spans: dict[int, list[Span]],
+    spans: Sequence[Span],
 ) -> DecisionConversation:
-    # The two entries differ if the question was re-asked. `spans` are the sources of texts, by the
-    # number of the message.
+    # The two entries differ if the question was re-asked. `spans` are those of the first request.
     system, asked = _utterances(decision, first, spans)
     # Ask with the parameters of the original request. Other parameters would be a second treatment.
     speaker = Speaker(
@@ -236,7 +234,7 @@ def _rebuild_conversation(
 
 
 def _utterances(
-    decision: ControlledDecision, entry: JournalEntry, spans: dict[int, list[Span]]
+    decision: ControlledDecision, entry: JournalEntry, spans: Sequence[Span]
 ) -> tuple[str, tuple[Utterance, ...]]:
     system, said = "", []
     for role, text in messages_of(entry, spans):
@@ -248,12 +246,14 @@ def _utterances(
     return system, tuple(said)
 
 
-def messages_of(entry: JournalEntry, spans: dict[int, list[Span]]) -> list[tuple[str, SourcedText]]:
+def messages_of(entry: JournalEntry, spans: Sequence[Span]) -> list[tuple[str, SourcedText]]:
     """Return the messages of a request, each with its role and text."""
-    # Each text keeps the record of where its parts come from. `spans` are these records for each
-    # message.
+    # Each text keeps the record of where its parts come from. `spans` are these records.
+    spans_by_message = defaultdict[int, list[Span]](list)
+    for span in spans:
+        spans_by_message[span.message].append(span.shift_span(0))
     return [
-        (message["role"], SourcedText(message["content"], spans.get(number, ())))
+        (message["role"], SourcedText(message["content"], spans_by_message[number]))
         for number, message in enumerate(entry.request["messages"])
     ]
 
@@ -263,23 +263,3 @@ def last_entry(journal: JournalReader, address: str) -> JournalEntry | None:
     # With re-asks, a question has several entries.
     tries = journal.list_ask_addresses(address)
     return journal.entry_at(tries[-1]) if tries else None
-
-
-def spans_at(run: RunFolder, addresses: Collection[str]) -> dict[str, dict[int, list[Span]]]:
-    """Return the passages of known source in the messages of each request.
-
-    The outer key is the address of the request. The inner key is the number of the message.
-    """
-    # The first request counts, not its re-asks.
-    found: dict[str, dict[int, list[Span]]] = {}
-    if not run.has_table(PROVENANCE):
-        return found
-    own = run.scan_table(PROVENANCE).filter(is_one_of("address", addresses))
-    # Read in batches: `provenance` is the longest table of a run, with a row for each text of each
-    # request.
-    for part in own.collect_batches(chunk_size=50_000):
-        for row in part.iter_rows(named=True):
-            source = Source(row["kind"], row["source_id"], row["speaker"], row["altered"])
-            span = Span(row["start"], row["end"], source, 0)
-            found.setdefault(row["address"], {}).setdefault(row["message"], []).append(span)
-    return found

@@ -15,7 +15,7 @@ from folkmoot.conversation.json_replies import json_candidates, read_whole_json
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.json_text import Schema
-from folkmoot.kit.controls.conversations import last_entry, messages_of, spans_at
+from folkmoot.kit.controls.conversations import last_entry, messages_of
 from folkmoot.kit.controls.replacing import outermost_spans
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import Source, SourcedText, Span, cell_id, spans_of
@@ -173,7 +173,7 @@ class ReplyGraph:
             waiting = behind - self._replies.keys()
 
     def _read(self, addresses: Sequence[str]) -> None:
-        spans = spans_at(self._run, addresses)
+        spans = self._run.read_spans(addresses)
         columns = ("order", "speaker_id", "role", "kind", "options", "recorded", "model_asked")
         rows = (
             self._run.scan_table("answers")
@@ -193,7 +193,7 @@ class ReplyGraph:
             first, last = self._journal.entry_at(address), last_entry(self._journal, address)
             if first is None or last is None:
                 continue
-            messages = messages_of(first, spans.get(address, {}))
+            messages = messages_of(first, spans.spans_at(address))
             texts = [text for _, text in messages]
             is_own = [message_role == "assistant" for message_role, _ in messages]
             # A request without a system prompt gets an empty one, so that messages count from 1.
