@@ -333,6 +333,56 @@ def test_reasks_lose_the_words_of_the_person_and_keep_those_of_others(tmp_path: 
     assert [found for found in wrong if not WITHDRAWAL_MARK.fullmatch(found.text)] == []
 
 
+MENTIONED = {
+    "propose/ann/ask0": "Marmalade.",
+    "propose/bo/ask0": "Barn",
+    "vote/ann/ask0": "barn",
+    "vote/bo/ask0": "**marmalade**",
+    "count/ask0": "One is for marmalade, and yes, one is for a barn.",
+    "agree/ann/ask0": "yes",
+    "agree/bo/ask0": "Yes",
+}
+
+
+async def mention_proposals(session: Session[StudyConfig]) -> None:
+    """Others vote for what Ann proposed, and name it in sentences of their own."""
+    lead, speakers = Speaker("lead", role="moderator"), (Speaker("ann"), Speaker("bo"))
+    proposals, votes = [], []
+    for speaker in speakers:
+        scope = session.child("propose", speaker.id)
+        said = await scope.ask(speaker, SourcedText("Propose something."))
+        proposals.append(scope.say(speaker, str(said), address=scope.address).quoted_text)
+    for speaker in speakers:
+        choice, scope = Choice(proposals), session.child("vote", speaker.id)
+        votes.append(await scope.ask(speaker, choice.formatted_options, answer_type=choice))
+    await session.child("count").ask(lead, join_texts("\n", votes))
+    for speaker in speakers:
+        scope, agree = session.child("agree", speaker.id), Choice(("yes", "no"))
+        await scope.ask(speaker, join_texts("\n", votes), answer_type=agree)
+
+
+@pytest.mark.parametrize("proposal", ["Marmalade.", "Yes."])
+def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
+    proposal: str, tmp_path: Path
+) -> None:
+    """A vote in other spelling and a sentence do not make a proposal a text of others. The
+    options of the study stay."""
+    study = Study("mentions", "Mentions", StudyConfig, mention_proposals)
+    replies = MENTIONED | {"propose/ann/ask0": proposal}
+    if proposal == "Yes.":
+        replies["vote/bo/ask0"] = "**barn**"
+    model = ScriptedProvider(lambda _, address: replies[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    left = RunFolder(run.path).read_table("answers")
+    value, options = dict(left.select("address", "value").iter_rows()), left["options"].to_list()
+    assert value["agree/bo/ask0"] == "yes" and '["yes", "no"]' in options
+    if proposal == "Marmalade.":
+        assert WITHDRAWAL_MARK.fullmatch(value["vote/bo/ask0"])
+        assert not any("Marmalade" in listed for listed in options if listed)
+        assert "Marmalade" not in "".join(map("".join, messages(RunFolder(run.path)).values()))
+
+
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
     found = find_personal_texts(talked, ANN)
     quoted = {reply.address: reply.words for reply in found.replies if reply.use == QUOTATION}

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import polars as pl
 from pydantic import ValidationError
 
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
@@ -25,6 +24,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import (
     Gram,
     Redaction,
+    Words,
     find_grams,
     find_offered,
     find_quotable,
@@ -51,7 +51,7 @@ from folkmoot.provenance import (
     Span,
     cover_rest,
 )
-from folkmoot.storage.provenance_table import PROVENANCE
+from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 # Columns of `answers` with names of the protocol. The same word in a reply is such a name as well.
@@ -86,7 +86,7 @@ class PersonalTexts:
     """All texts of a human who withdraws, and the requests and replies that contain these texts."""
 
     seat: Seat
-    spans: _SpanTable
+    spans: RequestSpans
     redaction: Redaction
     # Addresses of the human's replies.
     addresses: set[str]
@@ -98,6 +98,8 @@ class PersonalTexts:
     summaries: set[str] = field(default_factory=set)
     # The runs of words that each reply quotes from the human, by address of the reply.
     quotable: dict[str, set[Gram]] = field(default_factory=dict)
+    # The words of options that the human proposed, as in `Redaction.texts`.
+    proposed: set[str] = field(default_factory=set)
 
     def is_own(self, address: str) -> bool:
         """Return whether the human who withdraws wrote the reply at `address`.
@@ -170,6 +172,10 @@ class PersonalTexts:
         redaction = self.redaction
         if self.is_personal(source, address):
             parts = redaction.replacements_for(shown, [(0, len(shown))])
+        elif source.kind == "answer" and Words(shown).line in self.proposed:
+            # A vote for the human's proposal, which is replaced in the voter's reply as well.
+            whole = redaction.find_whole(shown)
+            parts = [Replacement(0, len(shown), whole)] if whole is not None else []
         elif quotable := self.quotable.get(question_address(_reply_of(source))):
             parts = redaction.replacements_for(shown, find_quoted(shown, quotable))
         elif _may_contain_any_text(source):
@@ -187,25 +193,6 @@ class PersonalTexts:
             places = find_quoted(shown, self.quotable.get(question_address(address), ()))
         parts = self.redaction.replacements_for(shown, places)
         return [Replacement(start + first, start + last, mark) for first, last, mark in parts]
-
-
-class _SpanTable:
-    def __init__(self, table: pl.DataFrame) -> None:
-        self._table = table
-        # The rows of an address are adjacent, so its first row and their number find them at once.
-        rows = table.with_row_index("row").group_by("address").agg(pl.col("row").min(), pl.len())
-        self._places = {address: row_range for address, *row_range in rows.iter_rows()}
-
-    def spans_at(self, address: str) -> list[Span]:
-        rows = self._table.slice(*self._places.get(address, (0, 0)))
-        source = pl.col("kind", "source_id", "speaker").fill_null("")
-        columns = ("start", "end", "message")
-        return [
-            Span(start, end, Source(kind, id, speaker, altered), message)
-            for start, end, message, kind, id, speaker, altered in rows.select(
-                *columns, source, "altered"
-            ).iter_rows()
-        ]
 
 
 def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
@@ -240,7 +227,7 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     redaction = Redaction(names, frozenset(participant_ids - {seat.id}), frozenset(seat.scopes))
     addresses = own_addresses | {self_description_address(seat)}
     personal = PersonalTexts(
-        seat, _SpanTable(run.read_table(PROVENANCE)), redaction, addresses, len(own_addresses)
+        seat, RequestSpans(run.read_table(PROVENANCE)), redaction, addresses, len(own_addresses)
     )
     search = _PersonalTextSearch(run, personal, answers, participant_ids)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
@@ -300,6 +287,7 @@ class _PersonalTextSearch:
             *self._options_in(entry),
         }
         personal.redaction.exempt_texts(options)
+        self._note_proposals(entry, options)
         texts = self._texts_of(entry, question)
         other_texts, personal_texts = self._split_texts(entry)
         if question in personal.addresses:
@@ -342,10 +330,29 @@ class _PersonalTextSearch:
             quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
             personal.redaction.learn_text(text, quotable)
             earlier_texts.append(personal.redaction.without_quotations(text, quotable))
-            self.others.add(earlier_texts[-1])
+            self.others.add(self._without_proposals(earlier_texts[-1], personal_texts))
         if quoted:
             personal.quotable.setdefault(question, set()).update(quotable)
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
+
+    def _note_proposals(self, entry: JournalEntry, options: Collection[str]) -> None:
+        # Speakers proposed the options if the prompt shows each as a text of known source. The
+        # options "yes" and "no" are the study's, also if the human had said "Yes." before.
+        lines = {Words(option).line for option in options}
+        if lines.isdisjoint(self._found.redaction.texts):
+            return
+        contents = [message["content"] for message in entry.request["messages"]]
+        spans = self._found.spans.spans_at(entry.address)
+        if lines <= {Words(contents[span.message][span.start : span.end]).line for span in spans}:
+            self._found.proposed |= lines & self._found.redaction.texts.keys()
+
+    def _without_proposals(self, text: str, personal_texts: Sequence[str]) -> str:
+        # The words of a text of another speaker. A proposal of the human that the speaker had read
+        # is not the speaker's own text.
+        shown, line = Words("\n".join(personal_texts)).line, Words(text).line
+        for proposal in self._found.proposed:
+            line = line.replace(proposal, " / ") if proposal in shown else line
+        return line
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         # The tuple is (texts of others, texts of the human).
