@@ -32,10 +32,14 @@ from folkmoot.provenance import (
 from tests.helpers_provenance import Told, sources_in, told, unattributed_length
 
 PARK = quote_value("Park", "option", "study.options")
+STREET_NAME = quote_value("Straße", "value", "street.name/1")
 ANN = quote_value("I like trees.", "utterance", "talk/ann/ask0", "ann")
 PARK_AND_JOBS = [("Park", "option", False), ("Jobs", "option", False)]
 IN_CAPITALS = [("PARK", "option", True), ("JOBS", "option", True)]
 ONLY_ANN = [("Ann", "value", False)]
+STREET = [("Straße", "value", False)]
+NAME_LONGER = ("Ammmm", "value", True)
+CUT_BEFORE_THE_DOT = [*ONLY_ANN, ("Str", "value", True)]
 TEXTS = st.text(min_size=1, max_size=20)
 
 
@@ -75,6 +79,17 @@ def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
             [("3.0", "value", True), ("3", "value", False)],
         ),
         ("{{ three | upper }}", [("3", "value", False)]),
+        # Of texts of several sources too, also if they get longer or shorter.
+        ("{{ (street ~ name) | upper }}", [("STRASSE", "value", True), ("ANN", "value", True)]),
+        ("{{ (name ~ ' x' ~ street) | replace('n', 'mm') }}", [NAME_LONGER, *STREET]),
+        ("{{ ('\\n ' ~ name ~ street ~ ' ') | trim }}", [*ONLY_ANN, *STREET]),
+        ("{{ nested | upper }}", [("STRASSE", "summary", True), ("STRASSE", "value", True)]),
+        (
+            "{{ (name ~ ' says ' ~ street ~ '.') | truncate(12, true, '…', 0) }}",
+            [*ONLY_ANN, ("St", "value", True)],
+        ),
+        # The end of a cut text is equal to the end of the whole text.
+        ("{{ (name ~ ' ' ~ street ~ dot) | truncate(8, true, '.', 0) }}", CUT_BEFORE_THE_DOT),
         ("{{ 7 }}{{ 'word' }}{{ missing | default('none given') if false }}", []),
     ],
 )
@@ -92,8 +107,20 @@ def test_templates_keep_the_sources_of_what_they_are_given(
         yes=True,
         plain="as it is",
         three=quote_value(3, "value", "z"),
+        street=STREET_NAME,
+        dot=quote_value(".", "utterance", "x/ask0", "bob"),
+        nested=quote_value(STREET_NAME, "summary", "s.text/1"),
     )
     assert told(prompt) == expected
+
+
+def test_a_text_that_a_filter_inserts_is_not_the_words_of_the_other(tmp_path: Path) -> None:
+    prompts = library(tmp_path / "p", "{{ a | replace('trees', b) }}")
+    prompt = prompts.render_prompt("it", a=ANN, b=PARK)
+    assert (str(prompt), told(prompt)) == (
+        "I like Park.",
+        [("I like Park.", "unattributed", False)],
+    )
 
 
 @given(text=TEXTS, before=st.text(max_size=5), own=st.booleans())

@@ -288,18 +288,40 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 
 
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
-    """Return `changed` with the source of `text`. The source is marked as altered."""
-    # If the original text has several sources, they are kept only if the length is the same.
-    # Otherwise the changed text has no known source.
+    """Return `changed` with the sources of `text`. Sources of changed parts are marked as altered.
+
+    If a text of several sources got shorter or longer, its equal beginning keeps its sources, and
+    new words after the beginning have an unknown source.
+    """
     if changed == text:
         return text
     outer = text.spans[0] if text.spans else None
     if outer is not None and outer.start == 0 and outer.end == len(text):
-        return Quoted(changed, outer.source._replace(altered=True))
+        inner = SourcedText(changed, _follow_change(text, changed, text.spans[1:]))
+        return Quoted(inner, outer.source._replace(altered=True))
+    return SourcedText(changed, _follow_change(text, changed, text.spans))
+
+
+def _follow_change(text: str, changed: str, spans: Sequence[Span]) -> Iterator[Span]:
     # Filters such as `upper` keep the length, so each span keeps its position.
     if len(changed) == len(text):
-        return SourcedText(changed, (_mark_altered(span, text, changed) for span in text.spans))
-    return with_sources(changed) if text.spans else SourcedText(changed)
+        yield from (_mark_altered(span, text, changed) for span in spans)
+        return
+    # A text may be stripped at its start, or cut at its end. An equal end proves nothing, because
+    # many texts end with the same characters.
+    is_stripped = changed in (text.strip(), text.lstrip())
+    skipped = len(text) - len(text.lstrip()) if is_stripped else 0
+    pairs = enumerate(zip(text[skipped:], changed, strict=False))
+    kept = next(
+        (i for i, (old, new) in pairs if old != new), min(len(text) - skipped, len(changed))
+    )
+    for span in spans:
+        start, end = max(0, span.start - skipped), min(kept, span.end - skipped)
+        if start < end:
+            is_cut = end - start < span.end - span.start
+            yield Span(start, end, span.source._replace(altered=span.source.altered or is_cut))
+    if spans and any(map(str.isalnum, changed[kept:])):
+        yield Span(kept, len(changed), UNKNOWN)
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:

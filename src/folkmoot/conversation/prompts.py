@@ -48,6 +48,7 @@ from folkmoot.provenance import (
     replace_parts,
     shift_offset,
     source_of,
+    spans_of,
     with_sources,
 )
 
@@ -477,10 +478,18 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
             if source_of(text) is None:
                 return change(*arguments, **keywords)
             text = with_sources(text)
-        return alter_text(
-            text,
-            change(*arguments[:text_index], str(text), *arguments[text_index + 1 :], **keywords),
-        )
+        others = arguments[text_index + 1 :]
+
+        def change_part(part: str) -> str:
+            return change(*arguments[:text_index], part, *others, **keywords)
+
+        changed = change_part(str(text))
+        # `replace` may insert the text of another source. The source of each part is then unknown.
+        if any(map(spans_of, (*others, *keywords.values()))):
+            return changed
+        # A filter such as `upper` changes each part as it changes the whole text.
+        by_part = escape_text(text, change_part) if len(text.spans) > 1 else text
+        return by_part if by_part == changed else alter_text(text, changed)
 
     return change_with_source
 
