@@ -81,6 +81,7 @@ def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
         ("{{ three | upper }}", [("3", "value", False)]),
         # Of texts of several sources too, also if they get longer or shorter.
         ("{{ (street ~ name) | upper }}", [("STRASSE", "value", True), ("ANN", "value", True)]),
+        ("{{ (street ~ '.') | upper }}", [("STRASSE", "value", True)]),
         ("{{ (name ~ ' x' ~ street) | replace('n', 'mm') }}", [NAME_LONGER, *STREET]),
         ("{{ ('\\n ' ~ name ~ street ~ ' ') | trim }}", [*ONLY_ANN, *STREET]),
         ("{{ nested | upper }}", [("STRASSE", "summary", True), ("STRASSE", "value", True)]),

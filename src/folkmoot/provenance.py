@@ -290,8 +290,8 @@ def _interleave_separator(separator: SourcedText, parts: Iterable[object]) -> It
 def alter_text(text: SourcedText, changed: str) -> SourcedText:
     """Return `changed` with the sources of `text`. Sources of changed parts are marked as altered.
 
-    If a text of several sources got shorter or longer, its equal beginning keeps its sources, and
-    new words after the beginning have an unknown source.
+    If a text of several sources was stripped or cut, the rest keeps its sources. After any other
+    change of its length, its source is unknown.
     """
     if changed == text:
         return text
@@ -315,13 +315,15 @@ def _follow_change(text: str, changed: str, spans: Sequence[Span]) -> Iterator[S
     kept = next(
         (i for i, (old, new) in pairs if old != new), min(len(text) - skipped, len(changed))
     )
+    if any(map(str.isalnum, changed[kept:])):
+        if spans:
+            yield Span(0, len(changed), UNKNOWN)
+        return
     for span in spans:
         start, end = max(0, span.start - skipped), min(kept, span.end - skipped)
         if start < end:
             is_cut = end - start < span.end - span.start
             yield Span(start, end, span.source._replace(altered=span.source.altered or is_cut))
-    if spans and any(map(str.isalnum, changed[kept:])):
-        yield Span(kept, len(changed), UNKNOWN)
 
 
 def derive_number(result: T, operands: Iterable[object]) -> T:

@@ -488,7 +488,8 @@ def keep_source(change: Callable[..., str]) -> Callable[..., object]:
         if any(map(spans_of, (*others, *keywords.values()))):
             return changed
         # A filter such as `upper` changes each part as it changes the whole text.
-        by_part = escape_text(text, change_part) if len(text.spans) > 1 else text
+        has_one_source = [span[:2] for span in text.spans] == [(0, len(text))]
+        by_part = text if has_one_source else escape_text(text, change_part)
         return by_part if by_part == changed else alter_text(text, changed)
 
     return change_with_source
