@@ -391,6 +391,7 @@ def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> 
         "overview/ask0": ("sold my grandfather's boat",),
     }
     listed = "\n".join(describe_texts(found))
+    assert "unknown source" in listed
     assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in listed
     withdraw_texts(talked, found, "researcher")
     assert held(talked.path, "grandfather") == []

@@ -91,6 +91,8 @@ class PersonalTexts:
     # Addresses of the human's replies.
     addresses: set[str]
     answers: int
+    # Number of requests in the run that contain texts of unknown source.
+    unattributed: int
     # Number of requests to others that contain texts of the human.
     requests: int = 0
     replies: list[AffectedReply] = field(default_factory=list)
@@ -226,8 +228,10 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     names = frozenset({seat.id, seat.name})
     redaction = Redaction(names, frozenset(participant_ids - {seat.id}), frozenset(seat.scopes))
     addresses = own_addresses | {self_description_address(seat)}
+    provenance = run.read_table(PROVENANCE)
+    unattributed = provenance.filter(kind=UNATTRIBUTED)["address"].n_unique()
     personal = PersonalTexts(
-        seat, RequestSpans(run.read_table(PROVENANCE)), redaction, addresses, len(own_addresses)
+        *(seat, RequestSpans(provenance), redaction, addresses, len(own_addresses)), unattributed
     )
     search = _PersonalTextSearch(run, personal, answers, participant_ids)
     with closing(JournalReader(run.path / JOURNAL)) as journal:
@@ -407,6 +411,12 @@ def describe_texts(personal: PersonalTexts) -> Iterator[str]:
         f"{format_count(personal.requests, 'prompt')} of other speakers contained texts of this "
         "participant."
     )
+    if personal.unattributed:
+        yield (
+            f"{format_count(personal.unattributed, 'prompt')} contained texts of unknown source. "
+            "In these, only whole texts and lines of this participant are found, and no quotations "
+            "in the replies. Read them."
+        )
     for use in (SUMMARY, DESCRIPTION, QUOTATION):
         replies = [reply for reply in personal.replies if reply.use == use]
         if replies:
