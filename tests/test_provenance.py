@@ -295,6 +295,25 @@ def test_a_text_that_is_said_to_be_shown_must_be_there(tmp_path: Path) -> None:
         play(protocol, tmp_path / "run", {})
 
 
+def test_texts_that_are_said_to_be_shown_have_places_of_their_own(tmp_path: Path) -> None:
+    """Two speakers say the same, and a vote is also a word of a reason before it."""
+
+    async def protocol(session: Session) -> None:
+        agreed = [
+            quote_value("I agree.", "utterance", f"{who}/ask0", who) for who in ("ann", "bob")
+        ]
+        vote = quote_value("Park", "answer", "vote/ask0", "ann")
+        reason = quote_value("Park and ride.", "utterance", "why/ask0", "ann")
+        prompt = "Ann: I agree. Bob: I agree. Why: Park and ride. Vote: Park"
+        await session.ask(Speaker("cat"), prompt, shows=(*agreed, vote, reason))
+
+    spans = play(protocol, tmp_path / "run", {}).filter(pl.col("kind") != "unattributed")
+    assert spans.select("start", "source_id").rows() == [
+        *((5, "ann/ask0"), (19, "bob/ask0")),
+        *((33, "why/ask0"), (54, "vote/ask0")),
+    ]
+
+
 def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(Speaker("ann"), "Vote", answer_type=Choice(("Park", "Jobs")))

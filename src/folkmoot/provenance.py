@@ -445,12 +445,22 @@ def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
 
     Raises ValueError if one of the texts does not occur.
     """
-    # A study author declares these texts (`ask(shows=…)`).
+    # A study author declares these texts (`ask(shows=…)`). Two speakers may say the same, and a
+    # short text may be a part of a longer one. So each text gets a place of its own, if there is
+    # one, in the order of the declaration.
     spans: list[Span] = []
-    for shown in shown_texts:
-        start = text.find(shown)
-        if start < 0 or not shown:
+    taken: list[tuple[int, int]] = []
+    for shown in sorted(shown_texts, key=len, reverse=True):
+        if not shown or shown not in text:
             raise ValueError(f"{str(shown)[:60]!r}")
+        places = (match.start() for match in re.finditer(re.escape(shown), text))
+        free_places = (
+            place
+            for place in places
+            if all(place + len(shown) <= start or end <= place for start, end in taken)
+        )
+        start = next(free_places, text.find(shown))
+        taken.append((start, start + len(shown)))
         shown_spans = spans_of(shown) or (Span(0, len(shown), Source("material")),)
         spans += [span.shift_span(start) for span in shown_spans]
     return spans
