@@ -53,8 +53,11 @@ async def embed_texts(run: RunContext, address: str, texts: Iterable[str]) -> Fl
                 norms == 0, 1, norms
             )
             filled += len(batch_vectors)
-    except BaseException:
-        # Wait for the batches in flight: they are paid for and must reach the journal.
+    except BaseException as error:
+        # Wait for the batches in flight: they are paid for and must reach the journal. A cancelled
+        # run abandons them, because they may never be answered.
+        for batch in pending if isinstance(error, asyncio.CancelledError) else ():
+            batch.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
         raise
     return vectors

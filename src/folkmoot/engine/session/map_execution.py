@@ -109,6 +109,10 @@ async def run_locally(
             try:
                 results[fork_item.number] = await fork.start_item(run, fork_item)
             except BaseException as error:
+                # A cancelled worker has to end at once. If it only noted the error, `run_locally`
+                # would wait for the calls of the other workers, which may never be answered.
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
                 failures[fork_item.number] = error
                 run.stop_new_calls(error)
                 return
