@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sqlite3
 import time
 from collections import Counter
@@ -24,7 +25,7 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
 from tests.faults.conftest import Serve
 from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
-from tests.faults.test_kills import kill
+from tests.faults.test_kills import Process, kill
 from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -227,3 +228,55 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_re
             # What a process leaves that is killed with a call in flight.
             write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, max_usd))
         assert said in " ".join(line.run(*resume, expect=code).split())
+
+
+def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(answers="respondent")
+    line = CommandLine(server.openai)
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = ["fork", dialogues, spoken["utterance_id"][0], "--say", "It is unfair to us."]
+    repeats = ["--repeats", 2, "--trust"]
+    whole, forks = tmp_path / "whole", tmp_path / "forks"
+    line.run(*change, *repeats, "--out", whole)
+    # The first fork fits into the budget. A later one does not.
+    first = cell_folder(whole, read_grid(whole).cells[0])
+    budget = 1.3 * float(RunFolder(first).manifest["cost_usd"])
+    said = line.run(*change, *repeats, "--out", forks, "--budget", budget, expect=75)
+    assert f"folkmoot fork {forks} --trust --budget MORE --resume" in said
+    assert f"All forks share the budget of {budget:g} USD" in said
+    # Whoever interrupts the resume is told to keep the budget.
+    server.model.plan = FaultPlan(hold_after=len(server.model.log) + 3)
+    held = len(server.model.log) + 3
+
+    def interrupt(process: Process) -> None:
+        process.send_signal(signal.SIGINT)
+        server.model.plan = FaultPlan()
+
+    code, said = line.run_until(
+        lambda: len(server.model.log) >= held,
+        interrupt,
+        *("fork", forks, "--budget", 1, "--resume", "--trust"),
+    )
+    assert code == 130
+    assert f"folkmoot fork {forks} --budget 1 --trust --resume" in said
+    line.run("fork", forks, "--budget", 1, "--trust", "--resume")
+    for cell in read_grid(whole).cells:
+        assert tables(cell_folder(forks, cell)) == tables(cell_folder(whole, cell))
+    assert str(forks) in line.run("report", forks)
+
+
+def test_repeats_that_were_killed_before_the_first_fork_start_again(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    line = CommandLine(serve(answers="respondent").openai)
+    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = ["fork", dialogues, spoken["utterance_id"][0], "--say", "It is unfair to us."]
+    command = [*change, "--repeats", 1, "--trust", "--out", tmp_path / "forks"]
+    line.run(*command)
+    # As a process leaves the folder that is killed before its first fork.
+    shutil.rmtree(tmp_path / "forks" / "cells")
+    assert "start new forks" in line.run("fork", tmp_path / "forks", "--resume", expect=2)
+    line.run(*command)
+    assert len(read_grid(tmp_path / "forks").finished_cells()) == 2

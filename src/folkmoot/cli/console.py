@@ -122,13 +122,12 @@ def _describe_abandoned_calls() -> str:
     folder = _StartedRun.folder
     if folder is None:
         return ""
-    # These modules are slow to import and needed only after an interruption.
-    from folkmoot.engine.session.run_totals import possibly_paid_in
-    from folkmoot.storage.manifest import describe_possibly_paid
+    # This module is slow to import and needed only after an interruption.
+    from folkmoot.engine.session.run_totals import describe_uncertain_calls, spent_below
 
     # The message is more important than a complete sum.
     with suppress(FolkmootError, OSError):
-        return describe_possibly_paid(*possibly_paid_in(folder))
+        return describe_uncertain_calls(spent_below(folder))
     return ""
 
 
@@ -226,16 +225,30 @@ def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
 
 def _resume_hint(added_options: Sequence[str] = ()) -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "fork" and _StartedRun.folder is not None:
-        # The plan of the fork holds the address and the change.
-        line = escape(resume_line(["fork", str(_StartedRun.folder)], added_options))
+        # The plan of the fork holds the address and the change. It holds no budget.
+        words = ["fork", str(_StartedRun.folder), *_call_options(sys.argv[1:])]
+        line = escape(resume_line(words, added_options))
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
-    elif len(sys.argv) > 1 and sys.argv[1] in ("run", "codes"):
+    elif len(sys.argv) > 1 and sys.argv[1] in ("run", "codes", "controls"):
         line = resume_line(sys.argv[1:], added_options)
-        # The same command resumes a coding.
-        if sys.argv[1] == "codes":
+        # The same command resumes a coding or controls.
+        if sys.argv[1] != "run":
             line = line.removesuffix(" --resume")
         line = escape(line)
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
+
+
+def _call_options(argv: Sequence[str]) -> list[str]:
+    # The options that a resumed fork needs again.
+    kept_words: list[str] = []
+    words = iter(argv)
+    for word in words:
+        name, equals_sign, _ = word.partition("=")
+        if name in ("--budget", "--concurrency"):
+            kept_words += [word] if equals_sign else [word, next(words, "")]
+        elif word == "--trust":
+            kept_words.append(word)
+    return kept_words
 
 
 def _exit_on_author_error(error: Exception) -> None:

@@ -12,7 +12,7 @@ from folkmoot.cli.console import (
     output_console,
     remove_control_characters,
 )
-from folkmoot.cli.results import find_grid, find_run
+from folkmoot.cli.results import find_grid, find_run, print_money
 from folkmoot.cli.run import prepare_options, print_results
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.run.event_loop import RunStopper
@@ -92,3 +92,4 @@ def _print_repeats(grid: RunGrid) -> None:
     output_console().print(
         f"\n[bold]{path_text}[/]\nWrite the report      folkmoot report {path_text}"
     )
+    print_money(grid.path)

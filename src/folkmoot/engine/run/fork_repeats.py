@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from folkmoot.engine.calls.progress import RunStarted
 from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.event_loop import RunStopper
@@ -27,13 +28,16 @@ from folkmoot.engine.run.grid import (
     RunGrid,
     build_cells,
     cell_folder,
+    is_grid,
     read_grid,
     write_grid,
 )
+from folkmoot.engine.run.runner import create_router
 from folkmoot.engine.session.folder_access import choose_folder, lock_folder
-from folkmoot.engine.session.run_totals import require_known_cost, spent_in
+from folkmoot.engine.session.run_totals import spent_in
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem, RunExistsError
+from folkmoot.errors import BudgetReachedError, InputError, Problem, RunExistsError
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 AXIS, CHANGED, AS_IT_WAS = "reply", "changed", "as it was"
@@ -54,7 +58,10 @@ def repeat_fork(
     """
     study_file = study_for_fork(run, options)
     folder = options.out or choose_folder(run.path.with_name(f"{run.id}_forks"), "new")[0]
-    if folder.exists() and any(folder.iterdir()):
+    # A process that was killed before the first fork has left only the file of the grid. That file
+    # does not hold the change, so these forks cannot be resumed and start again.
+    is_unused = is_grid(folder) and not any(folder.rglob(JOURNAL))
+    if folder.exists() and any(folder.iterdir()) and not is_unused:
         raise RunExistsError(
             f"{folder} already exists; resume it with --resume, or choose another folder with --out"
         )
@@ -113,6 +120,8 @@ class _RepeatedFork:
 
     def run_cells(self, change: ReplyChange) -> RunGrid:
         with lock_folder(self.grid.path):
+            # The first of these events names what has to be resumed: all forks, not one of them.
+            self.options.progress(self._started_forks())
             for changed, as_it_was in pairs_of(self.grid):
                 change_of_repeat = replace(change, draw=changed.repeat)
                 changed_run = self._run_cell(changed, change_of_repeat)
@@ -128,7 +137,28 @@ class _RepeatedFork:
                 self._run_cell(as_it_was, replace(unchanged, asked_again=tuple(asked_addresses)))
         return self.grid
 
+    def _started_forks(self) -> RunStarted:
+        router = create_router(self.found, self.options)
+        return RunStarted(
+            f"{self.run.id}, {format_count(len(self.grid.cells), 'fork')}",
+            str(self.grid.path),
+            self.found.study.name,
+            router.model_names_text,
+            self.grid.cells[0].seed,
+            any(self.grid.run(cell) for cell in self.grid.cells),
+            router.is_synthetic_only,
+        )
+
     def _run_cell(self, cell: GridCell, change: ReplyChange) -> RunFolder:
+        try:
+            return self._run_or_resume_cell(cell, change)
+        except BudgetReachedError as error:
+            # The message names the rest of the budget that this fork had.
+            raise BudgetReachedError(
+                f"{error} All forks share the budget of {self.options.budget:g} USD."
+            ) from error
+
+    def _run_or_resume_cell(self, cell: GridCell, change: ReplyChange) -> RunFolder:
         folder, study_file, options = cell_folder(self.grid.path, cell), self.found, self.options
         earlier_run = self.grid.run(cell)
         if earlier_run is not None and earlier_run.is_finished:
@@ -136,7 +166,7 @@ class _RepeatedFork:
         # The budget covers all forks together, so a cell gets what the others have left.
         if options.budget is not None:
             spent = spent_in(path for path in self.grid.journal_folders() if path != folder)
-            require_known_cost(spent, options.budget)
+            spent.require_known_cost(options.budget)
             usd_left = max(0.0, options.budget - spent.total.usd)
             study_file = replace(
                 study_file, config=study_file.config.model_copy(update={"budget_usd": usd_left})
