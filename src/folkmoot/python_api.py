@@ -110,7 +110,7 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The models, settings, versions and cost of the run. Empty if the process was killed."""
+        """The models, settings, versions and cost of the run. Of a killed run, what is known."""
         return self.folder.manifest
 
     @property

@@ -6,6 +6,7 @@ Over HTTP, against a server that adds up what it bills, for clients that are gon
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -16,10 +17,12 @@ import pytest
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.lender import MAX_CALLS_AHEAD, MIN_CALLS_AHEAD, SHARE_AHEAD
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.prices import ModelPrice, find_price
 from folkmoot.models.request import Usage
 from folkmoot.storage.run_folder import RunFolder
+from folkmoot.view.run_list import read_run_status
 from tests.faults.lab import CommandLine, panel
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -219,3 +222,70 @@ def test_a_pause_of_a_resume_keeps_the_cost_of_the_process_before(
     assert (run.manifest["calls"], run.manifest["processes"]) == (100, 2)
     assert run.manifest["cost_usd"] == pytest.approx(paid[1], abs=1e-6) and paid[1] > 0
     assert run.read_table("said").height == paid[0] == 100
+
+
+def shown_money(text: str) -> tuple[int, int]:
+    """Calls that a command says were paid, and calls that were possibly paid."""
+    paid, possible = (
+        re.search(r"Paid \$\S+ \((\d+) calls?\)", text),
+        re.search(r"possibly paid .*?\((\d+) calls? of processes", text),
+    )
+    return int(paid[1]) if paid else 0, int(possible[1]) if possible else 0
+
+
+@pytest.mark.parametrize("ended", ["failed", "paused"])
+def test_a_run_that_is_resumed_and_killed_is_unfinished_and_its_sums_are_those_of_the_journal(
+    ended: str, vendor: Vendor, tmp_path: Path
+) -> None:
+    if ended == "failed":
+        vendor.server.model.plan = FaultPlan(key="another")
+        command = run_line(tmp_path)
+        vendor.server.model.between = staticmethod(lambda request, handler: handler(request))
+        vendor.line.run(*command, expect=2)
+        vendor.server.model.between = vendor._bill
+    else:
+        vendor.line.run(*run_line(tmp_path, "--set", "budget_calls=20"), expect=75)
+    assert RunFolder(tmp_path / "run").manifest["outcome"] == ended
+    vendor.server.model.plan = FaultPlan()
+    assert vendor.kill_at(vendor.calls + 40, *run_line(tmp_path)) is None
+    killed, money = open_run(tmp_path / "run"), Money.of(tmp_path / "run")
+    assert killed.state == "unfinished"
+    assert (killed.manifest["calls"], killed.manifest["possibly_paid"]["calls"]) == (
+        money.paid[0],
+        money.possible[0],
+    )
+    assert killed.manifest["cost_usd"] == pytest.approx(money.paid[1], abs=1e-6)
+    status = read_run_status(tmp_path / "run", "run")
+    assert (status.state, status.calls) == ("unfinished", money.paid[0])
+    said = vendor.line.run("report", tmp_path / "run")
+    assert "the run is unfinished" in said
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert f"The run took {money.paid[0]} calls" in report
+    # A resume that is refused changes nothing, also not what is told.
+    vendor.server.model.plan = FaultPlan(key="another")
+    vendor.server.model.between = staticmethod(lambda request, handler: handler(request))
+    vendor.line.run(*run_line(tmp_path), expect=2)
+    assert open_run(tmp_path / "run").state == "unfinished"
+
+
+def test_the_money_of_a_killed_grid_is_told(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = run_line(tmp_path, "--repeats", 2)
+    assert vendor.kill_at(30, *command) is None
+    cells = [Money.of(cell) for cell in sorted((tmp_path / "run" / "cells").iterdir())]
+    expected = sum(cell.paid[0] for cell in cells), sum(cell.possible[0] for cell in cells)
+    assert expected[0] <= vendor.calls <= sum(expected)
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "run").rename(tmp_path / "outputs" / "panel")
+    monkeypatch.chdir(tmp_path)
+    assert shown_money(vendor.line.run("check", "panel.yaml", "--trust")) == expected
+    assert shown_money(vendor.line.run("show", "panel")) == expected
+    assert shown_money(vendor.line.run("verify", "panel")) == expected
+    # No cell has finished, so there is nothing to pool. The message says what can be reported.
+    said = " ".join(vendor.line.run("report", "panel", expect=2).split())
+    cell = Path("outputs", "panel", "cells", "r1")
+    assert f"folkmoot report {cell}" in said
+    assert "PARTIAL" in vendor.line.run("report", cell)
+    said = vendor.line.run("run", "panel.yaml", "--trust", "--no-preflight", "--resume")
+    assert shown_money(said[said.rindex("cells/ ") :])[1] == expected[1]

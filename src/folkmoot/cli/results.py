@@ -75,10 +75,21 @@ def show_grid(grid: RunGrid) -> None:
     )
     for cell in grid.cells:
         run = grid.run(cell)
-        state = "not started" if run is None else open_run(run.path).state
+        state = "not started" if run is None else run.state
         output_console().print(
             f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True
         )
+    print_money(grid.path)
+
+
+def print_money(folder: Path) -> None:
+    """Print what a stopped run or grid has paid, if the outcome of some calls is unknown."""
+    # The calls of an active process are not settled yet.
+    if not is_held(folder) and (payment_note := money_in(folder)):
+        output_console().print(escape(payment_note), soft_wrap=True)
+
+
+NO_FINISHED_CELL = "no cell has finished yet; resume the grid with --resume"
 
 
 def verify_command(name: str, digest: str | None) -> None:
@@ -96,6 +107,9 @@ def verify_command(name: str, digest: str | None) -> None:
         raise InputError("--digest belongs to one run; name a cell of the grid")
     runs = [find_run(name)] if grid is None else [run for _, run in grid.finished_cells().values()]
     consistent = [_print_verification(run, digest or "") for run in runs]
+    if grid is not None and not runs:
+        output_console().print(f"{escape(str(grid.path))}: {NO_FINISHED_CELL}.", soft_wrap=True)
+        print_money(grid.path)
     if not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 
@@ -141,12 +155,8 @@ def _print_verification(run: RunFolder, digest: str) -> bool:
         console.print(f"Content digest: {verification.content_digest}", soft_wrap=True)
     if verification.record_digest:
         console.print(f"Record digest:  {verification.record_digest}", soft_wrap=True)
-    if (
-        not verification.differences
-        and not is_held(run.path)
-        and (payment_note := money_in(run.path))
-    ):
-        console.print(escape(payment_note), soft_wrap=True)
+    if not verification.differences:
+        print_money(run.path)
     if verification.is_consistent and not verification.is_verified:
         console.print(
             "The files in the folder agree with each other. Anyone who can change the folder "

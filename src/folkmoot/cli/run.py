@@ -29,6 +29,7 @@ from folkmoot.cli.console import (
     print_warning,
     remove_control_characters,
 )
+from folkmoot.cli.results import print_money
 from folkmoot.cli.study_files import ask_consent, print_models_note
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.calls.progress import (
@@ -71,7 +72,12 @@ from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, 
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
 from folkmoot.models.request import ModelRequest
 from folkmoot.report.study_check import run_dry_run
-from folkmoot.storage.manifest import POSSIBLY_PAID, describe_cost, describe_possibly_paid
+from folkmoot.storage.manifest import (
+    POSSIBLY_PAID,
+    describe_broken_replies,
+    describe_cost,
+    describe_possibly_paid,
+)
 from folkmoot.storage.run_folder import (
     CODEBOOK,
     JOURNAL,
@@ -475,6 +481,7 @@ def grid_command(
         f"\nWrite the report      folkmoot report {path_text}",
         soft_wrap=True,
     )
+    print_money(grid.path)
     if runs and all(run.unusable_reason for run in runs):
         raise NothingUsableError(
             f"all cells have finished, but none has a usable result: {runs[0].unusable_reason}"
@@ -502,10 +509,7 @@ def _summarise_folder(folder: RunFolder) -> str:
     )
     money = describe_cost(facts)
     if broken := facts.get("broken_replies"):
-        max_usd = broken.get("max_usd")
-        bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"
-        count = format_count(broken["count"], "reply that broke off", "replies that broke off")
-        money += f" ({count} may have been billed{bound_text})"
+        money += f" ({describe_broken_replies(broken['count'], broken['max_usd'])})"
     if possible := facts.get(POSSIBLY_PAID):
         money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
     parts = [f"{facts.get('calls', 0):,} calls", model_names, money]

@@ -15,7 +15,7 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import Axes, RunGrid, Samples, run_grid
 from folkmoot.engine.run.runner import load_study_with_options, run_study
-from folkmoot.engine.session.run_totals import require_known_cost, spent_in
+from folkmoot.engine.session.run_totals import spent_in
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study import Study, compute_findings, find_study_of_run
@@ -151,7 +151,7 @@ def ask_named_controls(
     # Leave out the controls of this run: when they are resumed, the calls in their journal count
     # towards their budget anyway.
     spent = spent_in([run.path, *others])
-    require_known_cost(spent, limits.budget_usd)
+    spent.require_known_cost(limits.budget_usd)
     calling: dict[str, Any] = {}
     if limits.budget_usd is not None:
         calling["budget_usd"] = max(0.0, limits.budget_usd - spent.total.usd)

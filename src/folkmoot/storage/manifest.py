@@ -153,11 +153,25 @@ class RunFacts:
     # Calls of killed processes and workers that may have been billed, as (process or worker, calls,
     # maximum cost in USD).
     possibly_paid: Sequence[tuple[str, int, float | None]] = ()
+    # True if this process is one of these, because a second Ctrl-C ended it.
+    abandoned_calls: bool = False
     # The reason if a finished run has no usable results.
     unusable_reason: str = ""
     planted: Mapping[str, object] = field(default_factory=dict)
     # The source run of a fork and its differences.
     fork: Mapping[str, object] = field(default_factory=dict)
+
+
+class RunTotals(NamedTuple):
+    """The sums of a journal, over all processes of the run.
+
+    Fields with the same name in `RunFacts` are documented there.
+    """
+
+    models: Mapping[str, ModelUsage]
+    batched_calls: int = 0
+    broken: Sequence[tuple[str, float | None]] = ()
+    possibly_paid: Sequence[tuple[str, int, float | None]] = ()
 
 
 def round_cost(usd: float) -> float:
@@ -172,10 +186,7 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, ob
     """Return the manifest as JSON data."""
     answers = _answer_columns(tables.get("answers"))
     usages, earlier = facts.models.values(), facts.earlier_manifest
-    unpriced = [name for name, usage in facts.models.items() if usage.calls_without_price]
-    unpriced_models = list(dict.fromkeys([*unpriced, *(model for model, _ in facts.broken)]))
-    known_costs = [usage.cost_usd for usage in usages if not usage.calls_without_price]
-    has_uncounted = any(usage.calls_without_token_count for usage in usages)
+    totals = RunTotals(facts.models, facts.batched_calls, facts.broken, facts.possibly_paid)
     return {
         "run_id": facts.run_id,
         "study": facts.study,
@@ -191,22 +202,9 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, ob
         # of the previous manifest. The other sums are those of the journal, for all processes.
         "wall_seconds": round(facts.wall_seconds + earlier.get("wall_seconds", 0.0), 3),
         "processes": 1 + earlier.get("processes", 0) + _killed_since(facts),
-        "calls": sum(usage.calls + usage.replayed for usage in usages),
-        **({"handed_in_by_batches": facts.batched_calls} if facts.batched_calls else {}),
         "retries": sum(usage.retries for usage in usages) + earlier.get("retries", 0),
         "lost_tries": sum(usage.lost_calls for usage in usages) + earlier.get("lost_tries", 0),
-        "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
-        "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
-        "cost_usd": round_cost(math.fsum(known_costs))
-        if known_costs or not unpriced_models
-        else None,
-        "cost_unknown_for": unpriced_models,
-        **_summarise_broken(facts.broken),
-        **_possibly_paid(facts.possibly_paid),
-        "models": [
-            _model_entry(name, usage, facts.roles.get(name, ()))
-            for name, usage in facts.models.items()
-        ],
+        **summarise_totals(totals, facts.roles),
         "embedding_model": facts.embedding_model,
         "override": facts.model_override,
         "scripted": facts.scripted,
@@ -223,6 +221,45 @@ def build_manifest(facts: RunFacts, tables: Mapping[str, Table]) -> dict[str, ob
         # A run may be resumed after an amendment. Its record must survive the new manifest.
         **({AMENDMENTS_KEY: earlier[AMENDMENTS_KEY]} if AMENDMENTS_KEY in earlier else {}),
         "software": software_versions(),
+    }
+
+
+def summarise_totals(totals: RunTotals, roles: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the entries of a manifest with the calls, tokens and cost of a run.
+
+    `roles`: the roles of each model.
+    """
+    usages = totals.models.values()
+    unpriced = [name for name, usage in totals.models.items() if usage.calls_without_price]
+    unpriced_models = list(dict.fromkeys([*unpriced, *(model for model, _ in totals.broken)]))
+    known_costs = [usage.cost_usd for usage in usages if not usage.calls_without_price]
+    has_uncounted = any(usage.calls_without_token_count for usage in usages)
+    return {
+        "calls": sum(usage.calls + usage.replayed for usage in usages),
+        **({"handed_in_by_batches": totals.batched_calls} if totals.batched_calls else {}),
+        "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
+        "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
+        "cost_usd": round_cost(math.fsum(known_costs))
+        if known_costs or not unpriced_models
+        else None,
+        "cost_unknown_for": unpriced_models,
+        **_summarise_broken(totals.broken),
+        **_possibly_paid(totals.possibly_paid),
+        "models": [
+            _model_entry(name, usage, roles.get(name, ())) for name, usage in totals.models.items()
+        ],
+    }
+
+
+def summarise_answers(answers: Table | None) -> dict[str, Any]:
+    """Return the entries of a manifest that count answers and cut replies.
+
+    `answers`: the table of answers recorded so far, or None if there is none.
+    """
+    columns = _answer_columns(answers)
+    return {
+        "answers": {} if columns is None else parse_step_shares(columns),
+        "cut_replies": {"kept": count_cut_replies(columns)},
     }
 
 
@@ -259,9 +296,8 @@ def _killed_since(facts: RunFacts) -> int:
     killed_processes = sum(
         borrower_kind == "process" for borrower_kind, _, _ in facts.possibly_paid
     )
-    return max(
-        0, killed_processes - int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0))
-    )
+    known = int(facts.earlier_manifest.get(POSSIBLY_PAID, {}).get("processes", 0))
+    return max(0, killed_processes - facts.abandoned_calls - known)
 
 
 def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
@@ -279,6 +315,20 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
         f"possibly paid {price_text} ({format_count(calls, 'call')} of processes that were killed "
         "or could not save the replies)"
     )
+
+
+def describe_broken_replies(count: int, max_usd: float | None) -> str:
+    """Return a phrase on replies that broke off and that the vendor may have billed.
+
+    - `max_usd`: their maximum cost in USD, or None if unknown.
+
+    Returns "" if there are no such replies.
+    """
+    if not count:
+        return ""
+    replies = format_count(count, "reply that broke off", "replies that broke off")
+    bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"
+    return f"{replies} may have been billed{bound_text}"
 
 
 # Finish reasons of the embedded respondent that the note of a run counts, with their explanation.

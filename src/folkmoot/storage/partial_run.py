@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -82,6 +84,10 @@ class PartsView(RunFolder):
     def whole(self) -> RunFolder:
         """The run itself, with the rows of all parts."""
         return self._run
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return self._run.manifest
 
     def scan_table(self, name: str) -> pl.LazyFrame:
         rows = self._run.scan_table(name)

@@ -16,14 +16,18 @@ from folkmoot.files import read_yaml, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
 from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import (
+    AMENDMENTS_KEY,
     NO_FINDINGS,
     SYNTHETIC_MARK,
     SYNTHETIC_NOTE,
     ProvenanceLabel,
+    RunTotals,
     label_answers,
+    summarise_answers,
+    summarise_totals,
 )
 from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans, unpack_spans
-from folkmoot.storage.table_buffer import TableBuffer, read_recordings
+from folkmoot.storage.table_buffer import ROWS, TableBuffer, read_recordings
 from folkmoot.storage.tables import is_one_of
 
 # The default folder of all runs.
@@ -65,6 +69,20 @@ ENGINE_FILES = (
 COMMON_FILES = (*ENGINE_FILES, PERSONAS)
 
 
+# The entries of a manifest that a later process of the run does not change. Retries and lost tries
+# are lower bounds then, because no journal has them.
+LASTING_FACTS = (
+    *("run_id", "study", "seed", "started_at", "study_file", "override", "scripted", "software"),
+    *("synthetic", "mark", "note", "synthetic_roles", "planted", "embedding_model"),
+    *("retries", "lost_tries", AMENDMENTS_KEY),
+)
+# Those of them that are known before the first call.
+PLANNED_FACTS = ("seed", "started_at", "study_file", "software")
+# See `UnsettledRun`.
+TotalsReader = Callable[[Mapping[str, Any]], RunTotals | None]
+
+# A process that ends otherwise writes tables and removes the rows that wait for them.
+WITH_ROWS = ("failed", "interrupted")
 # The states of an unfinished run that do not come from its manifest.
 GOING_ON, UNFINISHED = "still going on", "unfinished"
 
@@ -257,6 +275,9 @@ class RunFolder:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the run, or an empty mapping if none has been written yet."""
+        return self._read_manifest()
+
+    def _read_manifest(self) -> dict[str, Any]:
         path = self.path / MANIFEST
         if not path.exists():
             return {}
@@ -405,11 +426,52 @@ class RunFolder:
             raise StorageError(f"{path}: cannot be read: {error}") from error
 
 
-class RunSoFar(RunFolder):
+class UnsettledRun(RunFolder):
+    """A run that a process may have changed after the manifest was written.
+
+    - `read_totals`: returns the sums of the journal, given a manifest. Returns None if that
+      manifest describes the journal.
+    """
+
+    def __init__(self, path: Path | str, read_totals: TotalsReader | None = None) -> None:
+        super().__init__(path)
+        self._read_totals = read_totals
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest, if it describes the journal. Otherwise what is known so far.
+
+        The sums of a killed run are those of its journal.
+        """
+        written = self._read_manifest()
+        # A killed process leaves the manifest of the one before it.
+        is_of_killed = (self.path / ROWS).exists() and written.get("outcome") not in WITH_ROWS
+        totals = self._read_totals({} if is_of_killed else written) if self._read_totals else None
+        if totals is None:
+            return written
+        answers = self.scan_table("answers") if self.has_table("answers") else None
+        # If no process has written a manifest, the plan and the settings tell these.
+        planned = {"seed": self.config.get("random_seed"), **self.plan}
+        planned = {key: planned[key] for key in PLANNED_FACTS if key in planned}
+        lasting = {key: written[key] for key in LASTING_FACTS if key in written}
+        facts = {"outcome": UNFINISHED, **summarise_totals(totals, self._roles_by_model())}
+        return {**planned, **lasting, **facts, **summarise_answers(answers)}
+
+    def _roles_by_model(self) -> dict[str, list[str]]:
+        roles: dict[str, list[str]] = {}
+        if self.has_table("answers"):
+            pairs = self.unique_rows("answers", "model_asked", "role")
+            for model, role in sorted(pair for pair in pairs if None not in pair):
+                roles.setdefault(model, []).append(role)
+        return roles
+
+
+class RunSoFar(UnsettledRun):
     """A run without written tables, read from the rows that were recorded so far.
 
     - `is_going_on`: True while a process writes the run.
     - `derive`: makes further tables from the recorded rows.
+    - `read_totals`: see `UnsettledRun`.
     """
 
     # The run is active, or ended without tables. Written tables are ignored, because they may be
@@ -421,8 +483,9 @@ class RunSoFar(RunFolder):
         *,
         is_going_on: bool = False,
         derive: Callable[[RunSoFar], Mapping[str, TableBuffer]] | None = None,
+        read_totals: TotalsReader | None = None,
     ) -> None:
-        super().__init__(path)
+        super().__init__(path, read_totals)
         self._is_going_on = is_going_on
         self._derive = derive
 
@@ -430,19 +493,32 @@ class RunSoFar(RunFolder):
         """Return the run with further tables. `derive` makes them when a further table is read."""
         if self._derive is not None:
             return self
-        return RunSoFar(self.path, is_going_on=self._is_going_on, derive=derive)
+        return RunSoFar(
+            self.path,
+            is_going_on=self._is_going_on,
+            derive=derive,
+            read_totals=self._read_totals,
+        )
 
     @property
     def is_finished(self) -> bool:
         return False
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """See `UnsettledRun`. Without sums while a process writes the run."""
+        if not self._is_going_on:
+            return super().manifest
+        # Pages read the run after each call, and take the sums from its log.
+        written = self._read_manifest()
+        return {key: written[key] for key in LASTING_FACTS if key in written}
 
     @property
     def state(self) -> str:
         if self._is_going_on:
             return GOING_ON
         outcome = super().state
-        # A killed process leaves the manifest of the one before it.
-        return outcome if outcome in ("failed", "interrupted") else UNFINISHED
+        return outcome if outcome in WITH_ROWS else UNFINISHED
 
     @property
     def is_synthetic(self) -> bool:

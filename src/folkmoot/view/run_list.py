@@ -299,11 +299,10 @@ def _cached_status(
         state, problem = "unusable", run.unusable_reason
     else:
         state = RUNNING if run.state == GOING_ON else run.state
-    # The manifest of a run that goes on, or that was killed, is of an earlier process.
+    # The manifest of a run that goes on, or that was killed, has no final facts.
     from_manifest = bool(manifest) and state not in (RUNNING, UNFINISHED)
     start_line: Mapping[str, object] = {}
     if from_manifest:
-        calls, cost = _whole_number(manifest, "calls"), describe_cost(manifest, is_short=True)
         model_entries = manifest.get("models")
         models = (
             ", ".join(str(model["asked"]) for model in model_entries)
@@ -316,6 +315,12 @@ def _cached_status(
         missing = sum(reasons.values())
     else:
         start_line = next(log.newest_lines("RunStarted"), {}) or _first_line(path / LOG_LINES)
+        models = str(start_line.get("model", ""))
+        started = _parse_moment(start_line.get("time"))
+        missing = _whole_number(newest_line, "missing")
+    if "calls" in manifest:
+        calls, cost = _whole_number(manifest, "calls"), describe_cost(manifest, is_short=True)
+    else:
         calls = _whole_number(newest_line, "calls") + _whole_number(newest_line, "replayed")
         has_unknown_cost = newest_line.get("cost_usd") is None and calls
         cost = (
@@ -323,9 +328,6 @@ def _cached_status(
             if has_unknown_cost
             else format_dollars(_number_or_zero(newest_line, "cost_usd"))
         )
-        models = str(start_line.get("model", ""))
-        started = _parse_moment(start_line.get("time"))
-        missing = _whole_number(newest_line, "missing")
     mark, note = _read_label(run, start_line)
     if not from_manifest and (path / SEATS).exists():
         note = f"{note} {SEATS_NOTE}".strip()

@@ -29,7 +29,7 @@ from folkmoot.engine.calls.retries import (
 from folkmoot.engine.journal.earlier_replies import RESEARCHER
 from folkmoot.engine.journal.journal import BrokenReply, Journal, JournalEntry
 from folkmoot.engine.journal.journal_reader import ReplayJournal
-from folkmoot.engine.limits.budget import Budget
+from folkmoot.engine.limits.budget import Budget, unknown_cost_message
 from folkmoot.engine.limits.lender import LoanManager
 from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.engine.settings.config import StudyConfig
@@ -70,6 +70,26 @@ MAX_IMAGE_TOKENS = 50_000
 _REFUSAL_FINISH_REASONS = {"refusal": "refused:refused", "filter": "refused:filtered"}
 
 
+def create_limits(
+    journal: Journal | ReplayJournal, config: StudyConfig, progress: Progress
+) -> SharedLimits:
+    """Return the limits of a run. Its budget counts what earlier processes have spent.
+
+    Raises InputError for a budget in USD if the cost of earlier calls is unknown.
+    """
+    budget = Budget(
+        config.budget_usd,
+        config.budget_calls,
+        warn=lambda message: progress(Notice(message, "warning")),
+    )
+    # A replay spends nothing.
+    if isinstance(journal, Journal):
+        spent = journal.spent()
+        spent.require_known_cost(config.budget_usd)
+        budget.count_earlier(spent)
+    return SharedLimits(budget, config.concurrency)
+
+
 class Gateway:
     """The object that answers all requests of a run, in one event loop.
 
@@ -96,7 +116,7 @@ class Gateway:
     ) -> None:
         self.usage_by_model: dict[str, ModelUsage] = {}
         self.in_flight = 0
-        self.shared_limits = shared_limits or self._create_limits(journal, config)
+        self.shared_limits = shared_limits or create_limits(journal, config, progress)
         self.budget = self.shared_limits.budget
         self._batch_queue: BatchQueue | None = None
         # A resume without `batch:` still has to fetch batches of an earlier process.
@@ -122,18 +142,6 @@ class Gateway:
         # Notes of the providers.
         self._reported_notes: set[str] = set()
         self._idle: asyncio.Event | None = None
-
-    def _create_limits(self, journal: Journal | ReplayJournal, config: StudyConfig) -> SharedLimits:
-        spent = journal.spent()
-        budget = Budget(
-            config.budget_usd,
-            config.budget_calls,
-            spent_usd=spent.usd,
-            spent_calls=spent.calls,
-            warn=self._report_warning,
-        )
-        budget.count_possible(spent.possible)
-        return SharedLimits(budget, config.concurrency)
 
     @property
     def stop_error(self) -> FolkmootError | None:
@@ -566,17 +574,6 @@ class Gateway:
 
     def _report_warning(self, message: str) -> None:
         self._progress(Notice(message, "warning"))
-
-
-def unknown_cost_message(reason: str) -> str:
-    """Return the error message for a model of unknown cost in a run with a budget in USD.
-
-    `reason`: a clause that says why the cost is unknown.
-    """
-    return (
-        f"{reason}, so budget_usd cannot be kept. Leave it out (and --budget) and limit the "
-        "calls instead, with budget_calls or --set budget_calls=N. All answers are saved"
-    )
 
 
 def _max_input_tokens(request: ModelRequest) -> int:

@@ -259,6 +259,11 @@ class Journal(JournalReader):
         # leaves it out.
         return self._run_in_writer(lambda db: write_broken(db, broken))
 
+    @property
+    def has_own_loan(self) -> bool:
+        """True if calls of this process may be billed without an entry. Valid after `close`."""
+        return self._loan.is_outstanding
+
     def _run_in_writer(self, write: Callable[[sqlite3.Connection], None]) -> Future[None]:
         written: Future[None] = Future()
         self.changed = True

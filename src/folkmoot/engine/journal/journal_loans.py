@@ -76,6 +76,11 @@ class OwnLoan:
         """True if the calls that may be billed have changed since the last write."""
         return self._current_outstanding() != self._written
 
+    @property
+    def is_outstanding(self) -> bool:
+        """True if the last write recorded calls that may be billed."""
+        return self._written.calls > 0
+
     def write_loan(self, db: sqlite3.Connection) -> None:
         """Write the row of this process to the table `loans`, if the row has changed."""
         # Use the transaction that writes the entries of these calls.

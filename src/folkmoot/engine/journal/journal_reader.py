@@ -46,7 +46,7 @@ from folkmoot.errors import (
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import Message
 from folkmoot.randomness import digest
-from folkmoot.storage.manifest import ModelUsage
+from folkmoot.storage.manifest import ModelUsage, RunTotals
 
 # Calls with an answer that was replaced later count, too. Calls that were copied from another run
 # do not.
@@ -83,33 +83,39 @@ class JournalReader:
     def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
         """Return the number of calls, their known cost in USD, and models with unknown costs."""
         # A broken-off reply adds its maximum cost, but is not counted as a call.
-        calls, usd = self._reader.execute(
-            f"SELECT count(*), coalesce(sum(cost_usd), 0) FROM {_MADE_CALLS}"
-        ).fetchone()
-        unpriced_rows = self._reader.execute(
-            f"SELECT DISTINCT model_asked FROM {_MADE_CALLS} WHERE cost_usd IS NULL ORDER BY 1"
-        ).fetchall()
-        broken = self.read_broken_replies()
-        models = {row[0] for row in unpriced_rows} | {
-            broken_reply.model for broken_reply in broken if broken_reply.max_usd is None
-        }
-        return (
-            int(calls),
-            float(usd) + sum(broken_reply.max_usd or 0.0 for broken_reply in broken),
-            sorted(models),
-        )
+        spent, (calls, *_) = self.spent(), self._sum_calls()
+        return calls, spent.usd, list(spent.unpriced)
 
     def spent(self) -> Spent:
         """Return what all processes of this run have spent, as the budget of the run counts it."""
-        calls, usd, unpriced = self.total_calls_and_cost()
         # Answers by humans cost nothing and count against no budget, also if --accept-changes
         # replaced them later.
-        query = f"SELECT count(*) FROM {_MADE_CALLS} WHERE model_asked = ?"
-        human_answers = int(self._reader.execute(query, (HUMAN_MODEL,)).fetchone()[0])
-        if any(loan.max_usd is None for loan in self.read_outstanding_loans()):
-            # The table of loans names no model.
-            unpriced += ["a model of unknown price by a process that could not save the replies"]
-        return Spent(calls - human_answers, usd, self.possibly_paid(), tuple(unpriced))
+        calls, human_answers, usd, unpriced = self._sum_calls()
+        broken = self.read_broken_replies()
+        broken_usd = sum(reply.max_usd or 0.0 for reply in broken)
+        unbounded = {reply.model for reply in broken if reply.max_usd is None}
+        return Spent(
+            calls - human_answers,
+            usd + broken_usd,
+            Amount(len(broken), broken_usd),
+            self.possibly_paid(),
+            tuple(sorted(unpriced | unbounded)),
+            is_broken_unpriced=bool(unbounded),
+            is_possible_unpriced=any(
+                loan.max_usd is None for loan in self.read_outstanding_loans()
+            ),
+        )
+
+    def _sum_calls(self) -> tuple[int, int, float, set[str]]:
+        # The calls, how many of them humans answered, the known cost in USD, and the models with
+        # calls of unknown cost.
+        calls, human_answers, usd, unpriced = self._reader.execute(
+            "SELECT count(*), coalesce(sum(model_asked = ?), 0), coalesce(sum(cost_usd), 0), "
+            "json_group_array(DISTINCT iif(cost_usd IS NULL, model_asked, NULL)) "
+            f"FROM {_MADE_CALLS}",
+            (HUMAN_MODEL,),
+        ).fetchone()
+        return calls, human_answers, float(usd), set(json.loads(unpriced)) - {None}
 
     def usage_by_model(self) -> dict[str, ModelUsage]:
         """Return the usage of all calls in the journal, by the model that was asked.
@@ -154,6 +160,21 @@ class JournalReader:
                 served,
             ) in rows
         }
+
+    def read_totals(self) -> RunTotals:
+        """Return the calls, cost, batches and possibly paid calls of all processes of the run."""
+        return RunTotals(
+            self.usage_by_model(),
+            sum(batch.calls for batch in self.read_batches().values() if batch.id),
+            [(broken.model, broken.max_usd) for broken in self.read_broken_replies()],
+            [(loan.who, loan.calls, loan.max_usd) for loan in self.read_outstanding_loans()],
+        )
+
+    @property
+    def has_own_loan(self) -> bool:
+        """True if this process has ended calls that may be billed without an answer."""
+        # A reader makes no calls.
+        return False
 
     def read_broken_replies(self) -> list[BrokenReply]:
         """Return the broken-off replies that may have been billed, in order of time."""

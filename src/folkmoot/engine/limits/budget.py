@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from folkmoot.errors import BudgetReachedError, FolkmootError
+from folkmoot.errors import BudgetReachedError, FolkmootError, InputError
 from folkmoot.measures.inference.estimates import format_count
 
 # The share of a budget at which the researcher is warned.
@@ -62,23 +62,56 @@ class Spent(NamedTuple):
     calls: int = 0
     # The known cost (USD) of these calls, and the maximum cost of broken-off replies.
     usd: float = 0.0
+    # Broken-off replies. Their maximum cost is part of `usd`.
+    broken: Amount = NOTHING
     # Calls without an answer that killed processes may have paid.
     possible: Amount = NOTHING
-    # A phrase for each model with calls of unknown cost.
+    # The models with answered calls of unknown cost.
     unpriced: tuple[str, ...] = ()
+    # Whether `broken` or `possible` have calls of unknown price. Their USD are a lower bound then.
+    is_broken_unpriced: bool = False
+    is_possible_unpriced: bool = False
 
     def add_spending(self, other: Spent) -> Spent:
         return Spent(
             self.calls + other.calls,
             self.usd + other.usd,
+            self.broken.add_amount(other.broken),
             self.possible.add_amount(other.possible),
             tuple(dict.fromkeys(self.unpriced + other.unpriced)),
+            self.is_broken_unpriced or other.is_broken_unpriced,
+            self.is_possible_unpriced or other.is_possible_unpriced,
         )
 
     @property
     def total(self) -> Amount:
         """The calls and the USD that count against a budget."""
         return Amount(self.calls, self.usd).add_amount(self.possible)
+
+    def require_known_cost(self, budget_usd: float | None) -> None:
+        """Raise InputError for a budget in USD if the cost of some calls is unknown.
+
+        `budget_usd`: the budget, or None for no limit.
+        """
+        # Such a budget could be exceeded without notice.
+        models = list(self.unpriced)
+        if self.is_possible_unpriced:
+            # The table of loans names no model.
+            models.append("a model of unknown price by a process that could not save the replies")
+        if budget_usd is not None and models:
+            reason = f"the cost of earlier calls to {', '.join(models)} is unknown"
+            raise InputError(unknown_cost_message(reason))
+
+
+def unknown_cost_message(reason: str) -> str:
+    """Return the error message for a model of unknown cost in a run with a budget in USD.
+
+    `reason`: a clause that says why the cost is unknown.
+    """
+    return (
+        f"{reason}, so budget_usd cannot be kept. Leave it out (and --budget) and limit the "
+        "calls instead, with budget_calls or --set budget_calls=N. All answers are saved"
+    )
 
 
 class BudgetWaiter(NamedTuple):
@@ -177,6 +210,13 @@ class Budget:
         # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
         self.note_broken(Amount(1, max_usd))
         self.record_spending(max_usd)
+
+    def count_earlier(self, spent: Spent) -> None:
+        """Count what earlier processes of the run have spent."""
+        self.spent_usd += spent.usd
+        self.spent_calls += spent.calls
+        self.note_broken(spent.broken)
+        self.count_possible(spent.possible)
 
     def note_broken(self, amount: Amount) -> None:
         """Record which part of the spending is that of broken-off replies.

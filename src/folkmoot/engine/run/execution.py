@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from folkmoot.engine.calls.gateway import Gateway
+from folkmoot.engine.calls.gateway import Gateway, create_limits
 from folkmoot.engine.calls.model_routing import ModelRouter
 from folkmoot.engine.calls.progress import (
     Notice,
@@ -32,7 +32,6 @@ from folkmoot.engine.journal.earlier_replies import ReplyChange
 from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
-from folkmoot.engine.limits.budget import Amount
 from folkmoot.engine.run.event_loop import RunStopper, handle_interrupt, release_free_memory
 from folkmoot.engine.run.preflight import run_preflight
 from folkmoot.engine.run.study_language import describe_language
@@ -51,13 +50,9 @@ from folkmoot.engine.session.plan import (
 )
 from folkmoot.engine.session.run_context import ForkExecutor, RunContext
 from folkmoot.engine.session.run_totals import (
-    count_batched_calls,
     describe_fork,
-    list_broken_replies,
-    list_possibly_paid,
     money_in,
-    require_known_cost,
-    usage_of_run,
+    totals_of_run,
 )
 from folkmoot.engine.session.seat_questions import (
     ask_checks_before_study,
@@ -336,9 +331,8 @@ def _build_run_context(
             "--executor: calls of this run were submitted through the batch API, and a single "
             "process fetches their results; leave out --executor"
         )
-    # A replay spends nothing.
-    if execution.replay is None:
-        require_known_cost(journal.spent(), config.budget_usd)
+    # Limits that several runs share have counted what was spent already.
+    limits = execution.shared_limits or create_limits(journal, config, progress)
     seats = select_study_seats(study_file.study, config, study_file.study_folder)
     plan = Plan(
         folder / PLAN,
@@ -363,11 +357,7 @@ def _build_run_context(
             model for model in dict.fromkeys(providers.list_models()) if not is_synthetic(model)
         )
         seat_manager = create_seat_manager(config, seats, folder, readers, plan)
-    gateway = Gateway(
-        journal, providers.open_provider, config, progress, execution.shared_limits, seat_manager
-    )
-    # Of a budget that several runs share, this names the replies of the runs that have started.
-    gateway.budget.note_broken(_broken_amount(journal))
+    gateway = Gateway(journal, providers.open_provider, config, progress, limits, seat_manager)
     clock = utc_timestamp if execution.replay is None else lambda: TIME_PLACEHOLDER
     prompts = study_file.prompt_library()
     prompts.renders_for_people = seat_manager is not None
@@ -388,11 +378,6 @@ def _build_run_context(
         asks_people=not execution.options.is_dry_run,
         change=change,
     )
-
-
-def _broken_amount(journal: JournalReader) -> Amount:
-    replies = journal.read_broken_replies()
-    return Amount(len(replies), sum(reply.max_usd or 0.0 for reply in replies))
 
 
 async def _run_protocol(execution: Execution, context: RunContext) -> None:
@@ -673,7 +658,7 @@ def _collect_run_facts(
         finished_at=utc_timestamp(),
         wall_seconds=seconds,
         earlier_manifest=RunFolder(context.folder).manifest,
-        models=usage_of_run(context),
+        **totals_of_run(context)._asdict(),
         roles=context.roles_by_model(),
         embedding_model=str(context.providers.embedding_choice) if context.embedded else "",
         model_override=context.providers.override,
@@ -682,9 +667,7 @@ def _collect_run_facts(
         hashes=file_hashes(context.folder, {*file_names, *tables}),
         journal_digest=context.journal.content_digest(),
         record_digest=digest_of_run(context.journal.record_digest(), context.plan.data),
-        batched_calls=count_batched_calls(context),
-        broken=list_broken_replies(context),
-        possibly_paid=list_possibly_paid(context),
+        abandoned_calls=context.journal.has_own_loan,
         planted=_planted_effects(study_file) if context.synthetic_roles() else {},
         cut_retry_usage=context.cut_retry_usage,
         fork=describe_fork(context),

@@ -51,9 +51,14 @@ from folkmoot.engine.run.preflight import (
     raise_on_problems,
 )
 from folkmoot.engine.run.runner import create_router, load_study_with_options, run_folder_path
-from folkmoot.engine.session.folder_access import lock_folder, open_folder, prepare_folder
+from folkmoot.engine.session.folder_access import (
+    lock_folder,
+    open_folder,
+    open_run,
+    prepare_folder,
+)
 from folkmoot.engine.session.plan import Plan
-from folkmoot.engine.session.run_totals import require_known_cost, spent_in
+from folkmoot.engine.session.run_totals import spent_in
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import (
     FatalModelError,
@@ -117,7 +122,7 @@ class RunGrid:
     def run(self, cell: GridCell) -> RunFolder | None:
         """Return the run of a cell, or None if the cell has not started."""
         folder = cell_folder(self.path, cell)
-        return RunFolder(folder) if (folder / JOURNAL).exists() else None
+        return open_run(folder) if (folder / JOURNAL).exists() else None
 
     def finished_cells(self) -> dict[str, tuple[GridCell, RunFolder]]:
         """Return a map from cell name to cell and run, for the finished cells."""
@@ -539,14 +544,9 @@ class _GridExecution:
         # The budget counts what earlier processes spent. Raises InputError if it is in USD and this
         # cost is unknown.
         spent = spent_in(self.grid.journal_folders())
-        require_known_cost(spent, self.limits[0])
-        budget = Budget(
-            *self.limits,
-            spent_usd=spent.usd,
-            spent_calls=spent.calls,
-            warn=lambda message: progress(Notice(message, "warning")),
-        )
-        budget.count_possible(spent.possible)
+        spent.require_known_cost(self.limits[0])
+        budget = Budget(*self.limits, warn=lambda message: progress(Notice(message, "warning")))
+        budget.count_earlier(spent)
         # All cells share one limiter, so the concurrency of the first cell counts.
         config = next(iter(self.studies_by_cell.values()))[0].config
         return SharedLimits(budget, config.concurrency, shared=True)

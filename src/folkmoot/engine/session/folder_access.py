@@ -7,15 +7,17 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import yaml
 from filelock import FileLock, Timeout
 
+from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards, merge_shards
@@ -24,7 +26,7 @@ from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
 from folkmoot.files import storage_errors
 from folkmoot.storage.json_files import write_text
-from folkmoot.storage.manifest import software_versions
+from folkmoot.storage.manifest import RunTotals, software_versions
 from folkmoot.storage.run_folder import (
     JOURNAL,
     LOG,
@@ -34,6 +36,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE_NAME,
     RunFolder,
     RunSoFar,
+    UnsettledRun,
     is_run_folder,
     utc_timestamp,
 )
@@ -308,7 +311,29 @@ def open_run(folder: Path, *, is_going_on: bool | None = None) -> RunFolder:
         return RunSoFar(folder, is_going_on=True)
     # A file of waiting rows is newer than any tables: the process that left it wrote none.
     is_written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
-    return run if is_written else RunSoFar(folder)
+    read_totals = partial(_read_totals, run)
+    # A killed process may also have made calls without recording rows.
+    return (
+        UnsettledRun(folder, read_totals)
+        if is_written
+        else RunSoFar(folder, read_totals=read_totals)
+    )
+
+
+def _read_totals(run: RunFolder, manifest: Mapping[str, Any]) -> RunTotals | None:
+    # The digest shows whether a manifest still describes the journal. It is not computed for a
+    # finished run, unless a process has left its lock: only --accept-changes goes on with such a
+    # run. `verify` reports an unreadable journal.
+    if manifest.get("outcome") == "done" and not (run.path / HOLDER_FILE).exists():
+        return None
+    try:
+        with JournalReader(run.path / JOURNAL) as journal:
+            record_digest = digest_of_run(journal.record_digest(), run.plan)
+            if manifest.get("record_digest", "") == record_digest:
+                return None
+            return journal.read_totals()
+    except StorageError:
+        return None
 
 
 def _read_holder(folder: Path) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from folkmoot.engine.calls.gateway import unknown_cost_message
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import Spent
 from folkmoot.engine.session.run_context import RunContext
-from folkmoot.errors import InputError
 from folkmoot.measures.inference.estimates import format_count, format_dollars
-from folkmoot.storage.manifest import ModelUsage, describe_possibly_paid
+from folkmoot.storage.manifest import (
+    ModelUsage,
+    RunTotals,
+    describe_broken_replies,
+    describe_possibly_paid,
+)
 from folkmoot.storage.run_folder import (
     JOURNAL,
 )
@@ -36,57 +39,52 @@ def describe_fork(context: RunContext) -> dict[str, object]:
     return {**change_data, "asked": asked_count, "taken_over": taken_over_count}
 
 
-def usage_of_run(context: RunContext) -> dict[str, ModelUsage]:
-    """Return the usage of all processes of the run, by model.
+def totals_of_run(context: RunContext) -> RunTotals:
+    """Return the sums over all processes of the run.
 
     Retries and lost calls are those of this process alone.
     """
     # The journal has the calls of earlier processes, also those that this process did not replay,
     # and the answers that a resume with accepted changes replaced. It has no failed attempts.
     with JournalReader(context.journal.path) as journal:
-        usage_by_model = journal.usage_by_model()
+        totals = journal.read_totals()
+    usage_by_model = dict(totals.models)
     for model, usage in context.gateway.usage_by_model.items():
         total = usage_by_model.setdefault(model, ModelUsage())
         total.retries, total.lost_calls = usage.retries, usage.lost_calls
-    return usage_by_model
-
-
-def count_batched_calls(context: RunContext) -> int:
-    """Return the number of calls submitted in batches."""
-    # Re-asks and the calls of earlier processes are included.
-    with JournalReader(context.journal.path) as journal:
-        return sum(batch.calls for batch in journal.read_batches().values() if batch.id)
-
-
-def list_broken_replies(context: RunContext) -> list[tuple[str, float | None]]:
-    """Return the replies that broke off and may have been billed.
-
-    Each item is (model, maximum USD). An unknown maximum is None.
-    """
-    # Replies of earlier processes are included.
-    with JournalReader(context.journal.path) as journal:
-        return [(broken.model, broken.max_usd) for broken in journal.read_broken_replies()]
+    return totals._replace(models=usage_by_model)
 
 
 def money_in(folder: Path) -> str:
-    """Return a sentence on the known and the possible cost of a stopped run, in USD.
+    """Return a sentence on the known and the possible cost of a stopped run or grid, in USD.
 
     Returns an empty string if the outcome of every call is known.
     """
     # Call this only while no process of the run is active. The calls of an active process would
     # count as possibly paid.
-    if not (folder / JOURNAL).exists():
+    spent = spent_below(folder)
+    uncertain = describe_uncertain_calls(spent)
+    if not uncertain:
         return ""
-    with JournalReader(folder / JOURNAL) as journal:
-        calls, usd, unpriced = journal.total_calls_and_cost()
-        possible_calls, max_usd = _possibly_paid(journal)
-    if not possible_calls:
-        return ""
-    possibly_paid = describe_possibly_paid(possible_calls, max_usd)
-    unknown_part = " and an unknown cost" if unpriced else ""
-    return (
-        f"Paid {format_dollars(usd)}{unknown_part} ({format_count(calls, 'call')}); {possibly_paid}"
+    known_usd = format_dollars(max(0.0, spent.usd - spent.broken.usd))
+    unknown_part = " and an unknown cost" if spent.unpriced else ""
+    return f"Paid {known_usd}{unknown_part} ({format_count(spent.calls, 'call')}); {uncertain}"
+
+
+def describe_uncertain_calls(spent: Spent) -> str:
+    """Return a phrase on the calls that may have been billed and have no answer, or ""."""
+    possible_usd = None if spent.is_possible_unpriced else spent.possible.usd
+    broken_usd = None if spent.is_broken_unpriced else spent.broken.usd
+    phrases = (
+        describe_broken_replies(spent.broken.calls, broken_usd),
+        describe_possibly_paid(spent.possible.calls, possible_usd),
     )
+    return "; ".join(filter(None, phrases))
+
+
+def spent_below(folder: Path) -> Spent:
+    """Return what a run or a grid has spent, with its cells, controls and codings."""
+    return spent_in(path.parent for path in sorted(folder.rglob(JOURNAL)))
 
 
 def spent_in(folders: Iterable[Path]) -> Spent:
@@ -100,47 +98,3 @@ def spent_in(folders: Iterable[Path]) -> Spent:
             with JournalReader(path) as journal:
                 total = total.add_spending(journal.spent())
     return total
-
-
-def require_known_cost(spent: Spent, budget_usd: float | None) -> None:
-    """Raise InputError for a budget in USD if the cost of earlier calls is unknown.
-
-    `budget_usd`: the budget, or None for no limit.
-    """
-    # Such a budget could be exceeded without notice.
-    if budget_usd is not None and spent.unpriced:
-        models = ", ".join(spent.unpriced)
-        raise InputError(unknown_cost_message(f"the cost of earlier calls to {models} is unknown"))
-
-
-def possibly_paid_in(folder: Path) -> tuple[int, float | None]:
-    """Return the calls below a folder that may have been billed and have no saved answer.
-
-    The result is the number of calls and their maximum cost in USD, or None if it is unknown. The
-    folder is that of a run or of a grid.
-    """
-    calls = 0
-    max_usd: float | None = 0.0
-    for path in folder.rglob(JOURNAL):
-        with JournalReader(path) as journal:
-            own_calls, own_max_usd = _possibly_paid(journal)
-        calls += own_calls
-        max_usd = None if max_usd is None or own_max_usd is None else max_usd + own_max_usd
-    return calls, max_usd
-
-
-def _possibly_paid(journal: JournalReader) -> tuple[int, float | None]:
-    # The calls and their maximum cost in USD, or None if it is unknown.
-    possible = journal.possibly_paid()
-    is_known = all(loan.max_usd is not None for loan in journal.read_outstanding_loans())
-    return possible.calls, possible.usd if is_known else None
-
-
-def list_possibly_paid(context: RunContext) -> list[tuple[str, int, float | None]]:
-    """Return, for each killed process, the calls that may have been billed.
-
-    Each item is (process, number of calls, maximum USD). An unknown maximum is None.
-    """
-    # Killed workers are included.
-    with JournalReader(context.journal.path) as journal:
-        return [(loan.who, loan.calls, loan.max_usd) for loan in journal.read_outstanding_loans()]

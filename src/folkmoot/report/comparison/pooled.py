@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from folkmoot.engine.run.fork_repeats import has_forks
-from folkmoot.engine.run.grid import GridCell, RunGrid
+from folkmoot.engine.run.grid import GridCell, RunGrid, cell_folder
 from folkmoot.engine.settings.claims import evaluate_claims, read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
 from folkmoot.engine.study.study import claims_of_run, find_study_of_run
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, Problem
 from folkmoot.kit.controls.across import effect_and_drift_over_cells
 from folkmoot.kit.findings import (
     HOLM_NOTE,
@@ -90,7 +90,12 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
     """
     cells = findings_of_cells(grid) if cells is None else cells
     if not cells:
-        raise InputError(f"{grid.path}: no cell has finished yet; resume the grid with --resume")
+        started = next((cell for cell in grid.cells if grid.run(cell)), None)
+        hint = "resume the grid with --resume"
+        if started is not None:
+            folder = cell_folder(grid.path, started)
+            hint += f", or report what a cell has so far: folkmoot report {folder}"
+        raise InputError(Problem(f"{grid.path}: no cell has finished yet", hint=hint))
     usable = [
         (cell, cell_findings)
         for cell in grid.cells
