@@ -25,6 +25,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import with_default_signals
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
+from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -236,7 +237,7 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve)
     assert process.returncode == 130 and resume_line(printed), printed
     # The last words name the replies that were abandoned.
     last_words = printed[printed.rindex("Interrupted.") :]
-    abandoned = re.search(r"possibly paid .*\((\d+) calls of", last_words)
+    abandoned = re.search(r"possibly paid .*\(at most (\d+) calls of", last_words)
     # Calls that were recorded in advance, but never sent, do not count.
     in_flight = server.model.counts["received"] - server.model.counts["answered"]
     assert abandoned is not None and int(abandoned[1]) == in_flight == 8
@@ -244,6 +245,23 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve)
     manifest = RunFolder(tmp_path / "run").manifest
     assert (manifest["outcome"], manifest["processes"]) == ("interrupted", 1)
     assert manifest["possibly_paid"]["calls"] == in_flight
+
+
+def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
+    tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(answers="respondent")
+    line, desk = CommandLine(server.openai), server.model.batches
+    command = run_it(pilot(tmp_path, "batch: true\nbatch_poll_seconds: 0.01\n"), tmp_path / "run")
+    desk.plan = BatchPlan(hold=True)
+    # The first look at a batch comes after its id is in the journal.
+    line.run_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 0, kill, *command)
+    open_calls = f"{len(desk.jobs[0].items)} calls in batches without an answer may be billed"
+    said = line.run("verify", tmp_path / "run", expect=4)
+    assert f"Paid $0 (0 calls); {open_calls}" in said
+    desk.plan = BatchPlan(expire=frozenset({1}))
+    line.run(*command, "--resume")
+    assert "in batches" not in line.run("verify", tmp_path / "run")
 
 
 @pytest.mark.parametrize(

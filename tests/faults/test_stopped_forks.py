@@ -244,7 +244,7 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
     first = cell_folder(whole, read_grid(whole).cells[0])
     budget = 1.3 * float(RunFolder(first).manifest["cost_usd"])
     said = line.run(*change, *repeats, "--out", forks, "--budget", budget, expect=75)
-    assert f"folkmoot fork {forks} --trust --budget MORE --resume" in said
+    assert f"folkmoot fork {forks} --budget MORE --resume" in said
     assert f"All forks share the budget of {budget:g} USD" in said
     # Whoever interrupts the resume is told to keep the budget.
     server.model.plan = FaultPlan(hold_after=len(server.model.log) + 3)
@@ -260,7 +260,7 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
         *("fork", forks, "--budget", 1, "--resume", "--trust"),
     )
     assert code == 130
-    assert f"folkmoot fork {forks} --budget 1 --trust --resume" in said
+    assert f"folkmoot fork {forks} --budget 1 --resume" in said
     line.run("fork", forks, "--budget", 1, "--trust", "--resume")
     for cell in read_grid(whole).cells:
         assert tables(cell_folder(forks, cell)) == tables(cell_folder(whole, cell))

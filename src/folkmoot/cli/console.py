@@ -246,8 +246,6 @@ def _call_options(argv: Sequence[str]) -> list[str]:
         name, equals_sign, _ = word.partition("=")
         if name in ("--budget", "--concurrency"):
             kept_words += [word] if equals_sign else [word, next(words, "")]
-        elif word == "--trust":
-            kept_words.append(word)
     return kept_words
 
 

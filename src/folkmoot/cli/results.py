@@ -110,7 +110,7 @@ def verify_command(name: str, digest: str | None) -> None:
     if grid is not None and not runs:
         output_console().print(f"{escape(str(grid.path))}: {NO_FINISHED_CELL}.", soft_wrap=True)
         print_money(grid.path)
-    if not all(consistent):
+    if not consistent or not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 
 

@@ -312,8 +312,8 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
         return ""
     price_text = "at an unknown price" if max_usd is None else f"up to {format_dollars(max_usd)}"
     return (
-        f"possibly paid {price_text} ({format_count(calls, 'call')} of processes that were killed "
-        "or could not save the replies)"
+        f"possibly paid {price_text} (at most {format_count(calls, 'call')} of processes that were "
+        "killed or could not save the replies)"
     )
 
 

@@ -23,6 +23,7 @@ from typing import TypeVar
 from folkmoot.engine.calls.progress import CallRetried, Notice, Progress
 from folkmoot.engine.calls.retries import ModelState
 from folkmoot.engine.journal.journal import BatchRecord, Journal
+from folkmoot.engine.journal.journal_file import batch_key
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     FatalModelError,
@@ -47,7 +48,6 @@ from folkmoot.models.wire.batches import (
     batch_start_error,
 )
 from folkmoot.models.wire.chat_provider import MAX_CAPABILITY_RETRIES, ChatProvider
-from folkmoot.randomness import digest
 from folkmoot.transport import HttpResponse
 
 R = TypeVar("R")
@@ -230,8 +230,7 @@ class BatchQueue:
         await asyncio.gather(*self._placing, return_exceptions=True)
 
     def _submission_key(self, address: str, fingerprint: bytes) -> str:
-        # Returns 32 hexadecimal digits.
-        return digest(self._run, address, fingerprint, self._steps.get(address, 0)).hex()
+        return batch_key(self._run, address, fingerprint, self._steps.get(address, 0))
 
     def _enqueue(self, call: QueuedCall) -> None:
         if self._stopped is not None:

@@ -159,6 +159,15 @@ class BatchRecord(NamedTuple):
     due_at: float
 
 
+def batch_key(run: str, address: str, fingerprint: bytes, step: int) -> str:
+    """Return the key of a request in the batches of a run, as 32 hexadecimal digits.
+
+    - `run`: the part of the batch names before the hyphen.
+    - `step`: how often the call was submitted before.
+    """
+    return digest(run, address, fingerprint, step).hex()
+
+
 class BrokenReply(NamedTuple):
     """A reply that broke off after it had begun."""
 

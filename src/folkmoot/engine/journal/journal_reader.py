@@ -30,6 +30,7 @@ from folkmoot.engine.journal.journal_file import (
     BrokenReply,
     FirstReply,
     JournalEntry,
+    batch_key,
     format_difference,
     open_for_reading,
     question_address,
@@ -104,6 +105,7 @@ class JournalReader:
             is_possible_unpriced=any(
                 loan.max_usd is None for loan in self.read_outstanding_loans()
             ),
+            open_batch_calls=self.count_open_batch_calls(),
         )
 
     def _sum_calls(self) -> tuple[int, int, float, set[str]]:
@@ -402,6 +404,23 @@ class JournalReader:
             "SELECT key FROM batched WHERE batch = ? ORDER BY key", (batch,)
         )
         return [row[0] for row in rows]
+
+    def count_open_batch_calls(self) -> int:
+        """Return how many calls in batches have no entry. The vendor may bill them."""
+        batches = self.read_batches()
+        keys = {key for name in batches for key in self.keys_of(name)}
+        run = next(iter(batches), "").partition("-")[0]
+        rows = (
+            "SELECT address, fingerprint FROM entries WHERE kind = 'ask' UNION ALL "
+            "SELECT address, fingerprint FROM superseded WHERE kind = 'ask'"
+        )
+        for address, fingerprint in self._reader.execute(rows) if keys else ():
+            # A call that was submitted several times has a key for each time.
+            step = 0
+            while (key := batch_key(run, address, fingerprint, step)) in keys:
+                keys.remove(key)
+                step += 1
+        return len(keys)
 
     def find_batch(self, key: str) -> str | None:
         """Return the name of the batch that holds a request, or None."""

@@ -71,6 +71,8 @@ class Spent(NamedTuple):
     # Whether `broken` or `possible` have calls of unknown price. Their USD are a lower bound then.
     is_broken_unpriced: bool = False
     is_possible_unpriced: bool = False
+    # Calls in batches that have no answer yet. A resume fetches the answers and counts them then.
+    open_batch_calls: int = 0
 
     def add_spending(self, other: Spent) -> Spent:
         return Spent(
@@ -81,6 +83,7 @@ class Spent(NamedTuple):
             tuple(dict.fromkeys(self.unpriced + other.unpriced)),
             self.is_broken_unpriced or other.is_broken_unpriced,
             self.is_possible_unpriced or other.is_possible_unpriced,
+            self.open_batch_calls + other.open_batch_calls,
         )
 
     @property

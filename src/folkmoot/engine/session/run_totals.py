@@ -75,7 +75,9 @@ def describe_uncertain_calls(spent: Spent) -> str:
     """Return a phrase on the calls that may have been billed and have no answer, or ""."""
     possible_usd = None if spent.is_possible_unpriced else spent.possible.usd
     broken_usd = None if spent.is_broken_unpriced else spent.broken.usd
+    batched = format_count(spent.open_batch_calls, "call")
     phrases = (
+        f"{batched} in batches without an answer may be billed" if spent.open_batch_calls else "",
         describe_broken_replies(spent.broken.calls, broken_usd),
         describe_possibly_paid(spent.possible.calls, possible_usd),
     )
