@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -289,3 +290,17 @@ def test_the_money_of_a_killed_grid_is_told(
     assert "PARTIAL" in vendor.line.run("report", cell)
     said = vendor.line.run("run", "panel.yaml", "--trust", "--no-preflight", "--resume")
     assert shown_money(said[said.rindex("cells/ ") :])[1] == expected[1]
+
+
+def test_the_report_of_a_run_that_goes_on_does_not_say_that_it_made_no_calls(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    def report_and_kill(process: subprocess.Popen[str]) -> None:
+        vendor.line.run("report", tmp_path / "run")
+        process.kill()
+
+    vendor.server.model.latency = 0.2
+    vendor.line.run_until(lambda: vendor.calls >= 20, report_and_kill, *run_line(tmp_path))
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "The run is still going on" in report
+    assert "The run took an unknown number of calls" in report and "Of 0 answers" not in report

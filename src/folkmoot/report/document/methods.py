@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -232,17 +232,20 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     money = "at an unknown price"
     if manifest.get("cost_usd") is not None:
         money = f"at a cost of {describe_cost(manifest)} (US dollars)"
-    tokens_in, tokens_out = (
-        "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
-        for key in ("input_tokens", "output_tokens")
+    calls, tokens_in, tokens_out = (
+        _describe_count(manifest, key) for key in ("calls", "input_tokens", "output_tokens")
     )
     yield (
-        f"The run took {manifest.get('calls', 0):,} calls ({tokens_in} input tokens, {tokens_out} "
-        f"output tokens) {money}. Of {answers.get('count', 0):,} answers, {exact:.1f} % were in "
-        f"the requested form and {missing:.1f} % remained missing. "
-        f"{answers.get('reasks', 0):,} re-asks were made because a reply could not be parsed. "
-        "Missing answers were not scored."
+        f"The run took {calls} calls ({tokens_in} input tokens, {tokens_out} output tokens) "
+        f"{money}."
     )
+    # While a process writes the run, its answers have not been counted.
+    if answers:
+        yield (
+            f"Of {answers.get('count', 0):,} answers, {exact:.1f} % were in the requested form and "
+            f"{missing:.1f} % remained missing. {answers.get('reasks', 0):,} re-asks were made "
+            "because a reply could not be parsed. Missing answers were not scored."
+        )
     if run.partial:
         yield "The run did not finish: these figures cover a part of it."
     if run.is_synthetic:
@@ -253,6 +256,11 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
             + ": the figures test the pipeline and are no evidence about people."
         )
     yield "All requests and replies are in the run's journal."
+
+
+def _describe_count(manifest: Mapping[str, Any], key: str) -> str:
+    # A run that goes on has no sums yet, and some servers count no tokens.
+    return "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
 
 
 def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
@@ -298,7 +306,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         (
             *("C.1", "exact prompts"),
             f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
-            f"sent is in journal.sqlite ({manifest.get('calls', 0):,} calls)",
+            f"sent is in journal.sqlite ({_describe_count(manifest, 'calls')} calls)",
         ),
         ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
         (
@@ -340,7 +348,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         (OPTIONAL, "ethical implications", BLANK),
         (
             *(OPTIONAL, "computing resources"),
-            f"{manifest.get('calls', 0):,} calls in {manifest.get('wall_seconds', '?')} s"
+            f"{_describe_count(manifest, 'calls')} calls in {manifest.get('wall_seconds', '?')} s"
             + (
                 " on one processor core."
                 if embedded
