@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -303,4 +304,21 @@ def test_the_report_of_a_run_that_goes_on_does_not_say_that_it_made_no_calls(
     vendor.line.run_until(lambda: vendor.calls >= 20, report_and_kill, *run_line(tmp_path))
     report = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "The run is still going on" in report
-    assert "The run took an unknown number of calls" in report and "Of 0 answers" not in report
+    assert "The run took an unknown number of calls" in report
+    assert "Of 0 answers" not in report and "The run recorded no answer" not in report
+
+
+def test_the_report_of_an_interrupted_run_counts_its_answers(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    def interrupt(process: subprocess.Popen[str]) -> None:
+        process.send_signal(signal.SIGINT)
+
+    code, _ = vendor.line.run_until(lambda: vendor.calls >= 80, interrupt, *run_line(tmp_path))
+    assert code == 130
+    interrupted = open_run(tmp_path / "run")
+    count = interrupted.read_table("answers").height
+    assert count > 0 and interrupted.manifest["answers"]["count"] == count
+    vendor.line.run("report", tmp_path / "run")
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert f"Of {count} answers" in report and "The run recorded no answer" not in report

@@ -448,14 +448,21 @@ class UnsettledRun(RunFolder):
         is_of_killed = (self.path / ROWS).exists() and written.get("outcome") not in WITH_ROWS
         totals = self._read_totals({} if is_of_killed else written) if self._read_totals else None
         if totals is None:
-            return written
-        answers = self.scan_table("answers") if self.has_table("answers") else None
+            # A process that failed or was interrupted wrote no tables and counted no answers.
+            if written.get("outcome") not in WITH_ROWS:
+                return written
+            counted = self._count_answers()
+            counted["cut_replies"] |= {**written.get("cut_replies", {}), **counted["cut_replies"]}
+            return {**written, **counted}
         # If no process has written a manifest, the plan and the settings tell these.
         planned = {"seed": self.config.get("random_seed"), **self.plan}
         planned = {key: planned[key] for key in PLANNED_FACTS if key in planned}
         lasting = {key: written[key] for key in LASTING_FACTS if key in written}
         facts = {"outcome": UNFINISHED, **summarise_totals(totals, self._roles_by_model())}
-        return {**planned, **lasting, **facts, **summarise_answers(answers)}
+        return {**planned, **lasting, **facts, **self._count_answers()}
+
+    def _count_answers(self) -> dict[str, Any]:
+        return summarise_answers(self.scan_table("answers") if self.has_table("answers") else None)
 
     def _roles_by_model(self) -> dict[str, list[str]]:
         roles: dict[str, list[str]] = {}

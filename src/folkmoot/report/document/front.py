@@ -446,7 +446,8 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", f"This run has no usable result: {run.unusable_reason}.")
     if run.partial:
         yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
-    if not (run.manifest.get("answers") or {}).get("count"):
+    # While a process writes the run, its answers have not been counted.
+    if "answers" in run.manifest and not (run.manifest["answers"] or {}).get("count"):
         yield TrustLight("red", "The run recorded no answer.")
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
