@@ -22,7 +22,7 @@ from statsmodels.stats.multitest import multipletests
 from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
-from folkmoot.engine.calls.progress import CallDone, Event, Notice, ignore_progress
+from folkmoot.engine.calls.progress import CallDone, Event, Notice, RunEnded, ignore_progress
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import GridCell, RunGrid, build_cells, parse_axes, read_grid, run_grid
@@ -176,9 +176,11 @@ def test_one_limiter_for_all_cells(study: Path, tmp_path: Path, server: ServerTh
 def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
-    stopper, calls = RunStopper(), Counter[bool]()
+    stopper, calls, ends = RunStopper(), Counter[bool](), list[str]()
 
     def stop_after_some(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            ends.append(event.outcome)
         if isinstance(event, CallDone):
             calls[event.replayed] += 1
             if calls.total() == 15:
@@ -188,6 +190,7 @@ def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
     with pytest.raises(RunInterruptedError):
         run_grid(study, how, AXES, 2, stopper)
     assert 15 <= calls.total() < 48
+    assert ends == ["interrupted"]
     calls.clear()
     grid = run_grid(study, replace(how, resume=True, progress=ignore_progress), {}, None)
     assert len(grid.finished_cells()) == 8

@@ -454,7 +454,12 @@ class _GridExecution:
             outcome = "paused"
             raise
         except RunHaltedError:
+            outcome = "interrupted"
             raise RunInterruptedError from None
+        # A second Ctrl-C cancels the grid.
+        except (RunInterruptedError, asyncio.CancelledError):
+            outcome = "interrupted"
+            raise
         finally:
             stopper.halt = None
             progress(RunEnded(outcome))
