@@ -130,8 +130,8 @@ def _describe_type(node: Schema, inner: Schema) -> str:
     return f"{type_name}{bounds}{' or null' if may_be_null else ''}"
 
 
-# The names that models give to an object around the whole answer, as `fold_field_name` returns them.
-# `arguments` and `parameters` come from tool calls, `properties` from the schema. The list is
+# The names that models give to an object around the whole answer, as `fold_field_name` returns
+# them. `arguments` and `parameters` come from tool calls, `properties` from the schema. The list is
 # closed: an object under another name may be an example, or the answer of another speaker.
 WRAPPER_NAMES = frozenset(
     {"answer", "finalanswer", "response", "reply", "result", "output", "value", "json", "data"}

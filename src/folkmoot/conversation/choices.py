@@ -51,9 +51,9 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 T = TypeVar("T")
 
 
-# The names of the value in a JSON object, as `fold_field_name` returns them. Models often reply with an
-# object such as {"rating": 7} after questions for JSON. The list is closed: {"error": 429} or
-# {"rejected": "Park"} is no answer.
+# The names of the value in a JSON object, as `fold_field_name` returns them. Models often reply
+# with an object such as {"rating": 7} after questions for JSON. The list is closed: {"error": 429}
+# or {"rejected": "Park"} is no answer.
 _ANSWER_NAMES = frozenset({"answer", "finalanswer", "response", "value", "result"})
 _CHOICE_NAMES = _ANSWER_NAMES | {"choice", "vote", "option", "selection", "decision", "stated"}
 _NUMBER_NAMES = _ANSWER_NAMES | {"number", "rating", "score", "amount"}
