@@ -89,9 +89,6 @@ def print_money(folder: Path) -> None:
         output_console().print(escape(payment_note), soft_wrap=True)
 
 
-NO_FINISHED_CELL = "no cell has finished yet; resume the grid with --resume"
-
-
 def verify_command(name: str, digest: str | None) -> None:
     """Compare the files of a run with its journal, and print all differences.
 
@@ -108,7 +105,10 @@ def verify_command(name: str, digest: str | None) -> None:
     runs = [find_run(name)] if grid is None else [run for _, run in grid.finished_cells().values()]
     consistent = [_print_verification(run, digest or "") for run in runs]
     if grid is not None and not runs:
-        output_console().print(f"{escape(str(grid.path))}: {NO_FINISHED_CELL}.", soft_wrap=True)
+        output_console().print(
+            f"{escape(str(grid.path))}: no cell has finished yet. Resume the grid with --resume.",
+            soft_wrap=True,
+        )
         print_money(grid.path)
     if not consistent or not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
