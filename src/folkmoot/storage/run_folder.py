@@ -27,7 +27,7 @@ from folkmoot.storage.manifest import (
     summarise_totals,
 )
 from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans, unpack_spans
-from folkmoot.storage.table_buffer import ROWS, TableBuffer, read_recordings
+from folkmoot.storage.table_buffer import TableBuffer, has_waiting_rows, read_recordings
 from folkmoot.storage.tables import is_one_of
 
 # The default folder of all runs.
@@ -445,7 +445,7 @@ class UnsettledRun(RunFolder):
         """
         written = self._read_manifest()
         # A killed process leaves the manifest of the one before it.
-        is_of_killed = (self.path / ROWS).exists() and written.get("outcome") not in WITH_ROWS
+        is_of_killed = has_waiting_rows(self.path) and written.get("outcome") not in WITH_ROWS
         totals = self._read_totals({} if is_of_killed else written) if self._read_totals else None
         if totals is None:
             # A process that failed or was interrupted wrote no tables and counted no answers.

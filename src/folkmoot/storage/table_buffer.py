@@ -416,6 +416,11 @@ class TableBuffer:
         return schema or {name: DTYPES[kind] for name, kind in self._declared.items()}
 
 
+def has_waiting_rows(folder: Path) -> bool:
+    """Return whether rows of a run wait in a file, because its process has written no tables."""
+    return (folder / ROWS).exists()
+
+
 def read_recordings(folder: Path) -> dict[str, TableBuffer]:
     """Return the tables of an unfinished run, as a map from name to table.
 

@@ -232,7 +232,7 @@ def _made(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
-        ("num_personas: 0\n", "num_personas", "at least 1"),
+        ("num_personas: 1\n", "num_personas", "at least 2"),
         (
             "num_personas: 4\nmax_responses_per_question: 6\n",
             "max_responses_per_question",

@@ -40,7 +40,7 @@ from folkmoot.storage.run_folder import (
     is_run_folder,
     utc_timestamp,
 )
-from folkmoot.storage.table_buffer import ROWS
+from folkmoot.storage.table_buffer import ROWS, has_waiting_rows
 
 LOCK_FILE = ".lock"
 HOLDER_FILE = ".holder.json"
@@ -310,7 +310,7 @@ def open_run(folder: Path, *, is_going_on: bool | None = None) -> RunFolder:
     if is_held(folder) if is_going_on is None else is_going_on:
         return RunSoFar(folder, is_going_on=True)
     # A file of waiting rows is newer than any tables: the process that left it wrote none.
-    is_written = (folder / MANIFEST).exists() and run.table_names() and not (folder / ROWS).exists()
+    is_written = (folder / MANIFEST).exists() and run.table_names() and not has_waiting_rows(folder)
     read_totals = partial(_read_totals, run)
     # A killed process may also have made calls without recording rows.
     return (
