@@ -23,7 +23,7 @@ from folkmoot.engine.session.folder_access import open_run
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.prices import ModelPrice, find_price
 from folkmoot.models.request import Usage
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.run_list import read_run_status
 from tests.faults.lab import CommandLine, panel
 from tests.servers.faults import FaultPlan
@@ -268,6 +268,16 @@ def test_a_run_that_is_resumed_and_killed_is_unfinished_and_its_sums_are_those_o
     vendor.server.model.between = staticmethod(lambda request, handler: handler(request))
     vendor.line.run(*run_line(tmp_path), expect=2)
     assert open_run(tmp_path / "run").state == "unfinished"
+
+
+def test_a_paused_run_of_an_early_version_without_a_digest_is_paused(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    vendor.line.run(*run_line(tmp_path, "--set", "budget_calls=20"), expect=75)
+    manifest = dict(open_run(tmp_path / "run").manifest)
+    assert manifest.pop("record_digest")
+    (tmp_path / "run" / MANIFEST).write_text(json.dumps(manifest))
+    assert open_run(tmp_path / "run").state == "paused"
 
 
 def test_the_money_of_a_killed_grid_is_told(

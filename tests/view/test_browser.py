@@ -17,8 +17,10 @@ from playwright.sync_api import Browser, Page, expect
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from folkmoot.engine.journal.integrity import digest_of_run
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import registered_studies
-from folkmoot.storage.run_folder import MANIFEST, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, MANIFEST, RunFolder
 from folkmoot.view.site import Guard, create_app
 from tests.servers.pages import PageServer
 from tests.sweeps import sample_daily
@@ -246,7 +248,10 @@ def test_a_run_that_has_not_come_to_its_end_reads_as_well(
         # A pause writes the tables and removes the file of rows.
         list(run.end())
         manifest = json.loads((outputs / "focus_group" / MANIFEST).read_text("utf-8"))
-        (run.folder / MANIFEST).write_text(json.dumps({**manifest, "outcome": "paused"}))
+        with JournalReader(run.folder / JOURNAL) as journal:
+            digest = digest_of_run(journal.record_digest(), RunFolder(run.folder).plan)
+        manifest |= {"outcome": "paused", "record_digest": digest}
+        (run.folder / MANIFEST).write_text(json.dumps(manifest))
     elif state != "live":
         run.let_go()
     with reader(run.folder.parent) as server:

@@ -329,7 +329,8 @@ def _read_totals(run: RunFolder, manifest: Mapping[str, Any]) -> RunTotals | Non
     try:
         with JournalReader(run.path / JOURNAL) as journal:
             record_digest = digest_of_run(journal.record_digest(), run.plan)
-            if manifest.get("record_digest", "") == record_digest:
+            # Manifests of early versions have no digest.
+            if manifest and manifest.get("record_digest", record_digest) == record_digest:
                 return None
             return journal.read_totals()
     except StorageError:
