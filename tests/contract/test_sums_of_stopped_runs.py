@@ -121,7 +121,7 @@ def test_a_resume_that_pauses_again_loses_no_rows_and_no_cost(limit: int, tmp_pa
         play_on(budget_calls=limit)
     paused = folkmoot.load(folder)
     with JournalReader(folder / "journal.sqlite") as journal:
-        calls, _, _ = journal.total_calls_and_cost()
+        calls = journal.count_calls()
         assert calls == len(journal) == paused.table("said").height
     assert calls == max(40, limit) == paused.manifest["calls"] == paused.table("answers").height
     assert paused.manifest["input_tokens"] == 100 * calls >= first.manifest["input_tokens"]

@@ -252,10 +252,10 @@ async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> 
             )
             await opened.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
-        made, usd, unknown = journal.total_calls_and_cost()
+        spent = journal.spent()
     cost = rate().cost(Usage(1000, 100, 0))
     assert cost is not None
-    assert (made, unknown) == (2, []) and usd == pytest.approx(2 * cost)
+    assert (spent.calls, spent.unpriced) == (2, ()) and spent.usd == pytest.approx(2 * cost)
 
 
 async def test_ctrl_c_reaches_calls_that_wait_for_money(tmp_path: Path) -> None:

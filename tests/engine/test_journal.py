@@ -34,11 +34,8 @@ def test_what_is_put_is_found_after_reopening(tmp_path: Path) -> None:
         found = journal.lookup_entry("stage/p_0007/ask0", b"f" * 16, dict)
         assert found is not None and found.reply == "reply to stage/p_0007/ask0"
         assert journal.lookup_entry("stage/p_0007/ask1", b"f" * 16, dict) is None
-        assert journal.total_calls_and_cost() == (
-            500,
-            0.0,
-            [""],
-        )  # no cost is known, and that is said
+        spent = journal.spent()  # no cost is known, and that is said
+        assert (spent.calls, spent.usd, spent.unpriced) == (500, 0.0, ("",))
         assert [e.address for e in journal.read_entries()][0] == "stage/p_0000/ask0"
         assert next(iter(journal.read_entries())).request["messages"][0]["content"] == LONG
 
@@ -49,7 +46,7 @@ def test_replies_that_come_faster_than_the_disk_takes_them_do_not_pile_up(tmp_pa
             journal.append(entry(f"a/{i}"))
             assert journal._queue.qsize() < MAX_QUEUED_ENTRIES
     with JournalReader(tmp_path / "j.sqlite") as reader:
-        assert reader.total_calls_and_cost()[0] == 4 * MAX_QUEUED_ENTRIES
+        assert reader.count_calls() == 4 * MAX_QUEUED_ENTRIES
 
 
 def test_a_copy_of_the_file_holds_all_though_somebody_looks_on(tmp_path: Path) -> None:

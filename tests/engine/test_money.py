@@ -113,11 +113,11 @@ def test_a_budget_is_neither_passed_nor_left_unused(
         with pytest.raises(BudgetReachedError):
             run(study, named, out=tmp_path / "run")
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
-        calls, spent, unknown = journal.total_calls_and_cost()
+        spent = journal.spent()
         dearest = max(float(entry.cost_usd or 0) for entry in journal.read_entries())
-    assert not unknown and calls > 5
+    assert not spent.unpriced and spent.calls > 5
     room = 0.0055 if limit is None else 0.0025  # what the next call might have cost
-    assert usd - room < spent <= usd + (dearest if limit is None else 0)
+    assert usd - room < spent.usd <= usd + (dearest if limit is None else 0)
 
 
 def test_what_a_resume_spends_counts_against_the_same_budget(tmp_path: Path) -> None:
@@ -151,13 +151,13 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
     assert manifest["cost_unknown_for"] == [MODELS[vendor]] and manifest["cost_usd"] > 0
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
         entries = list(journal.read_entries())
-        calls, spent, unpriced = journal.total_calls_and_cost()
+        spent = journal.spent()
         bounds = [reply.max_usd for reply in journal.read_broken_replies()]
     known = sum(float(entry.cost_usd or 0) for entry in entries)
-    assert (calls, unpriced) == (12, []) and len(bounds) == broken
+    assert (spent.calls, spent.unpriced) == (12, ()) and len(bounds) == broken
     dearest = max(float(entry.cost_usd or 0) for entry in entries)
     assert all(bound is not None and bound >= dearest for bound in bounds)
-    assert spent == pytest.approx(known + told["max_usd"])
+    assert spent.usd == pytest.approx(known + told["max_usd"])
     last = (tmp_path / "run" / "run.log").read_text()
     assert "may have been billed" in last
     assert "interrupted replies" in str(build_trust_section(done.folder, STUDY))
@@ -181,8 +181,8 @@ def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> 
         assert isinstance(_last_pause(named, out), BudgetReachedError)
         assert server.model.counts["half"] == asked  # nothing more is asked
         with Journal(out / "journal.sqlite") as journal:
-            _, spent, _ = journal.total_calls_and_cost()
-        assert 0.008 < spent <= 0.01
+            spent = journal.spent()
+        assert 0.008 < spent.usd <= 0.01
 
 
 def _last_pause(named: dict[str, Any], out: Path) -> RunPausedError:

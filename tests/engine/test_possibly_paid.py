@@ -79,8 +79,8 @@ class Money:
     @classmethod
     def of(cls, run: Path) -> Money:
         with JournalReader(run / "journal.sqlite") as journal:
-            calls, usd, _ = journal.total_calls_and_cost()
-            return cls((calls, usd), tuple(journal.possibly_paid()))
+            spent = journal.spent()
+            return cls((spent.calls, spent.usd), tuple(spent.possible))
 
     @property
     def calls(self) -> int:

@@ -256,7 +256,7 @@ def test_a_query_means_what_it_says(query: str, rows: list[int]) -> None:
         "none": [None, None, None],
     }  # fmt: skip
     frame_ = pl.LazyFrame(data, schema_overrides={"none": pl.String}).with_row_index("at")
-    assert filter_rows(frame_, query).collect()["at"].to_list() == rows
+    assert filter_rows(frame_, query)[0].collect()["at"].to_list() == rows
 
 
 def test_pages_of_the_table_hold_everybody_once(outputs: Path) -> None:

@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
@@ -173,14 +173,19 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
         *(["--set budget_usd="] if "--budget" in added_options else ()),
     ]
     kept_words: list[str] = []
-    words = iter(argv)
-    for word in words:
-        # These options take the next word as their value, so both are kept or dropped together.
-        option = [word, next(words, "")] if word in ("--key", "--budget", "--set") else [word]
-        option_text = " ".join(option) if option[1:] else word.replace("=", " ", 1)
+    for option in _split_options(argv):
+        option_text = " ".join(option) if option[1:] else option[0].replace("=", " ", 1)
         if not option_text.startswith(tuple(dropped_options)):
             kept_words += option
     return shlex.join(["folkmoot", *kept_words, *added_options, "--resume"])
+
+
+def _split_options(argv: Sequence[str]) -> Iterator[list[str]]:
+    # These options take the next word as their value, so both are kept or dropped together.
+    words = iter(argv)
+    for word in words:
+        has_value = word in ("--key", "--budget", "--set", "--concurrency")
+        yield [word, next(words, "")] if has_value else [word]
 
 
 def _budget_of(error: RunPausedError) -> list[str]:
@@ -240,13 +245,12 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
 
 def _call_options(argv: Sequence[str]) -> list[str]:
     # The options that a resumed fork needs again.
-    kept_words: list[str] = []
-    words = iter(argv)
-    for word in words:
-        name, equals_sign, _ = word.partition("=")
-        if name in ("--budget", "--concurrency"):
-            kept_words += [word] if equals_sign else [word, next(words, "")]
-    return kept_words
+    return [
+        word
+        for option in _split_options(argv)
+        if option[0].partition("=")[0] in ("--budget", "--concurrency")
+        for word in option
+    ]
 
 
 def _exit_on_author_error(error: Exception) -> None:

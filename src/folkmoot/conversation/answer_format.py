@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from folkmoot.json_text import Schema
@@ -30,6 +31,9 @@ TYPE_NAMES = {
     "number": "a number",
     "integer": "a whole number",
 }
+
+
+_ObjectChange = Callable[[dict[str, object], Schema, str], Iterator[tuple[str, object]]]
 
 
 class DroppedDescription(NamedTuple):
@@ -150,7 +154,7 @@ class RenamedField(NamedTuple):
 
 def fold_field_name(name: object) -> str:
     """Return the name of a field for comparisons: in lower case, letters and digits only."""
-    return "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", str(name)).casefold()))
+    return re.sub("[ _]", "", normalise_words(str(name)))
 
 
 def unwrap_object(value: object, names: Collection[str]) -> object:
@@ -177,42 +181,50 @@ def match_field_names(
     renamed: list[RenamedField] = []
     if not schema:
         return value, ()
-    fields = _resolve(schema, schema.get("$defs", {})).get("properties", {})
+    definitions = schema.get("$defs", {})
+    fields = _resolve(schema, definitions).get("properties", {})
     value = unwrap_object(value, {fold_field_name(name) for name in fields})
-    return _rename_fields(value, schema, schema.get("$defs", {}), "", renamed), tuple(renamed)
+    change = partial(_rename_fields, renamed)
+    return _change_objects(value, schema, definitions, change), tuple(renamed)
+
+
+def _change_objects(
+    value: object, node: Schema, definitions: Schema, change: _ObjectChange, path: str = ""
+) -> object:
+    # Applies `change` to each object in a JSON value. `change` gets the object, the schemas of its
+    # fields and its dotted path, and yields the names and entries of the new object.
+    if isinstance(value, list):
+        return [
+            _change_objects(entry, node, definitions, change, f"{path}.{number}")
+            for number, entry in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    fields = _resolve(node, definitions).get("properties", {})
+    return {
+        name: _change_objects(
+            entry, fields.get(name, {}), definitions, change, f"{path}.{name}".removeprefix(".")
+        )
+        for name, entry in change(value, fields, path)
+    }
 
 
 def _rename_fields(
-    value: object, node: Schema, definitions: Schema, path: str, renamed: list[RenamedField]
-) -> object:
-    if isinstance(value, list):
-        return [
-            _rename_fields(entry, node, definitions, f"{path}.{number}", renamed)
-            for number, entry in enumerate(value)
-        ]
-    fields = _resolve(node, definitions).get("properties", {})
-    if not isinstance(value, dict) or not fields:
-        return value
+    renamed: list[RenamedField], value: dict[str, object], fields: Schema, path: str
+) -> Iterator[tuple[str, object]]:
     # A name that fits two fields fits none, and so do two names that fit one field.
     fields_by_fold = Counter(map(fold_field_name, fields))
     names_by_fold = Counter(map(fold_field_name, value))
     known = {
         fold_field_name(name): name for name in fields if fields_by_fold[fold_field_name(name)] == 1
     }
-    result: dict[object, object] = {}
     for written, entry in value.items():
         fold = fold_field_name(written)
         is_other_spelling = written not in fields and names_by_fold[fold] == 1
         name = known.get(fold, written) if is_other_spelling else written
-        entry_path = f"{path}.{name}".removeprefix(".")
         if name != written:
-            renamed.append(RenamedField(entry_path, str(written)))
-        result[name] = (
-            _rename_fields(entry, fields[name], definitions, entry_path, renamed)
-            if name in fields
-            else entry
-        )
-    return result
+            renamed.append(RenamedField(f"{path}.{name}".removeprefix("."), str(written)))
+        yield name, entry
 
 
 def drop_descriptions(
@@ -227,36 +239,31 @@ def drop_descriptions(
     dropped: list[DroppedDescription] = []
     if not schema:
         return value, ()
-    without_descriptions = _drop_sentences(value, schema, schema.get("$defs", {}), "", dropped)
+    definitions = schema.get("$defs", {})
+    change = partial(_drop_sentences, dropped, definitions)
+    without_descriptions = _change_objects(value, schema, definitions, change)
     # Return the original object if nothing was dropped, so that the caller sees it unchanged.
     return (without_descriptions if dropped else value), tuple(dropped)
 
 
 def _drop_sentences(
-    value: object, node: Schema, definitions: Schema, path: str, dropped: list[DroppedDescription]
-) -> object:
-    if isinstance(value, list):
-        return [
-            _drop_sentences(entry, node, definitions, f"{path}.{number}", dropped)
-            for number, entry in enumerate(value)
-        ]
-    if not isinstance(value, dict):
-        return value
-    fields = _resolve(node, definitions).get("properties", {})
-    kept: dict[object, object] = {}
+    dropped: list[DroppedDescription],
+    definitions: Schema,
+    value: dict[str, object],
+    fields: Schema,
+    path: str,
+) -> Iterator[tuple[str, object]]:
     for name, entry in value.items():
-        entry_path = f"{path}.{name}".removeprefix(".")
         field = fields.get(name, {})
         entries = entry if isinstance(entry, list) else [entry]
         own_entries = [entry for entry in entries if not _is_description(entry, field, definitions)]
-        if len(own_entries) < len(entries):
-            repeated = "; ".join(str(entry) for entry in entries if entry not in own_entries)
-            dropped.append(DroppedDescription(entry_path, repeated))
-            if own_entries:
-                kept[name] = _drop_sentences(own_entries, field, definitions, entry_path, dropped)
-        else:
-            kept[name] = _drop_sentences(entry, field, definitions, entry_path, dropped)
-    return kept
+        if len(own_entries) == len(entries):
+            yield name, entry
+            continue
+        repeated = "; ".join(str(entry) for entry in entries if entry not in own_entries)
+        dropped.append(DroppedDescription(f"{path}.{name}".removeprefix("."), repeated))
+        if own_entries:
+            yield name, own_entries
 
 
 def _is_description(text: object, field: Schema, definitions: Schema) -> bool:

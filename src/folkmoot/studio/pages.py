@@ -389,7 +389,7 @@ class Studio:
         present_text = library.source_texts()[prompt]
         variables = {
             **_tab_variables(name, path, "prompts"), "prompt": prompt,
-            "version": _text_version(present_text),
+            "version": _content_version(present_text.encode()),
             "all": list(library.prompt_files), "own": own_prompts,
             "text": present_text if sent_text is None else sent_text,
             "variables": sorted(library.variables_of(prompt)), "previews": previews,
@@ -426,7 +426,7 @@ class Studio:
         )
         # Another page may have saved the prompt since this one was opened.
         present_text = study_file.prompt_library().source_texts().get(prompt, "")
-        if version != _text_version(present_text):
+        if version != _content_version(present_text.encode()):
             return [CHANGED_PROBLEM]
         # Kept for the case that the new prompt has problems.
         before = target.read_bytes() if target.is_file() else None
@@ -666,11 +666,11 @@ def _check(path: Path) -> list[Problem]:
 
 
 def _version(path: Path) -> str:
-    return digest(path.read_bytes().hex()).hex()[:16]
+    return _content_version(path.read_bytes())
 
 
-def _text_version(text: str) -> str:
-    return digest(text.encode().hex()).hex()[:16]
+def _content_version(content: bytes) -> str:
+    return digest(content.hex()).hex()[:16]
 
 
 def _text_of(form: FormData, name: str) -> str:

@@ -283,13 +283,19 @@ _CONDITION = re.compile(r"""([\w.]+)(>=|<=|!=|=|>|<)("[^"]*"|\S+)|"[^"]*"|\S+"""
 Rows = Callable[[str], pl.LazyFrame | None]
 
 
-def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) -> pl.LazyFrame:
-    """Return the rows that match a query such as `age>40 condition=acp "street safety"`."""
+def filter_rows(
+    frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None
+) -> tuple[pl.LazyFrame, list[str]]:
+    """Return the rows that match a query such as `age>40 condition=acp "street safety"`.
+
+    Also returns the names in the query that are compared as columns, but are no column of the run.
+    """
     # A word without a column matches if it occurs anywhere in the row. Case is ignored.
     # `votes.vote=no` matches participants with a row in the table `votes` that has the value `no`
     # in the column `vote`.
     schema = frame.collect_schema()
     words = []
+    unknown_columns: list[str] = []
     for condition in _CONDITION.finditer(query):
         sign, value = condition[2], (condition[3] or "").strip('"')
         column = _named_column(condition[1] or "", schema)
@@ -299,6 +305,7 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
         table, table_column = _of_table(column, rows)
         if table is None:
             words.append(condition[0].strip('"'))
+            unknown_columns += [condition[1]] if condition[1] else []
         else:
             matching = table.filter(
                 _compare_column(table_column, table.collect_schema()[table_column], sign, value)
@@ -311,18 +318,8 @@ def filter_rows(frame: pl.LazyFrame, query: str, rows: Rows = lambda _: None) ->
             )
     cells = [pl.col(column).cast(pl.String) for column in schema.names()]
     row_text = pl.concat_str(cells, separator="\n", ignore_nulls=True).str.to_lowercase()
-    return frame.filter(*(row_text.str.contains(word.lower(), literal=True) for word in words))
-
-
-def unknown_columns(frame: pl.LazyFrame, query: str, rows: Rows) -> list[str]:
-    """Return the names in a query that are compared as columns, but are no column of the run."""
-    schema = frame.collect_schema()
-    named = [condition[1] for condition in _CONDITION.finditer(query) if condition[1]]
-    return [
-        name
-        for name in named
-        if _named_column(name, schema) not in schema and _of_table(name, rows)[0] is None
-    ]
+    has_words = (row_text.str.contains(word.lower(), literal=True) for word in words)
+    return frame.filter(*has_words), unknown_columns
 
 
 def _named_column(name: str, columns: Iterable[str]) -> str:
@@ -419,7 +416,8 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -
             else None
         )
 
-    matched, columns = filter_rows(frame, query, keyed_rows), list(shape.columns)
+    matched, unknown_columns = filter_rows(frame, query, keyed_rows)
+    columns = list(shape.columns)
     sort_column = sort.removeprefix("-")
     table, table_column = _of_table(sort_column, keyed_rows)
     if table is not None:
@@ -451,7 +449,7 @@ def table_of(run: RunFolder, query: str, sort: str, start: int, max_rows: int) -
         shape.all,
         shape.levels,
         columns_by_table,
-        unknown_columns(frame, query, keyed_rows),
+        unknown_columns,
     )
 
 

@@ -81,11 +81,9 @@ class JournalReader:
     def close(self) -> None:
         self._reader.close()
 
-    def total_calls_and_cost(self) -> tuple[int, float, list[str]]:
-        """Return the number of calls, their known cost in USD, and models with unknown costs."""
-        # A broken-off reply adds its maximum cost, but is not counted as a call.
-        spent, (calls, *_) = self.spent(), self._sum_calls()
-        return calls, spent.usd, list(spent.unpriced)
+    def count_calls(self) -> int:
+        """Return the number of calls, with replaced ones and the answers of humans."""
+        return self._sum_calls()[0]
 
     def spent(self) -> Spent:
         """Return what all processes of this run have spent, as the budget of the run counts it."""

@@ -145,14 +145,16 @@ class PersonalTexts:
             may_be_personal and is_speaker and _is_in(self.seat, source.speaker, source.id, address)
         )
 
-    def find_parts(self, entry: JournalEntry, number: int) -> list[Replacement]:
+    def find_parts(
+        self, entry: JournalEntry, number: int, spans: Sequence[Span]
+    ) -> list[Replacement]:
         """Return the replacements that remove the withdrawing human's texts from a message.
 
         - `entry`: the request that contains the message.
         - `number`: the number of the message.
+        - `spans`: the spans of the request.
         """
         address, text = entry.address, entry.request["messages"][number]["content"]
-        spans = self.spans.spans_at(address)
         found: list[Replacement] = []
         for start, end, source, message_number in spans:
             if message_number == number:
@@ -363,7 +365,7 @@ class _PersonalTextSearch:
         other_texts, personal_texts = list[str](), list[str]()
         spans = self._found.spans.spans_at(entry.address)
         for number, message in enumerate(entry.request["messages"]):
-            content, parts = message["content"], self._found.find_parts(entry, number)
+            content, parts = message["content"], self._found.find_parts(entry, number, spans)
             personal_texts += (content[part.start : part.end] for part in parts)
             excluded_spans = [Span(part.start, part.end, UNKNOWN) for part in parts]
             # The words of a re-ask quote the speaker, so that they are no text of others.

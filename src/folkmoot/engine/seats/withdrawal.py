@@ -351,7 +351,7 @@ def _change_messages(
         if spans is None:
             changed = SourcedText(personal.redaction.redact_text(content))
         else:
-            parts = personal.find_parts(entry, number)
+            parts = personal.find_parts(entry, number, all_spans)
             changed = replace_parts(SourcedText(content, message_spans), parts)
         messages.append({**message, "content": str(changed)})
         moved += (span._replace(message=number) for span in changed.spans)

@@ -195,7 +195,7 @@ def has_calls(folder: Path) -> bool:
         with JournalReader(folder / JOURNAL) as reader:
             # A batch without an answer is billed as well, and so may be broken replies and loans.
             journal_has_calls = (
-                reader.total_calls_and_cost()[0]
+                reader.count_calls()
                 or reader.read_broken_replies()
                 or reader.read_batches()
                 or reader.read_outstanding_loans()
