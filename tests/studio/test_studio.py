@@ -262,6 +262,23 @@ def test_what_only_a_dry_run_finds_stands_beside_its_field(
     expect(mistake).to_be_empty()
 
 
+def test_a_button_pressed_slowly_after_typing_adds_one_row(
+    page: Page, studio: StudioProcess
+) -> None:
+    """The typed value is sent when the field loses the focus: here, while the button is down."""
+    make_study(page, studio, "focus_group", "slow")
+    page.get_by_text("Further settings").click()
+    page.get_by_label("Participants in a group").fill("5")
+    page.get_by_role("button", name="Add to Price ladder").hover()
+    with page.expect_response(lambda response: response.request.method == "POST"):
+        page.mouse.down()
+    with page.expect_response(lambda response: "action=add" in (response.request.post_data or "")):
+        page.mouse.up()
+    expect(page.get_by_label("Price ladder 1", exact=True)).to_have_count(1)
+    expect(page.get_by_label("Price ladder 2", exact=True)).to_have_count(0)
+    expect(page.get_by_label("Participants in a group")).to_have_value("5")
+
+
 def test_a_file_that_an_editor_changed_is_not_overwritten(
     page: Page, studio: StudioProcess
 ) -> None:

@@ -17,10 +17,12 @@
     },
     true,
   );
-  // htmx forgets the button of a request that waits for an earlier one.
+  // Only the request of a button has its action. htmx forgets the button of a request that waits for
+  // an earlier one, and adds a button that has the focus to the request of a typed value.
   addEventListener("htmx:configRequest", (e) => {
     const button = e.detail.triggeringEvent?.submitter;
     if (button?.name === "action") e.detail.parameters.action = button.value;
+    else delete e.detail.parameters.action;
   });
   addEventListener("htmx:afterRequest", (e) => {
     if (e.detail.requestConfig.triggeringEvent?.submitter && fields()) fields().inert = false;
