@@ -309,11 +309,25 @@ def test_the_last_of_several_code_blocks_counts(reply: str, level: int | None) -
         '"DECLINED": "True."',
         '"declined": "**yes**"',
         '"declined": 1',
+        '"decline": true',
+        '"declines": true',
     ],
 )
 def test_who_declines_gives_no_value(declined: str) -> None:
     reply = f'{{{declined}, "text": "", "weight": 1}}'
     assert Json(Point, may_decline=True).parse_reply(reply) == Missing("declined")
+
+
+class Decision(BaseModel):
+    decline: bool
+    text: str
+
+
+def test_a_field_to_decline_something_is_no_refusal_to_answer() -> None:
+    offer = Json(Decision, may_decline=True)
+    taken = offer.parse_reply('{"decline": true, "text": "Too little."}')
+    assert isinstance(taken, ParsedAnswer) and taken.value.decline
+    assert offer.parse_reply('{"declined": true, "decline": false}') == Missing("declined")
 
 
 @pytest.mark.parametrize("words", ["I decline", "yes, I decline", "I would rather not"])

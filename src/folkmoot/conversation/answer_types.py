@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -64,6 +64,7 @@ class ParsedAnswer(NamedTuple, Generic[T_co]):
 
 # Ways out of a closed answer. A speaker who takes one has answered, but chose no option.
 NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
+_NAMES_OF_DECLINED = {DECLINED, "decline", "declines"}
 WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 # Only these two are offered beside a list of options. `cannot_say` belongs to numbers.
 WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
@@ -452,7 +453,7 @@ class Json(JsonObject[M]):
         if self.may_decline and isinstance(value, dict):
             # Check this first: a speaker who declines may leave the other fields empty.
             try:
-                if is_declined(value):
+                if is_declined(value, except_names=self.model.model_fields.keys() - {DECLINED}):
                     return Missing(DECLINED)
             except ValueError as error:
                 return ParseFailure(f"The JSON did not fit: {error}. {ALL_FIELDS_INSTRUCTION}")
@@ -705,13 +706,15 @@ def pin_schema(title: str, description: str = "", config: ConfigDict | None = No
     return {**(config or {}), "title": title, "json_schema_extra": extra}
 
 
-def is_declined(fields: Mapping[str, object]) -> bool:
-    """Return whether the field `declined` of a JSON reply is true.
+def is_declined(fields: Mapping[str, object], except_names: Container[str] = ()) -> bool:
+    """Return whether the field `declined` of a JSON reply is true, also if it is called `decline`.
+
+    - `except_names`: names of other fields, such as the decision to decline an offer.
 
     Raises `ValueError` if the field holds other words: they may be those of a refusal.
     """
     for name, stated in fields.items():
-        if fold_option(name) != DECLINED:
+        if fold_option(name) not in _NAMES_OF_DECLINED or name in except_names:
             continue
         is_in_words = isinstance(stated, str) and bool(stated.strip())
         switch = read_switch(stated) if is_in_words else stated == 1
