@@ -1,8 +1,9 @@
-"""Texts for messages (similar names, lists of names, shortened texts), and a sort key for texts."""
+"""Texts for messages (names, lists, commands, shortened texts), and a sort key for texts."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 from rapidfuzz import fuzz, process
@@ -26,6 +27,11 @@ def did_you_mean(
     """Return "did you mean …?" with similar names, or `otherwise` if no name is similar."""
     guesses = _similar_names(name, known, max_guesses)
     return f"did you mean {', '.join(guesses)}?" if guesses else otherwise
+
+
+def command_line(*words: object) -> str:
+    """Return a folkmoot command that can be pasted into a shell, whatever the paths contain."""
+    return shlex.join(["folkmoot", *map(str, words)])
 
 
 def join_words(items: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,6 +46,21 @@ def test_run_prints_headlines_the_mark_and_the_files_and_is_never_overwritten(he
     resumed = folkmoot("run", "--config", "vote.yaml", "--resume")
     assert resumed.exit_code == 0, resumed.output
     assert tables(here / "outputs" / "vote") == before
+
+
+def test_printed_commands_can_be_pasted_into_a_shell(here: Path) -> None:
+    """A user makes a study from a template in a folder of any name, and follows what is printed."""
+    folder = "Kosten & Nutzen"
+    (here / folder).mkdir()
+    (here / "vote.yaml").rename(here / folder / "it's.yaml")
+    (here / "my_study.py").rename(here / folder / "my_study.py")
+    lines = [f'folkmoot run "{folder}/it\'s.yaml" --out "{folder}/a run"']
+    for _ in range(3):
+        words = shlex.split(lines.pop(0))
+        result = folkmoot(*words[1:])
+        assert result.exit_code == 0, result.output
+        lines += [f"folkmoot {part}" for part in re.findall(r"folkmoot (.*)", result.stdout)]
+    assert words[1] == "report" and (here / folder / "a run" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("out", ["a file", "a file/run"])

@@ -25,6 +25,7 @@ from folkmoot.cli.options import (
     TrustOpt,
 )
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import command_line
 
 app = typer.Typer(
     name="folkmoot",
@@ -410,7 +411,7 @@ def fork(
         fork_command(run, None, None, options, trust=trust)
         return
     if address is None:
-        hint = f"folkmoot show {run} ID --addresses lists them"
+        hint = f"{command_line('show', run, 'ID', '--addresses')} lists them"
         raise InputError(Problem("name the address of a reply", hint=hint))
     fork_command(
         run, address, ReplyReplacement(say, drop, model), options, trust=trust, repeats=repeats

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import shlex
 import sys
 import tempfile
 import traceback
@@ -31,6 +30,7 @@ from folkmoot.errors import (
     RunPausedError,
 )
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -177,7 +177,7 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
         option_text = " ".join(option) if option[1:] else option[0].replace("=", " ", 1)
         if not option_text.startswith(tuple(dropped_options)):
             kept_words += option
-    return shlex.join(["folkmoot", *kept_words, *added_options, "--resume"])
+    return command_line(*kept_words, *added_options, "--resume")
 
 
 def _split_options(argv: Sequence[str]) -> Iterator[list[str]]:

@@ -22,6 +22,7 @@ from folkmoot.engine.run.fork_repeats import repeat_fork, resume_repeats
 from folkmoot.engine.run.grid import RunGrid
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import NothingUsableError
+from folkmoot.hints import command_line
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.run_folder import STUDY_FILE_NAME
 
@@ -88,8 +89,6 @@ def _print_repeats(grid: RunGrid) -> None:
     print_findings(
         output_console(), [finding for finding in pooled_findings(grid) if finding.headline]
     )
-    path_text = escape(str(grid.path))
-    output_console().print(
-        f"\n[bold]{path_text}[/]\nWrite the report      folkmoot report {path_text}"
-    )
+    report = escape(command_line("report", grid.path))
+    output_console().print(f"\n[bold]{escape(str(grid.path))}[/]\nWrite the report      {report}")
     print_money(grid.path)

@@ -32,6 +32,7 @@ from folkmoot.engine.session.run_totals import money_in
 from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
+from folkmoot.hints import command_line
 from folkmoot.kit.coding.post_hoc import verify_codings
 from folkmoot.kit.controls.asking import verify_controls
 from folkmoot.kit.exposure import describe_deviations
@@ -54,7 +55,7 @@ def find_run(name: str) -> RunFolder:
         raise StorageError(f"{path}: this is a file; name the folder of the run, e.g. outputs/<id>")
     if is_grid(path):
         cells = ", ".join(str(cell_folder(path, cell)) for cell in read_grid(path).cells[:2])
-        hint = f"name one of its runs ({cells}, …), or pool them: folkmoot report {path}"
+        hint = f"name one of its runs ({cells}, …), or pool them: {command_line('report', path)}"
         raise InputError(Problem("this is a grid of runs", str(path), hint=hint))
     return RunFolder(path)
 
@@ -197,7 +198,7 @@ def repair_command(name: str, yes: bool) -> None:
             raise typer.Exit(EXIT_DIFFERS)
         damaged_copy = repair_journal(run, plan, "researcher")
     study = run.manifest.get("study_file") or STUDY_FILE_NAME
-    resume_command = f"folkmoot run {run.path / str(study)} --out {run.path} --resume"
+    resume_command = command_line("run", run.path / str(study), "--out", run.path, "--resume")
     console.print(
         f"The damaged answers are set aside. {damaged_copy.name} keeps the old journal. Ask "
         f"them again: {escape(resume_command)}",

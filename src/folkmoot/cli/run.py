@@ -61,6 +61,7 @@ from folkmoot.engine.run.runner import (
 from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, NothingUsableError
+from folkmoot.hints import command_line
 from folkmoot.kit.named_controls import (
     describe_humans,
     findings_with_controls,
@@ -383,8 +384,8 @@ def try_command(
     )
     with progress:
         run_study(study_file, replace(options, seat_host=seat_host), RunStopper(end_now))
-    path_text = escape(str(scratch / "run"))
-    output_console().print(f"Your answers   folkmoot show {path_text}", soft_wrap=True)
+    show = escape(command_line("show", scratch / "run"))
+    output_console().print(f"Your answers   {show}", soft_wrap=True)
 
 
 def _preflight_requests(
@@ -478,7 +479,7 @@ def grid_command(
     path_text = escape(str(grid.path))
     output_console().print(
         f"\n[bold]{path_text}[/]\n  cells/   a run folder for each of {len(grid.cells)} cells\n"
-        f"\nWrite the report      folkmoot report {path_text}",
+        f"\nWrite the report      {escape(command_line('report', grid.path))}",
         soft_wrap=True,
     )
     print_money(grid.path)
@@ -596,6 +597,6 @@ def _list_files(folder: RunFolder) -> list[str]:
     }
     lines = ["", f"[bold]{path_text}[/]"]
     lines += [f"  {name:<9}{escape(text)}" for name, text in rows.items() if text]
-    lines += ["", f"Read a conversation   folkmoot show {path_text}"]
-    lines += [f"Write the report      folkmoot report {path_text}"]
+    lines += ["", f"Read a conversation   {escape(command_line('show', folder.path))}"]
+    lines += [f"Write the report      {escape(command_line('report', folder.path))}"]
     return lines

@@ -22,7 +22,7 @@ from folkmoot.engine.seats.utterances import UTTERANCES
 from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.hints import capitalise, shorten
+from folkmoot.hints import capitalise, command_line, shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
@@ -165,7 +165,7 @@ def _render_overview(run: RunFolder) -> Iterator[Text]:
     example = (
         "/".join(rooms[0].key) if rooms else participants.rows[0][0] if participants.rows else "ID"
     )
-    yield _join_line((f"\nRead one: folkmoot show {run.path} {example}", "dim"))
+    yield _join_line((f"\nRead one: {command_line('show', run.path, example)}", "dim"))
 
 
 def _render_remaining_count(count: int) -> Iterator[Text]:

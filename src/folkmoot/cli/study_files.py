@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +34,7 @@ from folkmoot.engine.study.study import find_study, load_installed_studies, stud
 from folkmoot.engine.study.study_file import StudyFile, load_study_file
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
+from folkmoot.hints import command_line
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.report.study_check import check_study_file, problems_to_json, read_notices
@@ -59,7 +59,7 @@ def ask_consent(path: Path, is_granted: bool = False) -> Consent:
 def _trust_command(path: Path) -> str:
     words = sys.argv[1:]
     if words[:1] not in (["run"], ["check"]):
-        return shlex.join(["folkmoot", "check", str(path), "--trust"])
+        return command_line("check", path, "--trust")
     line = resume_line([*words, "--trust"])
     return line if "--resume" in words else line.removesuffix(" --resume")
 
@@ -332,8 +332,8 @@ def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
     first_file = next(
         (file for file in files if file.endswith((".yaml", ".yml", ".xlsx"))), next(iter(files))
     )
-    path = escape(str(folder / first_file))
-    console.print(f"\nCheck it: folkmoot check {path}\nRun it:   folkmoot run {path}")
+    check, run = (escape(command_line(name, folder / first_file)) for name in ("check", "run"))
+    console.print(f"\nCheck it: {check}\nRun it:   {run}")
 
 
 def _list_kinds() -> None:

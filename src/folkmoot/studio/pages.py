@@ -31,6 +31,7 @@ from folkmoot.engine.study.study import import_notes_name, load_installed_studie
 from folkmoot.engine.study.study_file import StudyFile, load_study_file, read_study_text
 from folkmoot.errors import FolkmootError, InputError, Problem
 from folkmoot.files import write_bytes
+from folkmoot.hints import command_line
 from folkmoot.models.catalog import KNOWN_MODELS, SYNTHETIC_MODEL
 from folkmoot.randomness import digest
 from folkmoot.storage.run_folder import PLAN, RunFolder
@@ -654,7 +655,7 @@ def describe_trial(limit: int, unit_name: str) -> str:
 
 def _load(path: Path) -> tuple[StudyFile | None, list[Problem]]:
     # The problems are those that can be found without a dry run.
-    consent = Consent(command_hint=f"folkmoot check {path} --trust")
+    consent = Consent(command_hint=command_line("check", path, "--trust"))
     try:
         return load_study_file(path, models=True, consent=consent), []
     except InputError as error:

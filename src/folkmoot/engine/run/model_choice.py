@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.hints import command_line
 from folkmoot.models.api_keys import load_environment
 from folkmoot.models.catalog import SYNTHETIC_MODEL, resolve_model
 from folkmoot.storage.run_folder import RunFolder
@@ -151,5 +151,5 @@ def _model_command(study_file: StudyFile, model: str, *, by_seat: bool = False) 
     # Without a file, the settings were given in Python.
     if not study_file.path.is_file():
         return f'settings={{"model": "{model}"}}' if by_seat else f'model="{model}"'
-    file = shlex.quote(str(study_file.path))
-    return f"folkmoot run {file} {'--set model=' if by_seat else '--model '}{model}"
+    option = ["--set", f"model={model}"] if by_seat else ["--model", model]
+    return command_line("run", study_file.path, *option)

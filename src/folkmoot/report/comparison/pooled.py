@@ -19,6 +19,7 @@ from folkmoot.engine.settings.claims import evaluate_claims, read_sides
 from folkmoot.engine.settings.hypotheses import KEY as STATED
 from folkmoot.engine.study.study import claims_of_run, find_study_of_run
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import command_line
 from folkmoot.kit.controls.across import effect_and_drift_over_cells
 from folkmoot.kit.findings import (
     HOLM_NOTE,
@@ -94,7 +95,7 @@ def pooled_findings(grid: RunGrid, cells: CellFindings | None = None) -> list[Fi
         hint = "resume the grid with --resume"
         if started is not None:
             folder = cell_folder(grid.path, started)
-            hint += f", or report what a cell has so far: folkmoot report {folder}"
+            hint += f", or report what a cell has so far: {command_line('report', folder)}"
         raise InputError(Problem(f"{grid.path}: no cell has finished yet", hint=hint))
     usable = [
         (cell, cell_findings)
