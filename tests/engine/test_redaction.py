@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Redaction, find_quotable
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Quotable, Redaction, find_quotable
 
 TEXT = 'It\'s "too dear" for us.\n\nWe *never* had £5 & a café_bar.'
 ESCAPED = "".join(f"\\{c}" if c in "*_" else c for c in TEXT)
@@ -70,7 +70,8 @@ def test_an_option_that_was_offered_afterwards_is_found_in_sentences() -> None:
 def test_of_a_text_that_quotes_the_person_only_the_quotation_goes() -> None:
     redaction = Redaction()
     reply = "You said: we never had any money to spend. Who agrees with that?"
-    redaction.learn_text(reply, find_quotable("We never had any money to spend."))
+    quotable = Quotable(find_quotable("We never had any money to spend."), set())
+    redaction.learn_text(reply, quotable)
     for spelled in (reply, reply.upper(), f"Turn 3\n{reply}\n"):
         assert "money" not in redaction.redact_text(spelled).casefold()
     left = WITHDRAWAL_MARK.sub("#", redaction.redact_text(reply))

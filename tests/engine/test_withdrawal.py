@@ -336,6 +336,7 @@ def test_reasks_lose_the_words_of_the_person_and_keep_those_of_others(tmp_path: 
 MENTIONED = {
     "propose/ann/ask0": "Marmalade.",
     "propose/bo/ask0": "Barn",
+    "discuss/ask0": "A barn is dear. Is Ann's MARMALADE cheaper? Marmalades are.",
     "vote/ann/ask0": "barn",
     "vote/bo/ask0": "**marmalade**",
     "count/ask0": "One is for marmalade, and yes, one is for a barn.",
@@ -352,6 +353,7 @@ async def mention_proposals(session: Session[StudyConfig]) -> None:
         scope = session.child("propose", speaker.id)
         said = await scope.ask(speaker, SourcedText("Propose something."))
         proposals.append(scope.say(speaker, str(said), address=scope.address).quoted_text)
+    await session.child("discuss").ask(lead, join_texts("\n", proposals))
     for speaker in speakers:
         choice, scope = Choice(proposals), session.child("vote", speaker.id)
         votes.append(await scope.ask(speaker, choice.formatted_options, answer_type=choice))
@@ -381,6 +383,11 @@ def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
         assert WITHDRAWAL_MARK.fullmatch(value["vote/bo/ask0"])
         assert not any("Marmalade" in listed for listed in options if listed)
         assert "Marmalade" not in "".join(map("".join, messages(RunFolder(run.path)).values()))
+        with JournalReader(run.path / "journal.sqlite") as journal:
+            reply = {entry.address: entry.reply for entry in journal.read_entries("ask")}
+        mark = reply["vote/bo/ask0"].strip("*")
+        assert reply["discuss/ask0"] == f"A barn is dear. Is Ann's {mark} cheaper? Marmalades are."
+        assert reply["count/ask0"] == f"One is for {mark}, and yes, one is for a barn."
 
 
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:

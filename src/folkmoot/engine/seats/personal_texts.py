@@ -23,12 +23,12 @@ from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.redaction import (
     Gram,
+    Quotable,
     Redaction,
     Words,
     find_grams,
     find_offered,
     find_quotable,
-    find_quoted,
     find_texts,
 )
 from folkmoot.engine.seats.seats import (
@@ -62,6 +62,7 @@ SPEECH_SOURCES = ("utterance", "answer")
 # Source kinds that may name a table cell in place of the reply from which its text comes.
 CELL_SOURCES = ("proposal", "summary", "material")
 COMPOSED_SOURCES = (*CELL_SOURCES, "option", "value", UNATTRIBUTED)
+NOTHING_QUOTABLE = Quotable(set(), set())
 
 
 class AffectedReply(NamedTuple):
@@ -98,8 +99,8 @@ class PersonalTexts:
     replies: list[AffectedReply] = field(default_factory=list)
     # Addresses of replies that are made from the human's texts alone.
     summaries: set[str] = field(default_factory=set)
-    # The runs of words that each reply quotes from the human, by address of the reply.
-    quotable: dict[str, set[Gram]] = field(default_factory=dict)
+    # What counts as a quotation of the human in each reply that has one, by address of the reply.
+    quotable: dict[str, Quotable] = field(default_factory=dict)
     # The words of options that the human proposed, as in `Redaction.texts`.
     proposed: set[str] = field(default_factory=set)
 
@@ -116,7 +117,7 @@ class PersonalTexts:
 
         - `address`: the address of the reply from which the text comes.
         """
-        quotable = self.quotable.get(question_address(address), ())
+        quotable = self.quotable.get(question_address(address), NOTHING_QUOTABLE)
         return self.redaction.without_quotations(text, quotable)
 
     def redact_reply(self, address: str, text: str) -> str:
@@ -181,7 +182,8 @@ class PersonalTexts:
             whole = redaction.find_whole(shown)
             parts = [Replacement(0, len(shown), whole)] if whole is not None else []
         elif quotable := self.quotable.get(question_address(_reply_of(source))):
-            parts = redaction.replacements_for(shown, find_quoted(shown, quotable))
+            places = redaction.find_quotations(shown, quotable)
+            parts = redaction.replacements_for(shown, places)
         elif _may_contain_any_text(source):
             parts = redaction.find_recorded(shown, altered=source.altered)
         else:
@@ -194,7 +196,8 @@ class PersonalTexts:
             has_letters = any(map(str.isalpha, shown))
             places = [(0, len(shown))] if has_letters else []
         else:
-            places = find_quoted(shown, self.quotable.get(question_address(address), ()))
+            quotable = self.quotable.get(question_address(address), NOTHING_QUOTABLE)
+            places = self.redaction.find_quotations(shown, quotable)
         parts = self.redaction.replacements_for(shown, places)
         return [Replacement(start + first, start + last, mark) for first, last, mark in parts]
 
@@ -227,32 +230,30 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
     participant_ids = {
         row["speaker_id"] for row in answers.values() if row["role"] == PARTICIPANT_ROLE
     }
-    names = frozenset({seat.id, seat.name})
-    redaction = Redaction(names, frozenset(participant_ids - {seat.id}), frozenset(seat.scopes))
-    addresses = own_addresses | {self_description_address(seat)}
     provenance = run.read_table(PROVENANCE)
+    spans = RequestSpans(provenance)
     unattributed = provenance.filter(kind=UNATTRIBUTED)["address"].n_unique()
-    personal = PersonalTexts(
-        *(seat, RequestSpans(provenance), redaction, addresses, len(own_addresses)), unattributed
-    )
-    search = _PersonalTextSearch(run, personal, answers, participant_ids)
-    with closing(JournalReader(run.path / JOURNAL)) as journal:
-        # In the order of writing: a speaker can quote only texts that were written before.
-        for entry, _ in journal.all_rows("entries"):
-            # Answers outside the protocol have no row in `answers`.
-            if entry.address.startswith(f"{seat.address}/"):
-                personal.addresses.add(question_address(entry.address))
-            if entry.kind == "ask":
-                search.read(entry)
-    redaction.discard_shared_texts(search.others)
-    # Re-asks of a question give equal records.
-    personal.replies = sorted(set(personal.replies))
-    return personal
+
+    def search(proposed: Collection[str] = ()) -> PersonalTexts:
+        names = frozenset({seat.id, seat.name})
+        others = frozenset(participant_ids - {seat.id})
+        redaction = Redaction(names, others, frozenset(seat.scopes))
+        addresses = own_addresses | {self_description_address(seat)}
+        personal = PersonalTexts(
+            *(seat, spans, redaction, addresses, len(own_addresses), unattributed),
+            proposed={*proposed},
+        )
+        _PersonalTextSearch(run, personal, answers, participant_ids).read_journal()
+        return personal
+
+    personal = search()
+    # A discussion may name a proposal before a vote offers it as an option.
+    return search(personal.proposed) if personal.proposed else personal
 
 
 class _PersonalTextSearch:
-    # One pass over the replies, in the order in which they were given. `others` collects texts that
-    # are not the human's: those of other speakers and of the study.
+    # One pass over the replies, in the order in which they were given. `_others` collects texts
+    # that are not the human's: those of other speakers and of the study.
 
     def __init__(
         self,
@@ -262,6 +263,7 @@ class _PersonalTextSearch:
         participant_ids: Collection[str],
     ) -> None:
         self._found, self._answers, self._people = personal, answers, participant_ids
+        self._journal_path = run.path / JOURNAL
         # Runs of words that the human had read before writing them, so that they are not theirs.
         self._received = set[Gram]()
         # Texts of others by the id of the speaker.
@@ -281,9 +283,24 @@ class _PersonalTextSearch:
                 personal.redaction.exempt_texts([row["text"] or ""])
             elif row["public"]:
                 self._public.add(row["address"])
-        self.others = {*design_texts}
+        self._others = {*design_texts}
 
-    def read(self, entry: JournalEntry) -> None:
+    def read_journal(self) -> None:
+        """Find the texts of the human in all questions and replies."""
+        personal = self._found
+        with closing(JournalReader(self._journal_path)) as journal:
+            # In the order of writing: a speaker can quote only texts that were written before.
+            for entry, _ in journal.all_rows("entries"):
+                # Answers outside the protocol have no row in `answers`.
+                if entry.address.startswith(f"{personal.seat.address}/"):
+                    personal.addresses.add(question_address(entry.address))
+                if entry.kind == "ask":
+                    self._read(entry)
+        personal.redaction.discard_shared_texts(self._others)
+        # Re-asks of a question give equal records.
+        personal.replies = sorted(set(personal.replies))
+
+    def _read(self, entry: JournalEntry) -> None:
         personal, question = self._found, question_address(entry.address)
         answer_row = self._answers.get(question, {})
         # An option is not the human's, unless they wrote it before a question offered it.
@@ -300,6 +317,8 @@ class _PersonalTextSearch:
             self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
             for text in texts if answer_row.get("kind") not in CLOSED_KINDS else ():
                 personal.redaction.learn_text(text)
+            for proposal in personal.proposed & personal.redaction.texts.keys():
+                personal.redaction.texts[proposal].offered = True
             return
         personal.requests += bool(personal_texts)
         reply_fields = question, answer_row.get("speaker_id", ""), answer_row.get("role", "")
@@ -312,17 +331,20 @@ class _PersonalTextSearch:
                     personal.redaction.learn_text(text)
                 return
             personal.replies.append(AffectedReply(DESCRIPTION, *reply_fields))
-        quotable = set[Gram]().union(*map(find_quotable, personal_texts))
-        quotable -= self._received | find_grams("\n".join(other_texts))
+        grams = set[Gram]().union(*map(find_quotable, personal_texts))
+        grams -= self._received | find_grams("\n".join(other_texts))
+        proposals = self._proposals_in(personal_texts) - self._proposals_in(other_texts)
         earlier_texts = self._said[answer_row.get("speaker_id", "")]
         if not personal_texts:
-            self.others.update(texts)
+            self._others.update(texts)
             earlier_texts += texts
             return
         # A speaker who said the same before does not quote the human. Their earlier texts are only
         # searched if there may be a quotation, because the search is slow.
-        if any(find_quoted(text, quotable) for text in texts):
-            quotable -= find_grams("\n".join(earlier_texts))
+        quotable = Quotable(grams, proposals)
+        if any(personal.redaction.find_quotations(text, quotable) for text in texts):
+            grams -= find_grams("\n".join(earlier_texts))
+            proposals -= self._proposals_in(earlier_texts)
         repeated = {
             text
             for text in texts
@@ -333,12 +355,14 @@ class _PersonalTextSearch:
             if text in repeated and any(text.strip() in part for part in personal_texts):
                 quoted[text] = None
                 continue
-            quoted |= {text[start:end]: None for start, end in find_quoted(text, quotable)}
+            places = personal.redaction.find_quotations(text, quotable)
+            quoted |= {text[start:end]: None for start, end in places}
             personal.redaction.learn_text(text, quotable)
             earlier_texts.append(personal.redaction.without_quotations(text, quotable))
-            self.others.add(self._without_proposals(earlier_texts[-1], personal_texts))
+            self._others.add(earlier_texts[-1])
         if quoted:
-            personal.quotable.setdefault(question, set()).update(quotable)
+            known = personal.quotable.get(question, NOTHING_QUOTABLE)
+            personal.quotable[question] = Quotable(known.grams | grams, known.proposals | proposals)
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _note_proposals(self, entry: JournalEntry, options: Collection[str]) -> None:
@@ -352,13 +376,10 @@ class _PersonalTextSearch:
         if lines <= {Words(contents[span.message][span.start : span.end]).line for span in spans}:
             self._found.proposed |= lines & self._found.redaction.texts.keys()
 
-    def _without_proposals(self, text: str, personal_texts: Sequence[str]) -> str:
-        # The words of a text of another speaker. A proposal of the human that the speaker had read
-        # is not the speaker's own text.
-        shown, line = Words("\n".join(personal_texts)).line, Words(text).line
-        for proposal in self._found.proposed:
-            line = line.replace(proposal, " / ") if proposal in shown else line
-        return line
+    def _proposals_in(self, texts: Sequence[str]) -> set[str]:
+        proposed = self._found.proposed & self._found.redaction.texts.keys()
+        line = Words("\n".join(texts)).line if proposed else ""
+        return {proposal for proposal in proposed if proposal in line}
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         # The tuple is (texts of others, texts of the human).
@@ -376,7 +397,7 @@ class _PersonalTextSearch:
             )
         for start, end, source, number in spans:
             if source.kind == "persona" and not self._found.is_personal(source, entry.address):
-                self.others.add(entry.request["messages"][number]["content"][start:end])
+                self._others.add(entry.request["messages"][number]["content"][start:end])
         return other_texts, personal_texts
 
     def _options_in(self, entry: JournalEntry) -> Iterator[str]:

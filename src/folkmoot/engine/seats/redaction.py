@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -155,29 +156,26 @@ def find_quotable(text: str) -> set[Gram]:
     }
 
 
-def find_quoted(text: str, quotable: Collection[Gram]) -> Places:
-    """Return the places in a text that repeat one of the quotable sequences of words.
+class Quotable(NamedTuple):
+    """What counts as a quotation of the human who withdraws in the reply of another speaker."""
 
-    Each place is a pair (start, end) of character offsets.
-    """
-    # Places are in order and do not overlap.
-    words = Words(text)
-    return [
-        words.character_span(*word_range) for word_range in _find_quoted_ranges(words, quotable)
-    ]
+    # Sequences of `QUOTED_WORDS` words anywhere, and shorter ones as a whole sentence.
+    grams: set[Gram]
+    # Options that the human proposed, as in `Redaction.texts`. They count anywhere.
+    proposals: set[str]
 
 
-def _find_quoted_ranges(words: Words, quotable: Collection[Gram]) -> Places:
-    # Places are pairs of word numbers (first, last excluded) that do not overlap.
+def _find_quoted_grams(words: Words, grams: Collection[Gram]) -> Places:
+    # Places are pairs of word numbers (first, last excluded).
     found: Places = []
-    for size in range(2, QUOTED_WORDS + 1) if quotable else ():
+    for size in range(2, QUOTED_WORDS + 1) if grams else ():
         for first in range(len(words) - size + 1):
             last = first + size
-            if tuple(words.folded[first:last]) in quotable and (
+            if tuple(words.folded[first:last]) in grams and (
                 size == QUOTED_WORDS or _is_sentence(words.text, *words.character_span(first, last))
             ):
                 found.append((first, last))
-    return merge_overlapping(found)
+    return found
 
 
 def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
@@ -294,12 +292,33 @@ class Redaction:
         """Return replacements that put `[withdrawn …]` at the given places of a text."""
         return [Replacement(start, end, self.mark(text[start:end])) for start, end in places]
 
-    def without_quotations(self, text: str, quotable: Collection[Gram]) -> str:
-        """Return a text with a mark in place of each quotation of the human who withdraws.
+    def find_quotations(self, text: str, quotable: Quotable) -> Places:
+        """Return the places in a text that quote the human who withdraws.
 
-        `quotable`: the sequences of words that count as quotations.
+        Each place is a pair (start, end) of character offsets.
         """
-        parts = self.replacements_for(text, find_quoted(text, quotable))
+        # Places are in order and do not overlap.
+        words = Words(text)
+        return [
+            words.character_span(*word_range)
+            for word_range in self._find_quoted_ranges(words, quotable)
+        ]
+
+    def _find_quoted_ranges(self, words: Words, quotable: Quotable) -> Places:
+        # Places are pairs of word numbers (first, last excluded) that do not overlap.
+        found = _find_quoted_grams(words, quotable.grams)
+        for line in quotable.proposals:
+            proposal = self.texts[line]
+            found += (
+                (first, first + len(proposal.words))
+                for first in words.find_word_sequence(line)
+                if proposal.is_at(words, first, ignore_case=True)
+            )
+        return merge_overlapping(found)
+
+    def without_quotations(self, text: str, quotable: Quotable) -> str:
+        """Return a text with a mark in place of each quotation of the human who withdraws."""
+        parts = self.replacements_for(text, self.find_quotations(text, quotable))
         return str(replace_parts(SourcedText(text), parts))
 
     def exempt_texts(self, texts: Iterable[str]) -> None:
@@ -316,10 +335,10 @@ class Redaction:
         """Return whether a text comes from the study and not from the human who withdraws."""
         return Words(text).line in self.impersonal
 
-    def learn_text(self, text: str, quotable: Collection[Gram] | None = None) -> None:
+    def learn_text(self, text: str, quotable: Quotable | None = None) -> None:
         """Record a text of the human who withdraws, as a whole and line by line.
 
-        `quotable`: if given, only the sequences of words in `quotable` are the human's.
+        `quotable`: if given, only the quotations in the text are the human's.
         """
         # Texts without a letter are not personal.
         for part in dict.fromkeys(part.strip() for part in (text, *text.splitlines())):
@@ -335,7 +354,7 @@ class Redaction:
                     continue
                 own = [(0, len(words))]
                 if quotable is not None:
-                    own = _find_quoted_ranges(words, quotable)
+                    own = self._find_quoted_ranges(words, quotable)
                 if own:
                     self.texts.setdefault(words.line, RecordedText(words, own))
                     self.__dict__.pop("_longest_first", None)
