@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.default_signals import with_default_signals
+from tests.sweeps import sample_daily
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -37,7 +38,9 @@ def test_it_serves_until_ctrl_c_and_ends_well_while_a_page_is_open(tmp_path: Pat
     assert "Traceback" not in told and "Interrupted" not in told
 
 
-@pytest.mark.parametrize("case", ["folder", "file", "port", "host"])
+@pytest.mark.parametrize(
+    "case", sample_daily(["folder", "file", "port", "host"], daily=["port"], part="pages")
+)
 def test_a_mistake_is_named(tmp_path: Path, case: str) -> None:
     (tmp_path / "file").write_text("x")
     with socket.create_server(("127.0.0.1", 0)) as taken:

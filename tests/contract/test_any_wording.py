@@ -172,8 +172,8 @@ def test_every_study_is_played() -> None:
     assert sorted(PLAYS) == sorted(registered_studies())
 
 
-# Every day in a talk and in a questionnaire with a game; all studies are played by night.
-@pytest.mark.parametrize("study", sample_daily(PLAYS, ("focus_group", "workbook"), part="wordings"))
+# Every day in a questionnaire with a game; all studies are played by night.
+@pytest.mark.parametrize("study", sample_daily(PLAYS, daily=("workbook",), part="wordings"))
 def test_quoted_texts_alone_give_the_effects_and_without_them_there_are_none(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

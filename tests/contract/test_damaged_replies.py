@@ -46,7 +46,7 @@ def damaging(study: str, seed: int) -> ScriptedProvider:
 
 @pytest.mark.parametrize(
     ("study", "seed"),
-    sample_daily(CASES, daily=[("town_hall", 1), ("workbook", 1)], part="mutations"),
+    sample_daily(CASES, daily=[("workbook", 1)], part="mutations"),
 )
 def test_damaged_replies_end_no_run(study: str, seed: int, tmp_path: Path) -> None:
     provider = damaging(study, seed)

@@ -17,6 +17,7 @@ from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 # Tables and columns that say how a reply was read, and not what it says. A workbook keeps the words
@@ -68,7 +69,10 @@ def names_in(schema: Any) -> set[str]:
     return {*schema.get("properties", ())}.union(*map(names_in, schema.values()))
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# Daily, a type with many JSON answers and one with few.
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="mutations")
+)
 def test_names_in_another_spelling_and_an_object_around_them_change_no_table(
     study: str, tmp_path: Path
 ) -> None:
@@ -98,7 +102,9 @@ def is_spoken(request: ModelRequest) -> bool:
     return hints is not None and hints.role == "participant" and hints.kind == "text"
 
 
-@pytest.mark.parametrize("study", TALKS)
+@pytest.mark.parametrize(
+    "study", sample_daily(TALKS, daily=("cross_pollination",), part="mutations")
+)
 def test_lines_in_the_name_of_others_are_left_out_and_counted(study: str, tmp_path: Path) -> None:
     """Both studies use one rule: a script ends the speaker's words, an address belongs to them."""
     spoken: list[str] = []

@@ -24,6 +24,7 @@ from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
 ARCHIVES = Path(__file__).parent / "journals_before_renaming"
 STUDIES = ["cross_pollination", "focus_group", "negotiation", "town_hall", "workbook"]
@@ -44,7 +45,9 @@ def replies(run: Path) -> dict[str, str]:
         return {entry.address: repr(entry) for entry in journal.read_entries()}
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "town_hall"), part="kills")
+)
 def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Path) -> None:
     paused, whole = folder / study / "paused", folder / study / "whole"
     paid, all_calls = replies(paused), replies(whole).keys()
@@ -68,7 +71,9 @@ def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Pat
         assert (paused / "tables" / table.name).read_bytes() == table.read_bytes(), table.name
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="kills")
+)
 def test_a_run_that_an_earlier_version_finished_is_verified(study: str, folder: Path) -> None:
     found = verify_run(RunFolder(folder / study / "whole"))
     assert found.differences == []

@@ -38,7 +38,9 @@ def play(
     return [request for _, request in model.seen]
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("negotiation", "town_hall"), part="mutations")
+)
 def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
     def cut(reply: Completion, address: str) -> Completion:
         # After the line, so that votes can be read: a word may be cut from a longer one.

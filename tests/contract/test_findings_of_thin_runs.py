@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from folkmoot.engine.study.study import find_study, registered_studies
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 
@@ -37,7 +38,9 @@ def runs(small_run: Callable[[str], Path]) -> dict[str, Path]:
     return {study: small_run(study) for study in STUDIES}
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "town_hall", "workbook"), part="truths")
+)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
 def test_no_finding_needs_a_row(runs: dict[str, Path], study: str, seed: int) -> None:

@@ -13,6 +13,7 @@ import folkmoot
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding, IntervalChart
 from tests.contract.small import EXAMPLES, SMALL, small_study
+from tests.sweeps import sample_daily
 
 UNITS = {
     "cross_pollination": "participant given these summaries",
@@ -39,7 +40,9 @@ def sure_words(finding: Finding) -> list[str]:
     return [*SURE.findall(said), *(label for label, _, low, high in drawn if low < high)]
 
 
-@pytest.mark.parametrize("study", UNITS)
+@pytest.mark.parametrize(
+    "study", sample_daily(UNITS, daily=("focus_group", "town_hall"), part="truths")
+)
 def test_few_units_are_an_illustration_in_every_study(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -98,12 +98,11 @@ def values_of(card: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("study", "settings"),
-    [
-        *((study, ()) for study in STUDIES),
-        pytest.param(
-            "focus_group", ("first_opinion=seeded",), marks=pytest.mark.nightly(part="pages")
-        ),
-    ],
+    sample_daily(
+        [*((study, ()) for study in STUDIES), ("focus_group", ("first_opinion=seeded",))],
+        daily=[("cross_pollination", ()), ("focus_group", ()), ("town_hall", ())],
+        part="pages",
+    ),
 )
 def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
     study: str, settings: tuple[str, ...], tmp_path: Path

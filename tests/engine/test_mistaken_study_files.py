@@ -11,6 +11,7 @@ import yaml
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from tests.damage import damaged
+from tests.sweeps import sample_daily
 
 ROOT = Path(__file__).parents[2]
 FILES = [
@@ -19,7 +20,10 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+# Daily, every second file.
+@pytest.mark.parametrize(
+    "file", sample_daily(FILES, daily=FILES[::2], part="mutations"), ids=lambda f: f.stem
+)
 def test_damaged_files_give_mistakes_with_their_place(file: Path, tmp_path: Path) -> None:
     text = file.read_text("utf-8")
     assert load_study_file(file).config

@@ -230,6 +230,7 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_re
         assert said in " ".join(line.run(*resume, expect=code).split())
 
 
+@pytest.mark.nightly(part="kills")  # a fork stopped twice, and resumed
 def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:

@@ -30,6 +30,7 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 KEYS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
@@ -140,7 +141,9 @@ def test_all_scores_of_a_form_are_asked_again(groups: tuple[RunFolder, pl.DataFr
     }
 
 
-@pytest.mark.parametrize("name", ["town_hall", "negotiation"])
+@pytest.mark.parametrize(
+    "name", sample_daily(["town_hall", "negotiation"], daily=["town_hall"], part="truths")
+)
 def test_the_price_of_all_speakers_is_the_number_of_calls(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

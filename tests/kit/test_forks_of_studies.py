@@ -158,7 +158,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize(
-    "name", sample_daily(sorted(LEFT_OUT), daily=("town_hall", "workbook"), part="truths")
+    "name", sample_daily(sorted(LEFT_OUT), daily=("town_hall",), part="truths")
 )
 def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
     name: str, small_run: SmallRun, tmp_path: Path

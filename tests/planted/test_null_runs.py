@@ -18,6 +18,7 @@ from scipy.stats import binom
 import folkmoot
 from folkmoot.measures.inference.proportions import wilson
 from folkmoot.storage.findings import Finding
+from tests.sweeps import sample_daily
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALPHA = 0.05
@@ -127,7 +128,9 @@ def null_runs(study: str, folder: Path, runs: int) -> list[tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("study", HEADLINE)
+@pytest.mark.parametrize(
+    "study", sample_daily(HEADLINE, daily=("cross_pollination", "workbook"), part="seeds")
+)
 def test_where_nothing_is_planted_there_is_something_to_test(study: str, tmp_path: Path) -> None:
     ((adjusted, first),) = null_runs(study, tmp_path, 1)
     assert 0 < first < 1

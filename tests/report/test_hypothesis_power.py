@@ -194,6 +194,7 @@ def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.nightly(part="truths")
 def test_more_people_and_stronger_effects_give_more_power(tmp_path: Path) -> None:
     path = study_file(tmp_path)
 

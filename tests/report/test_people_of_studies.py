@@ -121,9 +121,7 @@ def rows(finding: Finding) -> list[dict[str, TableCell]]:
 
 @pytest.mark.parametrize(
     "compared",
-    sample_daily(
-        sorted(CASES), daily=("cross_pollination", "town_hall", "workbook"), part="truths"
-    ),
+    sample_daily(sorted(CASES), daily=("cross_pollination", "town_hall"), part="truths"),
     indirect=True,
 )
 def test_each_measure_of_the_claims_is_compared_by_its_unit(

@@ -247,6 +247,7 @@ def test_the_form_says_that_nothing_is_saved_when_the_studio_has_stopped(
         expect(page.get_by_label("Price", exact=True)).to_have_value("499 dollars")
 
 
+@pytest.mark.nightly(part="pages")  # a run that is stopped, and one that is resumed
 def test_the_page_of_a_resumed_run_shows_its_end(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from tests.sweeps import SCREEN_WIDTHS
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import SHOTS, Table, changed, shows
 
@@ -81,7 +80,8 @@ async def question(page: Page) -> str:
     return await page.locator("section.question").inner_text()
 
 
-@pytest.mark.parametrize("width", SCREEN_WIDTHS)
+@pytest.mark.nightly(part="pages")  # daily, the same without a browser in tests/engine
+@pytest.mark.parametrize("width", [375, 1280])
 async def test_a_person_is_checked_told_and_asked_afterwards(
     tmp_path: Path, async_browser: Browser, width: int
 ) -> None:
