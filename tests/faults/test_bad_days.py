@@ -55,6 +55,9 @@ def test_an_empty_account_pauses_the_run_and_resume_finishes_it(
     printed = line.run("run", study, "--out", out, expect=75)
     assert "quota" in printed.lower() and resume_line(printed)
     assert sum(journaled(out).values()) == 70
+    # The run waits once, however many calls are waiting: the eight in flight ask twice.
+    assert printed.count("waiting once") == 1
+    assert server.model.counts["quota"] <= 16
     server.model.plan = FaultPlan()
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel

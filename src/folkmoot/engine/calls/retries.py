@@ -124,7 +124,6 @@ class ModelCall:
     batched: bool = False
     attempts: int = 0
     failures: int = 0
-    waited_for_quota: bool = False
     started_at: float = 0.0
     latency_s: float = 0.0
     # The cost (USD) reserved in the budget. None until it is reserved.
@@ -344,7 +343,7 @@ class RetryPolicy:
                 model_state.usage.lost_calls += 1
                 wait = self._backoff_seconds(model_state, call, error) + (error.retry_after or 0.0)
             except QuotaError as error:
-                wait = self._handle_quota_error(model_state, call, error)
+                wait = self._handle_quota_error(model_state, entered_at, error)
             except FatalModelError as error:
                 self.stop_calls(error)
                 raise
@@ -352,15 +351,16 @@ class RetryPolicy:
                 call.latency_s = limiter.current_time() - entered_at
                 # Embeddings come without hints.
                 limiter.record_success(
-                    result.rate_limit_hints if isinstance(result, Completion) else None
+                    result.rate_limit_hints if isinstance(result, Completion) else None,
+                    entered_at,
                 )
                 if model_state.spec.local:
                     await self._yield_to_event_loop()
                 return result
             finally:
                 self._release_slot(model_state, call)
-            # A batched call waits for the next wave anyway.
-            if not call.batched:
+            # A batched call waits for the next wave anyway, but no wave waits for a quota.
+            if not call.batched or limiter.quota_wait_ends is not None:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
@@ -473,25 +473,27 @@ class RetryPolicy:
         return wait
 
     def _handle_quota_error(
-        self, model_state: ModelState, call: ModelCall, error: QuotaError
+        self, model_state: ModelState, entered_at: float, error: QuotaError
     ) -> float:
-        # Pause the run if the account was empty in the last attempt of this call as well. The
-        # result is 0 because the limiter already delays all calls.
-        seconds = self._config.quota_wait_seconds
-        if call.waited_for_quota:
+        # Returns the seconds until the next attempt. The account is empty for all calls to the
+        # model, so they wait together. Pause the run if a call that began after the wait, this one
+        # or another, finds the account empty again.
+        seconds, limiter = self._config.quota_wait_seconds, model_state.limiter
+        if limiter.is_after_quota_wait(entered_at):
             exhausted = QuotaExhaustedError(
                 f"The quota of {model_state.name} is still exhausted after a wait of "
                 f"{seconds:g} s: {error}"
             )
             self.stop_calls(exhausted)
             raise exhausted from error
-        call.waited_for_quota = True
         model_state.usage.retries += 1
-        model_state.limiter.hold_calls(seconds)
-        self._progress(
-            Notice(f"{model_state.name}: {error}; waiting once for {seconds:g} s", "warning")
-        )
-        return 0.0
+        if limiter.quota_wait_ends is None:
+            limiter.quota_wait_ends = limiter.current_time() + seconds
+            limiter.hold_calls(seconds)
+            self._progress(
+                Notice(f"{model_state.name}: {error}; waiting once for {seconds:g} s", "warning")
+            )
+        return limiter.quota_wait_ends - limiter.current_time()
 
     def _pause_run(self, model_state: ModelState, reason: str, error: TransientError) -> None:
         pause = RunPausedError(f"{model_state.name} {reason}; the last error: {error}")

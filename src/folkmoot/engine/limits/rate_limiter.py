@@ -118,6 +118,9 @@ class RateLimiter:
         self.allowed = float(self.max_concurrency) if tell is None else 0.0
         self.in_flight = 0
         self.successes = 0
+        # When the wait for an exhausted quota ends. None if a call that began later succeeded, or
+        # if there was no such wait.
+        self.quota_wait_ends: float | None = None
         self._spacing = self._own_spacing = spacing
         self._clock = clock
         self._tell = tell
@@ -175,10 +178,17 @@ class RateLimiter:
         if self._waiting:
             self._admit_waiting_calls()
 
-    def record_success(self, hints: Mapping[str, float] | None = None) -> None:
-        """Record a success and apply the limits in the reply's headers."""
+    def record_success(
+        self, hints: Mapping[str, float] | None = None, entered_at: float = 0.0
+    ) -> None:
+        """Record a success and apply the limits in the reply's headers.
+
+        `entered_at`: the time at which the call was started.
+        """
         # Each round of successful replies raises the concurrency by one.
         self.successes += 1
+        if self.is_after_quota_wait(entered_at):
+            self.quota_wait_ends = None
         if self._tell is not None:
             self._use.successes += 1
             if hints:
@@ -215,6 +225,10 @@ class RateLimiter:
         self.learn_hold(seconds)
         if self._tell is not None:
             self._tell(True)
+
+    def is_after_quota_wait(self, entered_at: float) -> bool:
+        """Return True if a call that started at `entered_at` has waited for the quota."""
+        return self.quota_wait_ends is not None and entered_at >= self.quota_wait_ends
 
     def learn_hold(self, seconds: float) -> None:
         """Start no call to the model for this many seconds in this process."""
