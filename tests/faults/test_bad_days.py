@@ -10,6 +10,7 @@ import pytest
 from tests.faults.conftest import Serve
 from tests.faults.lab import (
     KEY,
+    MODEL,
     CommandLine,
     journaled,
     panel,
@@ -62,6 +63,15 @@ def test_an_empty_account_pauses_the_run_and_resume_finishes_it(
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
     assert set(Counter(server.model.log).values()) == {1}
+
+
+def test_token_counts_that_no_reply_can_have_are_unknown(tmp_path: Path, serve: Serve) -> None:
+    study, out = panel(tmp_path), tmp_path / "run"
+    study.write_text(study.read_text().replace(MODEL, "openai/gpt-4o-mini"))
+    server = serve(FaultPlan(usage="absurd"))
+    printed = CommandLine(server.openai).run_in_process("run", study, "--out", out)
+    assert f"{len(server.model.log)} calls" in printed and "cost unknown" in printed
+    assert sum(journaled(out).values()) == len(server.model.log)
 
 
 def test_a_wrong_key_stops_the_run_at_once(

@@ -276,6 +276,8 @@ class ModelServer:
         if self.plan.usage != "full":
             for key in ("usage", "usageMetadata"):
                 usage = data.pop(key, {})
+                if self.plan.usage == "absurd":
+                    data[key] = dict.fromkeys(usage, 2**63)
                 if self.plan.usage == "input":
                     outs = ("completion_tokens", "output_tokens", "candidatesTokenCount")
                     data[key] = {k: v for k, v in usage.items() if k not in outs}

@@ -39,6 +39,9 @@ FloatArray = NDArray[np.float32]
 JsonObject = dict[str, Any]
 MAX_REPLY_BYTES = 8_000_000
 MAX_BACKOFF_SECONDS = 60.0
+# No request can have so many tokens, so a server that reports more has not counted. SQLite cannot
+# store or add up much larger numbers.
+MAX_TOKEN_COUNT = 1_000_000_000
 
 
 class Message(NamedTuple):
@@ -179,7 +182,7 @@ def estimate_tokens(*texts: str) -> int:
 def parse_token_count(value: object) -> int | None:
     """Return a token count that a server sent, or None if the value is not a count."""
     # True and False are no counts, although they are instances of int.
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= MAX_TOKEN_COUNT else None
 
 
 def part_text(part: object) -> str:
