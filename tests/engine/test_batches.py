@@ -241,6 +241,18 @@ def test_a_refused_batch_stops_the_run_and_can_be_resumed(
     assert done.table("answers").height == 2 * PEOPLE
 
 
+def test_a_run_is_resumed_after_the_account_was_empty_inside_batches(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan(quota_after=PEOPLE)) as server:
+        values = settings(server, quota_wait_seconds=0)
+        for _ in range(2):
+            with pytest.raises(QuotaExhaustedError, match="still exhausted"):
+                run(STUDY, values, out=tmp_path / "run")
+        server.model.plan = FaultPlan()
+        done = resumed(values, tmp_path / "run")
+        assert server.model.counts["answered"] == 2 * PEOPLE
+    assert done.table("answers").height == 2 * PEOPLE
+
+
 @pytest.mark.parametrize("vendor", MODELS)
 def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:

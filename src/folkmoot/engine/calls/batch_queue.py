@@ -203,7 +203,14 @@ class BatchQueue:
             # traceback.
             except FolkmootError as error:
                 raise error.with_traceback(None) from None
-            completion = provider.decode_or_relearn(request, capabilities, response)
+            try:
+                completion = provider.decode_or_relearn(request, capabilities, response)
+            except QuotaError:
+                # The account was empty when an earlier process submitted the batch. It need not be
+                # empty any more, so the call goes into a new batch.
+                if self._journal.find_batch(key) not in self._earlier:
+                    raise
+                return await self.request_reply(model_state, address, fingerprint, request)
             if completion is not None:
                 self._steps.pop(address)
                 return completion
