@@ -18,6 +18,7 @@ import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, Transcript
 from folkmoot.cli.results import withdraw_command
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.personal_texts import (
     DESCRIPTION,
@@ -31,11 +32,13 @@ from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatM
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
 from folkmoot.errors import InputError
+from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
+from tests.kit.test_coding import SECOND, by_words, coder
 
 FOCUS = """
 study: focus_group
@@ -489,6 +492,21 @@ def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
     assert held(run.path, HIDDEN[0]) == before and not read_withdrawals(run.path)
     told = capsys.readouterr().out
     assert "answers of this participant" in told and "Add --yes" in told
+
+
+def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
+    """The journal of a later coding holds the texts that were coded, also in re-asks."""
+    study.write_text(f"{FOCUS}coding: off\n", "utf-8")
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
+    options = RunOptions(custom_provider=coder(by_words))
+    code_finished_run(run.folder, SECOND, options)
+    assert any(name.startswith("codings/") for name in held(run.path, HIDDEN[0]))
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    assert held(run.path, HIDDEN[0]) == []
+    assert list(verify_codings(RunFolder(run.path))) == []
+    code_finished_run(RunFolder(run.path), SECOND, options)
+    assert held(run.path, HIDDEN[0]) == []
+    assert [found.differences for _, found in verify_codings(RunFolder(run.path))] == [[]]
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(

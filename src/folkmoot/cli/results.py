@@ -245,8 +245,8 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
             raise typer.Exit(EXIT_DIFFERS)
         withdraw_texts(run, personal, "researcher")
     output_console().print(
-        f"All texts of {escape(matching_seats[0].name)} are deleted. Reports and exports were "
-        "deleted too, because they may quote them: write them again.",
+        f"All texts of {escape(matching_seats[0].name)} are deleted. Reports, exports, controls "
+        "and later codings were deleted too, because they may quote them: make them again.",
         soft_wrap=True,
     )
 

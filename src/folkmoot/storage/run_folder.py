@@ -42,6 +42,8 @@ LOG_LINES = "log.jsonl"
 TABLES = "tables"
 # The subfolder with the run of the control questions.
 CONTROLS = "controls"
+# The subfolder with the runs of later codings, one for each coder.
+CODINGS = "codings"
 # Personas are drawn once. Later processes of the run read them from this file.
 PERSONAS = "personas.json"
 # The number of rows of a large table that are in memory at a time.

@@ -48,6 +48,7 @@ from folkmoot.storage.manifest import file_sha256
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
+    CODINGS,
     CONTROLS,
     JOURNAL,
     MANIFEST,
@@ -70,8 +71,9 @@ STAGING_FOLDER = ".withdrawal"
 UNAFFECTED_FILES = (MANIFEST, PLAN, CODEBOOK, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
 # Columns of `answers` that contain the answer of the participant.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
-# Files that are deleted, because they can be made again from the run.
-DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS)
+# Files that are deleted, because they can be made again from the run. The requests and replies of
+# controls and later codings quote the human.
+DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS, CODINGS)
 
 
 def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -> None:
@@ -165,6 +167,21 @@ def read_withdrawals(run: Path) -> list[Amendment]:
     Raises StorageError if the file cannot be read.
     """
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
+
+
+def read_amendments_since_withdrawal(run: Path, kind: str) -> list[Amendment]:
+    """Return the amendments of one kind since the last withdrawal, oldest first.
+
+    These name the controls or later codings that exist, because a withdrawal deletes them. Raises
+    StorageError if the file cannot be read.
+    """
+    found: list[Amendment] = []
+    for amendment in read_amendments(run):
+        if amendment.kind == AMENDMENT_KIND:
+            found.clear()
+        elif amendment.kind == kind:
+            found.append(amendment)
+    return found
 
 
 def _prepare_tables(

@@ -37,7 +37,7 @@ from folkmoot.storage.disk_store import DiskStore
 from folkmoot.storage.json_files import write_content, write_json, write_text
 from folkmoot.storage.manifest import HOSTED, ModelUsage, label_answers
 from folkmoot.storage.provenance_table import PROVENANCE, pack_spans, unpack_spans
-from folkmoot.storage.run_folder import CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
+from folkmoot.storage.run_folder import CODINGS, CONTROLS, ENGINE_FILES, TABLES, utc_timestamp
 from folkmoot.storage.table_buffer import RowFile, RowOrder, TableBuffer
 from folkmoot.storage.tables import ANSWER_COLUMNS
 
@@ -49,8 +49,9 @@ R_co = TypeVar("R_co", covariant=True)
 # Beginnings of the names that a study may not write. The name of the journal also covers
 # `journal.sqlite-wal`. Names with a leading dot are locks and temporary files of the engine.
 _ENGINE_NAMES = (*ENGINE_FILES, ".")
-# Folders that a study may not write to. Controls that asked nothing are deleted with their folder.
-_ENGINE_FOLDERS = (TABLES, CONTROLS)
+# Folders that a study may not write to. Controls that asked nothing are deleted with their folder,
+# and a withdrawal deletes controls and codings.
+_ENGINE_FOLDERS = (TABLES, CONTROLS, CODINGS)
 
 
 # A run with a fork of more items is large: it then pays to save memory with a child process.

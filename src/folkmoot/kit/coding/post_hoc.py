@@ -12,6 +12,7 @@ from pydantic import Field
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.verify import Verification
+from folkmoot.engine.seats.withdrawal import read_amendments_since_withdrawal
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
@@ -31,10 +32,7 @@ from folkmoot.kit.run_below import (
     run_below,
     verify_below,
 )
-from folkmoot.storage.amendments import read_amendments
-from folkmoot.storage.run_folder import RunFolder
-
-CODINGS_FOLDER = "codings"
+from folkmoot.storage.run_folder import CODINGS, RunFolder
 
 
 class PostHocCodingConfig(StudyConfig):
@@ -61,7 +59,7 @@ def code_finished_run(
     settings = {**calling_settings(run), "model": coder, "sample": sample}
     # A model name may contain slashes and colons, and not every file system allows them.
     name = re.sub(r"[^\w.-]+", "-", coder)
-    below = Below(build_coding_study(run), f"{CODINGS_FOLDER}/{name}", POST_HOC_CODING, coder)
+    below = Below(build_coding_study(run), f"{CODINGS}/{name}", POST_HOC_CODING, coder)
     return run_below(run, below, settings, options, stopper)
 
 
@@ -126,11 +124,7 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
     Yields, for each coding, the folder and the result of the comparison.
     """
     try:
-        coded = [
-            amendment
-            for amendment in read_amendments(run.path)
-            if amendment.kind == POST_HOC_CODING
-        ]
+        coded = read_amendments_since_withdrawal(run.path, POST_HOC_CODING)
     except StorageError:
         # The verification of the run itself reports unreadable amendments.
         return

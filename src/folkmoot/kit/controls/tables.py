@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from folkmoot.engine.seats.withdrawal import AMENDMENT_KIND as WITHDRAWAL
-from folkmoot.storage.amendments import Amendment, read_amendments
+from folkmoot.engine.seats.withdrawal import read_amendments_since_withdrawal
+from folkmoot.storage.amendments import Amendment
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
@@ -116,13 +116,8 @@ def finished_controls(run: RunFolder) -> Amendment | None:
     """
     # A withdrawal discards the controls, because their conversations quote the human. After a
     # withdrawal, the controls can be asked again.
-    made = None
-    for amendment in read_amendments(run.path):
-        if amendment.kind == AMENDMENT:
-            made = amendment
-        elif amendment.kind == WITHDRAWAL:
-            made = None
-    return made
+    made = read_amendments_since_withdrawal(run.path, AMENDMENT)
+    return made[-1] if made else None
 
 
 def open_controls(run: RunFolder) -> RunFolder | None:
