@@ -87,6 +87,13 @@ def test_the_beginning_of_a_text_that_was_cut_off_is_found() -> None:
     assert redact("Moving on is hard", "answer: Mov…", own=True) == "answer: #…"
 
 
+def test_the_end_of_one_text_and_the_beginning_of_the_next_are_no_text_of_others() -> None:
+    redaction = Redaction()
+    redaction.learn_text("Glass museum")
+    redaction.discard_shared_texts(["They are of glass", "Museum tickets", "They are of glass"])
+    assert WITHDRAWAL_MARK.fullmatch(redaction.redact_text("Glass museum"))
+
+
 def test_what_another_speaker_said_too_goes_from_rows_of_the_person_only() -> None:
     redaction = Redaction()
     redaction.learn_text("No way at all.")

@@ -30,6 +30,7 @@ from folkmoot.engine.seats.redaction import (
     find_offered,
     find_quotable,
     find_texts,
+    join_lines,
 )
 from folkmoot.engine.seats.seats import (
     PARTICIPANT_ROLE,
@@ -378,8 +379,8 @@ class _PersonalTextSearch:
 
     def _proposals_in(self, texts: Sequence[str]) -> set[str]:
         proposed = self._found.proposed & self._found.redaction.texts.keys()
-        line = Words("\n".join(texts)).line if proposed else ""
-        return {proposal for proposal in proposed if proposal in line}
+        lines = join_lines(texts) if proposed else ""
+        return {proposal for proposal in proposed if proposal in lines}
 
     def _split_texts(self, entry: JournalEntry) -> tuple[list[str], list[str]]:
         # The tuple is (texts of others, texts of the human).

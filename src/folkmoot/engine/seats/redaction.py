@@ -156,6 +156,11 @@ def find_quotable(text: str) -> set[Gram]:
     }
 
 
+def join_lines(texts: Iterable[str]) -> str:
+    """Return the words of texts, in which a sequence of words is found only within one text."""
+    return "\n".join(Words(text).line for text in texts)
+
+
 class Quotable(NamedTuple):
     """What counts as a quotation of the human who withdraws in the reply of another speaker."""
 
@@ -367,7 +372,7 @@ class Redaction:
         Call this after all texts have been recorded.
         """
         # For example, a bare "No." identifies no one.
-        other_words = Words("\n".join(others)).line
+        other_words = join_lines(others)
         self.shared = {line for line in self.texts if line in other_words}
         self.__dict__.pop("_longest_first", None)
 
