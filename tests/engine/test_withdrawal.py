@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from folkmoot.engine.seats.personal_texts import (
     describe_texts,
     find_personal_texts,
 )
-from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
+from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Words
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
@@ -391,6 +392,55 @@ def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
         mark = reply["vote/bo/ask0"].strip("*")
         assert reply["discuss/ask0"] == f"A barn is dear. Is Ann's {mark} cheaper? Marmalades are."
         assert reply["count/ask0"] == f"One is for {mark}, and yes, one is for a barn."
+
+
+async def quote_often(session: Session[StudyConfig]) -> None:
+    """A moderator who speaks in many discussions names what Ann proposed in each of them."""
+    lead, scope = Speaker("lead", role="moderator"), session.child("propose", "ann")
+    said = await scope.ask(Speaker("ann"), SourcedText("Propose something."))
+    proposal = scope.say(Speaker("ann"), str(said), address=scope.address).quoted_text
+    choice = Choice([proposal])
+    await session.child("vote").ask(lead, choice.formatted_options, answer_type=choice)
+    for number in range(session.config.max_tokens):
+        discussion = session.child("discuss", str(number))
+        text = await discussion.ask(lead, join_texts("\n", [proposal]))
+        discussion.say(lead, str(text), address=discussion.address)
+
+
+def test_the_work_grows_with_the_run_and_not_with_its_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted are the characters that are split into words, and the searches for a text."""
+    work, read, search = 0, Words.__init__, Words.find_word_sequence
+
+    def count_characters(words: Words, text: str) -> None:
+        nonlocal work
+        work += len(text)
+        read(words, text)
+
+    def count_searches(words: Words, wanted: str) -> Iterator[int]:
+        nonlocal work
+        work += len(words.line)
+        return search(words, wanted)
+
+    def reply(_: object, address: str) -> str:
+        if not address.startswith("discuss/"):
+            return "Marmalade"
+        return f"Discussion {address} is on marmalade, and on other things."
+
+    study, done = Study("often", "Often", StudyConfig, quote_often), []
+    for count in (40, 80):
+        settings = {"model": "openai/x", "max_tokens": count}
+        model, out = ScriptedProvider(reply), tmp_path / str(count)
+        run = folkmoot.run(study, settings, provider=model, out=out).folder
+        with monkeypatch.context() as patched:
+            patched.setattr(Words, "__init__", count_characters)
+            patched.setattr(Words, "find_word_sequence", count_searches)
+            work = 0
+            withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+            done.append(work)
+        assert held(run.path, "marmalade") == []
+    assert done[1] < 2.2 * done[0]
 
 
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:

@@ -267,8 +267,8 @@ class _PersonalTextSearch:
         self._journal_path = run.path / JOURNAL
         # Runs of words that the human had read before writing them, so that they are not theirs.
         self._received = set[Gram]()
-        # Texts of others by the id of the speaker.
-        self._said = defaultdict[str, list[str]](list)
+        # The words of the texts of others, one text on a line, by the id of the speaker.
+        self._said = defaultdict[str, str](lambda: "\n")
         # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
         speaker_names = {str(row[column]) for row in answers.values() for column in NAMING_CELLS}
         design_texts = (*find_texts(run.config), *find_texts(run.plan))
@@ -335,21 +335,22 @@ class _PersonalTextSearch:
         grams = set[Gram]().union(*map(find_quotable, personal_texts))
         grams -= self._received | find_grams("\n".join(other_texts))
         proposals = self._proposals_in(personal_texts) - self._proposals_in(other_texts)
-        earlier_texts = self._said[answer_row.get("speaker_id", "")]
+        speaker_id = answer_row.get("speaker_id", "")
+        earlier_lines = self._said[speaker_id]
         if not personal_texts:
-            self._others.update(texts)
-            earlier_texts += texts
+            self._add_texts(speaker_id, texts)
             return
-        # A speaker who said the same before does not quote the human. Their earlier texts are only
-        # searched if there may be a quotation, because the search is slow.
+        # A speaker who said the same before does not quote the human.
+        grams &= find_grams("\n".join(texts))
+        proposals &= self._proposals_in(texts)
+        grams = {gram for gram in grams if f" {' '.join(gram)} " not in earlier_lines}
+        proposals = {proposal for proposal in proposals if proposal not in earlier_lines}
         quotable = Quotable(grams, proposals)
-        if any(personal.redaction.find_quotations(text, quotable) for text in texts):
-            grams -= find_grams("\n".join(earlier_texts))
-            proposals -= self._proposals_in(earlier_texts)
         repeated = {
             text
             for text in texts
-            if text not in earlier_texts and personal.redaction.find_whole(text)
+            if personal.redaction.find_whole(text)
+            and f"\n{Words(text).line}\n" not in earlier_lines
         }
         quoted = dict[str, None]()
         for text in texts:
@@ -359,12 +360,15 @@ class _PersonalTextSearch:
             places = personal.redaction.find_quotations(text, quotable)
             quoted |= {text[start:end]: None for start, end in places}
             personal.redaction.learn_text(text, quotable)
-            earlier_texts.append(personal.redaction.without_quotations(text, quotable))
-            self._others.add(earlier_texts[-1])
+            self._add_texts(speaker_id, [personal.redaction.without_quotations(text, quotable)])
         if quoted:
             known = personal.quotable.get(question, NOTHING_QUOTABLE)
             personal.quotable[question] = Quotable(known.grams | grams, known.proposals | proposals)
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
+
+    def _add_texts(self, speaker_id: str, texts: Sequence[str]) -> None:
+        self._others.update(texts)
+        self._said[speaker_id] += "".join(f"{Words(text).line}\n" for text in texts)
 
     def _note_proposals(self, entry: JournalEntry, options: Collection[str]) -> None:
         # Speakers proposed the options if the prompt shows each as a text of known source. The

@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -143,8 +144,13 @@ def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> 
 
     `sizes`: the numbers of words that a sequence may have.
     """
-    words = Words(text).folded
-    return {tuple(words[i : i + n]) for n in sizes for i in range(len(words) - n + 1)}
+    return find_sequences(Words(text), sizes)
+
+
+def find_sequences(words: Words, sizes: Iterable[int]) -> set[Gram]:
+    """Return all sequences of consecutive words, with the numbers of words in `sizes`."""
+    folded = words.folded
+    return {tuple(folded[i : i + n]) for n in sizes for i in range(len(folded) - n + 1)}
 
 
 def find_quotable(text: str) -> set[Gram]:
@@ -362,7 +368,7 @@ class Redaction:
                     own = self._find_quoted_ranges(words, quotable)
                 if own:
                     self.texts.setdefault(words.line, RecordedText(words, own))
-                    self.__dict__.pop("_longest_first", None)
+                    self._forget_order()
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
         """Exclude texts that other speakers gave as well, since a shared text identifies no one.
@@ -374,14 +380,33 @@ class Redaction:
         # For example, a bare "No." identifies no one.
         other_words = join_lines(others)
         self.shared = {line for line in self.texts if line in other_words}
-        self.__dict__.pop("_longest_first", None)
+        self._forget_order()
 
     @cached_property
-    def _longest_first(self) -> list[tuple[str, RecordedText]]:
+    def _longest_first(self) -> list[RecordedText]:
         known = (item for item in self.texts.items() if item[0] not in self.shared)
         # A longer text is replaced as a whole before a shorter one could take a part of it. Ties
         # are sorted by text, so that results do not depend on the order of recording.
-        return sorted(known, key=lambda item: (-len(item[0]), item[0]))
+        return [text for _, text in sorted(known, key=lambda item: (-len(item[0]), item[0]))]
+
+    @cached_property
+    def _ranks(self) -> dict[Gram, list[int]]:
+        # Places in `_longest_first` by the first words of the text. Few of many recorded texts have
+        # their first words in a second text, so that the others need not be searched for.
+        ranks = defaultdict[Gram, list[int]](list)
+        for rank, recorded in enumerate(self._longest_first):
+            ranks[tuple(recorded.words.folded[:MIN_LONG_TEXT_WORDS])].append(rank)
+        return ranks
+
+    def _find_possible(self, words: Words) -> list[RecordedText]:
+        # The recorded texts with first words that occur in a second text, the longest text first.
+        beginnings = find_sequences(words, range(1, MIN_LONG_TEXT_WORDS + 1)) & self._ranks.keys()
+        ranks = sorted(rank for beginning in beginnings for rank in self._ranks[beginning])
+        return [self._longest_first[rank] for rank in ranks]
+
+    def _forget_order(self) -> None:
+        for name in ("_longest_first", "_ranks"):
+            self.__dict__.pop(name, None)
 
     def find_recorded(
         self, text: str, *, altered: bool = False, own: bool = False
@@ -396,13 +421,13 @@ class Redaction:
         words = Words(text)
         # Places that were found, as word numbers.
         found: dict[tuple[int, int], RecordedText] = {}
-        known = self._longest_first if words else []
+        possible = self._find_possible(words)
         count = -1
         # Repeat until nothing new is found: a short text may stand beside one that was just found.
         while len(found) > count:
             count = len(found)
-            for line, recorded in known:
-                for first in words.find_word_sequence(line):
+            for recorded in possible:
+                for first in words.find_word_sequence(recorded.words.line):
                     last = first + len(recorded.words)
                     is_free = all(last <= start or end <= first for start, end in found)
                     if is_free and recorded.is_at(
@@ -410,10 +435,12 @@ class Redaction:
                     ):
                         found[first, last] = recorded
         # A text that was cut off ends with a beginning of a recorded text.
-        for line, recorded in known if IS_CUT.search(text) else ():
+        for recorded in self._longest_first if words and IS_CUT.search(text) else ():
             may_be_cut = recorded.is_long or own
             min_characters = 1 if own else MIN_BEGINNING_CHARACTERS
-            beginning = words.find_beginning(line, min_characters) if may_be_cut else None
+            beginning = (
+                words.find_beginning(recorded.words.line, min_characters) if may_be_cut else None
+            )
             if beginning is None:
                 continue
             # The cut text runs to the end, so it replaces all shorter matches after its beginning.
