@@ -394,6 +394,37 @@ def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
         assert reply["count/ask0"] == f"One is for {mark}, and yes, one is for a barn."
 
 
+RECEIVED = {
+    "0/bo/ask0": "We should build a library by the lake.",
+    "1/ann/ask0": "Build a library",
+    "2/lead/ask0": "Would a group without money build a library?",
+    "3/bo/ask0": "Build a library",
+}
+
+
+async def propose_what_was_read(session: Session[StudyConfig]) -> None:
+    """Ann proposes what Bo had said before. A moderator, who reads the proposal alone, names it."""
+    own: list[str] = []
+    for number, who in enumerate(("bo", "ann", "lead")):
+        role = "moderator" if who == "lead" else "participant"
+        scope, speaker = session.child(str(number), who), Speaker(who, role=role)
+        said = await scope.ask(speaker, join_texts("\n", [SourcedText("Well?"), *own[-1:]]))
+        own.append(scope.say(speaker, str(said), address=scope.address).quoted_text)
+    choice = Choice([own[1]])
+    await session.child("3", "bo").ask(Speaker("bo"), choice.formatted_options, answer_type=choice)
+
+
+def test_a_proposal_that_the_person_had_read_before_is_no_quotation(tmp_path: Path) -> None:
+    study = Study("received", "Received", StudyConfig, propose_what_was_read)
+    model = ScriptedProvider(lambda _, address: RECEIVED[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
+    with JournalReader(run.path / "journal.sqlite") as journal:
+        left = {entry.address: entry.reply for entry in journal.read_entries("ask")}
+    assert WITHDRAWAL_MARK.fullmatch(left.pop("1/ann/ask0"))
+    assert left == {address: RECEIVED[address] for address in left}
+
+
 async def quote_often(session: Session[StudyConfig]) -> None:
     """A moderator who speaks in many discussions names what Ann proposed in each of them."""
     lead, scope = Speaker("lead", role="moderator"), session.child("propose", "ann")

@@ -265,8 +265,8 @@ class _PersonalTextSearch:
     ) -> None:
         self._found, self._answers, self._people = personal, answers, participant_ids
         self._journal_path = run.path / JOURNAL
-        # Runs of words that the human had read before writing them, so that they are not theirs.
-        self._received = set[Gram]()
+        # Words that the human had read before writing them, so that they are not theirs.
+        self._received = Quotable(set(), set())
         # The words of the texts of others, one text on a line, by the id of the speaker.
         self._said = defaultdict[str, str](lambda: "\n")
         # Names of speakers, roles and stages, the study file and the sealed plan are not personal.
@@ -315,9 +315,15 @@ class _PersonalTextSearch:
         texts = self._texts_of(entry, question)
         other_texts, personal_texts = self._split_texts(entry)
         if question in personal.addresses:
-            self._received |= find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
-            for text in texts if answer_row.get("kind") not in CLOSED_KINDS else ():
-                personal.redaction.learn_text(text)
+            self._received.grams.update(
+                find_grams("\n".join(texts)) & find_grams("\n".join(other_texts))
+            )
+            if answer_row.get("kind") not in CLOSED_KINDS:
+                for text in texts:
+                    personal.redaction.learn_text(text)
+                self._received.proposals.update(
+                    self._proposals_in(texts) & self._proposals_in(other_texts)
+                )
             for proposal in personal.proposed & personal.redaction.texts.keys():
                 personal.redaction.texts[proposal].offered = True
             return
@@ -333,8 +339,9 @@ class _PersonalTextSearch:
                 return
             personal.replies.append(AffectedReply(DESCRIPTION, *reply_fields))
         grams = set[Gram]().union(*map(find_quotable, personal_texts))
-        grams -= self._received | find_grams("\n".join(other_texts))
+        grams -= self._received.grams | find_grams("\n".join(other_texts))
         proposals = self._proposals_in(personal_texts) - self._proposals_in(other_texts)
+        proposals -= self._received.proposals
         speaker_id = answer_row.get("speaker_id", "")
         earlier_lines = self._said[speaker_id]
         if not personal_texts:
