@@ -425,6 +425,48 @@ def test_a_proposal_that_the_person_had_read_before_is_no_quotation(tmp_path: Pa
     assert left == {address: RECEIVED[address] for address in left}
 
 
+SHARED = {
+    "propose/ann/ask0": "Marmalade",
+    "propose/bo/ask0": "Jam tarts",
+    "talk/ask0": "There was marmalade.",
+    "vote/carl/ask0": "2",
+    "vote/eve/ask0": "Marmalade",
+    "count/ask0": "One is for jam tarts, one for marmalade.",
+}
+
+
+async def vote_on_a_shared_word(session: Session[StudyConfig]) -> None:
+    """Dan, who has read no proposal, says a word that is also a proposal. Others vote on it."""
+    proposals, votes = [], []
+    for who in ("ann", "bo"):
+        scope = session.child("propose", who)
+        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
+        proposals.append(scope.say(Speaker(who), str(said), address=scope.address).quoted_text)
+    await session.child("talk").ask(Speaker("dan"), SourcedText("How was breakfast?"))
+    for who in ("carl", "eve"):
+        choice, scope = Choice(proposals), session.child("vote", who)
+        votes.append(await scope.ask(Speaker(who), choice.formatted_options, answer_type=choice))
+    lead = Speaker("lead", role="moderator")
+    await session.child("count").ask(lead, join_texts("\n", votes))
+
+
+def test_votes_for_a_proposal_go_also_if_another_speaker_used_its_words(tmp_path: Path) -> None:
+    """The vote goes from the row and from later prompts, as from the reply. The options of the
+    question are known as proposals also when the next human withdraws."""
+    study = Study("shared", "Shared", StudyConfig, vote_on_a_shared_word)
+    model = ScriptedProvider(lambda _, address: SHARED[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    for who in ("ann", "bo"):
+        withdraw_texts(run, find_personal_texts(RunFolder(run.path), Seat(who)), "researcher")
+        left = RunFolder(run.path)
+        value = dict(left.read_table("answers").select("address", "value").iter_rows())
+        assert WITHDRAWAL_MARK.fullmatch(value["vote/eve/ask0"])
+        assert "Marmalade" not in "".join(messages(left)["count/ask0"])
+    for spelled in ("Jam tarts", "jam tarts", "Marmalade"):
+        assert held(run.path, spelled) == []
+    assert "journal.sqlite" in held(run.path, SHARED["talk/ask0"])
+
+
 async def quote_often(session: Session[StudyConfig]) -> None:
     """A moderator who speaks in many discussions names what Ann proposed in each of them."""
     lead, scope = Speaker("lead", role="moderator"), session.child("propose", "ann")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
@@ -26,6 +26,8 @@ from folkmoot.engine.seats.redaction import (
     Quotable,
     Redaction,
     Words,
+    change_json,
+    change_texts,
     find_grams,
     find_offered,
     find_quotable,
@@ -100,7 +102,8 @@ class PersonalTexts:
     replies: list[AffectedReply] = field(default_factory=list)
     # Addresses of replies that are made from the human's texts alone.
     summaries: set[str] = field(default_factory=set)
-    # What counts as a quotation of the human in each reply that has one, by address of the reply.
+    # What counts as a quotation of the human in each reply that has one, and in the options of each
+    # question that offered a proposal of the human, by address.
     quotable: dict[str, Quotable] = field(default_factory=dict)
     # The words of options that the human proposed, as in `Redaction.texts`.
     proposed: set[str] = field(default_factory=set)
@@ -121,15 +124,31 @@ class PersonalTexts:
         quotable = self.quotable.get(question_address(address), NOTHING_QUOTABLE)
         return self.redaction.without_quotations(text, quotable)
 
-    def redact_reply(self, address: str, text: str) -> str:
-        """Return `text` with marks in place of the texts of the human who withdraws.
+    def redact_reply(self, address: str, reply: str) -> str:
+        """Return a reply with marks in place of the texts of the human who withdraws.
 
-        - `address`: the address of the reply from which the text comes. The reply is by another
-          speaker.
+        - `address`: the address of the reply. The reply is by another speaker.
+        - `reply`: the reply, a value that was read from it, or the options as JSON.
         """
-        # The whole text may be an option that the human proposed and the speaker chose.
-        whole = self.redaction.find_whole(text)
-        return self.without_quotations(address, text) if whole is None else whole
+
+        def redact_text(text: str) -> str:
+            # The whole text may be an option that the human proposed and the speaker chose.
+            whole = self.redaction.find_whole(text)
+            return self.without_quotations(address, text) if whole is None else whole
+
+        return change_json(reply, lambda value: change_texts(value, redact_text), redact_text)
+
+    def redact_schema(self, address: str, schema: JsonValue) -> JsonValue:
+        """Return a JSON schema with marks in place of options that the withdrawing human proposed.
+
+        - `address`: the address of the question with this schema.
+        """
+        proposals = self.quotable.get(question_address(address), NOTHING_QUOTABLE).proposals
+
+        def redact_option(text: str) -> str:
+            return self.redaction.mark(text) if Words(text).line in proposals else text
+
+        return change_texts(schema, redact_option)
 
     def is_personal(self, source: Source, address: str) -> bool:
         """Return whether a text belongs to the human who withdraws.
@@ -178,10 +197,13 @@ class PersonalTexts:
         redaction = self.redaction
         if self.is_personal(source, address):
             parts = redaction.replacements_for(shown, [(0, len(shown))])
-        elif source.kind == "answer" and Words(shown).line in self.proposed:
+        elif (
+            source.kind == "answer"
+            and Words(shown).line in self.proposed
+            and (whole := redaction.find_whole(shown)) is not None
+        ):
             # A vote for the human's proposal, which is replaced in the voter's reply as well.
-            whole = redaction.find_whole(shown)
-            parts = [Replacement(0, len(shown), whole)] if whole is not None else []
+            parts = [Replacement(0, len(shown), whole)]
         elif quotable := self.quotable.get(question_address(_reply_of(source))):
             places = redaction.find_quotations(shown, quotable)
             parts = redaction.replacements_for(shown, places)
@@ -349,7 +371,7 @@ class _PersonalTextSearch:
             return
         # A speaker who said the same before does not quote the human.
         grams &= find_grams("\n".join(texts))
-        proposals &= self._proposals_in(texts)
+        proposals &= self._proposals_in([*texts, *options])
         grams = {gram for gram in grams if f" {' '.join(gram)} " not in earlier_lines}
         proposals = {proposal for proposal in proposals if proposal not in earlier_lines}
         quotable = Quotable(grams, proposals)
@@ -368,9 +390,10 @@ class _PersonalTextSearch:
             quoted |= {text[start:end]: None for start, end in places}
             personal.redaction.learn_text(text, quotable)
             self._add_texts(speaker_id, [personal.redaction.without_quotations(text, quotable)])
-        if quoted:
+        if quoted or proposals:
             known = personal.quotable.get(question, NOTHING_QUOTABLE)
             personal.quotable[question] = Quotable(known.grams | grams, known.proposals | proposals)
+        if quoted:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))
 
     def _add_texts(self, speaker_id: str, texts: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,11 @@ from folkmoot.engine.journal.journal_copy import copy_journal, discard_copy, rep
 from folkmoot.engine.journal.journal_file import JournalEntry, question_address
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.personal_texts import (
+    QUOTATION,
     PersonalTexts,
     find_personal_texts,
 )
-from folkmoot.engine.seats.redaction import Redaction, change_json, change_texts
+from folkmoot.engine.seats.redaction import Redaction
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
 from folkmoot.errors import InputError
 from folkmoot.models.request import ModelRequest
@@ -71,6 +71,8 @@ STAGING_FOLDER = ".withdrawal"
 UNAFFECTED_FILES = (MANIFEST, PLAN, CODEBOOK, STUDY_FILE_NAME, SEATS, PEOPLE, AMENDMENTS_FILE)
 # Columns of `answers` that contain the answer of the participant.
 WITHDRAWN_CELLS = ("value", "said", "recorded", "how", "agrees", "position")
+# Columns that contain texts of the answer or of the options.
+ANSWER_CELLS = (*WITHDRAWN_CELLS, "options")
 # Files that are deleted, because they can be made again from the run. The requests and replies of
 # controls and later codings quote the human.
 DELETED_FILES = ("report.html", "report.pdf", "export-*", CONTROLS, CODINGS)
@@ -106,7 +108,9 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
         "entries": entries,
         "addresses": sorted(personal.addresses),
         "summaries": sorted(personal.summaries),
-        "quotations": sorted(personal.quotable),
+        "quotations": sorted(
+            {reply.address for reply in personal.replies if reply.use == QUOTATION}
+        ),
         "journal_digest": content_digest,
         "record_digest": digest_of_run(record_digest, run.plan),
         "hashes": {
@@ -223,12 +227,11 @@ def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> p
         if is_own and address and row.get("text"):
             changed["text"] = personal.redaction.mark(row["text"])
         elif question_address(address) in personal.quotable:
-            unquoted = {
-                column: personal.without_quotations(address, row[column])
-                for column in ("text",)
-                if row.get(column)
-            }
-            changed |= unquoted
+            for column in ANSWER_CELLS if name == "answers" else ():
+                if cell := changed.get(column):
+                    changed[column] = personal.redact_reply(address, str(cell))
+            if row.get("text"):
+                changed["text"] = personal.without_quotations(address, row["text"])
         if name == "answers" and address in personal.addresses:
             changed |= dict.fromkeys(set(WITHDRAWN_CELLS) & row.keys()) | {"missing": WITHDRAWN}
         return {**row, **changed}
@@ -343,14 +346,15 @@ def _change_entry(
     if entry.kind != "ask":
         return entry._replace(reply=redaction.redact_text(entry.reply))
     request["messages"] = _change_messages(entry, personal, spans)
+    if "schema" in request:
+        request["schema"] = personal.redact_schema(entry.address, request["schema"])
     if personal.is_own(entry.address):
         is_summary = question_address(entry.address) in personal.summaries
         finish = entry.finish if is_summary else f"refused:{WITHDRAWN}"
         return _with_new_fingerprint(
             entry._replace(reply=redaction.mark(entry.reply), finish=finish), request
         )
-    change = partial(personal.redact_reply, entry.address)
-    reply = change_json(entry.reply, lambda value: change_texts(value, change), change)
+    reply = personal.redact_reply(entry.address, entry.reply)
     return _with_new_fingerprint(entry._replace(reply=reply), request)
 
 
