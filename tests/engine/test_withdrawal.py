@@ -37,6 +37,7 @@ from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
+from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
 from tests.kit.test_coding import SECOND, by_words, coder
@@ -630,6 +631,28 @@ def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
     code_finished_run(RunFolder(run.path), SECOND, options)
     assert held(run.path, HIDDEN[0]) == []
     assert [found.differences for _, found in verify_codings(RunFolder(run.path))] == [[]]
+
+
+def test_quotes_in_corrections_of_codes_go_with_the_text(study: Path) -> None:
+    """A coder corrects a code on a sheet, and the amendment quotes two words of the text."""
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
+    texts = run.table("texts").select("text_id", "text").rows()
+    amendments = [
+        Amendment("code", "Eva", "2026-01-01", {"text_id": text_id, "quote": " ".join(words[1:3])})
+        for text_id, text in texts
+        if len(words := text.split()) > 2
+    ]
+    append_amendments(run.path, amendments)
+    assert "amendments.jsonl" in held(run.path, "grandmother's porcelain")
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    assert held(run.path, HIDDEN[0]) == []
+    left = {text_id: text for text_id, text in texts if HIDDEN[0] not in text}
+    quoted = {item.data["text_id"]: item.data["quote"] for item in read_amendments(run.path)[:-1]}
+    assert len(quoted) == len(amendments) > len(left) > 0
+    assert [
+        text_id for text_id in left if text_id in quoted and quoted[text_id] not in left[text_id]
+    ] == []
+    assert verify_run(RunFolder(run.path)).differences == []
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(

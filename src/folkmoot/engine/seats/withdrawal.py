@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,14 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
     prepared.mkdir()
     spans: dict[str, list[Span]] = {}
     entries = _prepare_journals(run.path, prepared, personal, spans)
-    _prepare_tables(run, prepared, personal, spans)
+    coded_ids = _prepare_tables(run, prepared, personal, spans)
     _prepare_files(run.path, prepared, personal.redaction)
     link_ids = dict(recruitment_ids(run.path))
     if link_ids.pop(personal.seat.name, None) is not None:
         write_private(prepared / PEOPLE, link_ids)
     for name in filter(run.has_file, (MANIFEST, AMENDMENTS_FILE)):
         shutil.copyfile(run.path / name, prepared / name)
-    rewrite_amendments(prepared, personal.redaction.redact_text)
+    rewrite_amendments(prepared, partial(_change_amendment, personal.redaction, coded_ids))
 
     def path_of(name: str) -> Path:
         return prepared / name if (prepared / name).exists() else run.path / name
@@ -190,7 +191,9 @@ def read_amendments_since_withdrawal(run: Path, kind: str) -> list[Amendment]:
 
 def _prepare_tables(
     run: RunFolder, prepared: Path, personal: PersonalTexts, spans: Mapping[str, Sequence[Span]]
-) -> None:
+) -> set[str]:
+    # Returns the ids of the changed texts that a coder coded.
+    coded_ids = set[str]()
     codebook = run.codebook()
     for name in run.table_names():
         table = run.read_table(name)
@@ -201,6 +204,9 @@ def _prepare_tables(
         if changed.equals(table):
             continue
         write_table(prepared / TABLES, name, changed)
+        if {"text_id", "text"} <= {*table.columns}:
+            is_changed = table["text"].ne_missing(changed["text"])
+            coded_ids.update(table.filter(is_changed)["text_id"])
         # The codebook lists the values of columns, so it is made from the new table.
         if name in codebook:
             columns = codebook[name]["columns"].items()
@@ -208,6 +214,15 @@ def _prepare_tables(
             codebook |= build_codebook({name: changed}, {name: meanings})
     if run.has_file(CODEBOOK):
         write_json(prepared / CODEBOOK, codebook)
+    return coded_ids
+
+
+def _change_amendment(redaction: Redaction, coded_ids: Collection[str], line: str) -> str:
+    # A correction of a code quotes the coded text, often only a few of its words.
+    amendment = json.loads(redaction.redact_text(line))
+    if amendment.get("text_id") in coded_ids and amendment.get("quote"):
+        amendment["quote"] = redaction.mark(amendment["quote"])
+    return json.dumps(amendment, ensure_ascii=False)
 
 
 def _without_texts(table: pl.DataFrame, name: str, personal: PersonalTexts) -> pl.DataFrame:
