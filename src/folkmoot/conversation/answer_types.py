@@ -64,7 +64,6 @@ class ParsedAnswer(NamedTuple, Generic[T_co]):
 
 # Ways out of a closed answer. A speaker who takes one has answered, but chose no option.
 NONE_OF_THESE, DECLINED, CANNOT_SAY = "none_of_these", "declined", "cannot_say"
-_NAMES_OF_DECLINED = {DECLINED, "decline", "declines"}
 WAYS_OUT = (NONE_OF_THESE, DECLINED, CANNOT_SAY)
 # Only these two are offered beside a list of options. `cannot_say` belongs to numbers.
 WAYS_OUT_OF_OPTIONS = (NONE_OF_THESE, DECLINED)
@@ -81,8 +80,7 @@ def parse_way_out(reply: object, ways_out: Sequence[str] = WAYS_OUT_OF_OPTIONS) 
 
     Returns None for any other reply.
     """
-    # Case, quotation marks and punctuation are ignored. Words may be separated by spaces or
-    # underscores.
+    # Case and punctuation are ignored. Words may be separated by spaces or underscores.
     if not isinstance(reply, str) or len(reply) > LONGEST_WAY_OUT:
         return None
     name = "_".join(re.findall(r"[^\W_]+", reply.casefold()))
@@ -714,7 +712,7 @@ def is_declined(fields: Mapping[str, object], except_names: Container[str] = ())
     Raises `ValueError` if the field holds other words: they may be those of a refusal.
     """
     for name, stated in fields.items():
-        if fold_option(name) not in _NAMES_OF_DECLINED or name in except_names:
+        if fold_option(name) not in (DECLINED, "decline", "declines") or name in except_names:
             continue
         is_in_words = isinstance(stated, str) and bool(stated.strip())
         switch = read_switch(stated) if is_in_words else stated == 1
