@@ -81,7 +81,7 @@ def test_a_wrong_key_stops_the_run_at_once(
     study, out = panel(tmp_path), tmp_path / "run"
     wrong = "another-key-entirely-1999"
     printed = CommandLine(server.openai, wrong).run("run", study, "--out", out, expect=2)
-    assert "key" in printed and wrong not in printed
+    assert "key" in printed and wrong not in printed and resume_line(printed)
     assert server.model.counts["received"] <= 8  # those that were in flight, and no more
     assert not journaled(out) and not (out / "tables").exists()
     assert wrong.encode() not in texts_of(tmp_path)

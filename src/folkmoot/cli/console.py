@@ -23,6 +23,7 @@ from folkmoot.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     BudgetReachedError,
+    FatalModelError,
     FolkmootError,
     InputError,
     Problem,
@@ -148,6 +149,10 @@ def show_error(error: FolkmootError) -> None:
         )
     else:
         console.print(f"[red]Error:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
+        # A key may be revoked in the middle of a run that was paid for.
+        if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
+            console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
+            _resume_hint()
 
 
 def print_warning(message: str) -> None:
