@@ -318,13 +318,13 @@ def test_who_declines_gives_no_value(declined: str) -> None:
     assert Json(Point, may_decline=True).parse_reply(reply) == Missing("declined")
 
 
-class Decision(BaseModel):
+class OfferTaken(BaseModel):
     decline: bool
     text: str
 
 
 def test_a_field_to_decline_something_is_no_refusal_to_answer() -> None:
-    offer = Json(Decision, may_decline=True)
+    offer = Json(OfferTaken, may_decline=True)
     taken = offer.parse_reply('{"decline": true, "text": "Too little."}')
     assert isinstance(taken, ParsedAnswer) and taken.value.decline
     assert offer.parse_reply('{"declined": true, "decline": false}') == Missing("declined")

@@ -298,13 +298,19 @@ PROPOSED = {
 }
 
 
-async def vote_on_proposals(session: Session[StudyConfig]) -> None:
-    """All vote on what Ann and Bo proposed, and no reply can be read at once."""
+async def ask_for_proposals(session: Session[StudyConfig]) -> list[SourcedText]:
+    """What Ann and Bo propose, as options."""
     proposals = []
     for who in ("ann", "bo"):
         scope = session.child("propose", who)
         said = await scope.ask(Speaker(who), SourcedText("Propose something."))
         proposals.append(scope.say(Speaker(who), str(said), address=scope.address).quoted_text)
+    return proposals
+
+
+async def vote_on_proposals(session: Session[StudyConfig]) -> None:
+    """All vote on what Ann and Bo proposed, and no reply can be read at once."""
+    proposals = await ask_for_proposals(session)
     voters = (Speaker("ann"), Speaker("bo"), Speaker("lead", role="moderator"))
     for voter in voters:
         choice, scope = (
@@ -353,11 +359,7 @@ MENTIONED = {
 async def mention_proposals(session: Session[StudyConfig]) -> None:
     """Others vote for what Ann proposed, and name it in sentences of their own."""
     lead, speakers = Speaker("lead", role="moderator"), (Speaker("ann"), Speaker("bo"))
-    proposals, votes = [], []
-    for speaker in speakers:
-        scope = session.child("propose", speaker.id)
-        said = await scope.ask(speaker, SourcedText("Propose something."))
-        proposals.append(scope.say(speaker, str(said), address=scope.address).quoted_text)
+    proposals, votes = await ask_for_proposals(session), []
     await session.child("discuss").ask(lead, join_texts("\n", proposals))
     for speaker in speakers:
         choice, scope = Choice(proposals), session.child("vote", speaker.id)
@@ -438,11 +440,7 @@ SHARED = {
 
 async def vote_on_a_shared_word(session: Session[StudyConfig]) -> None:
     """Dan, who has read no proposal, says a word that is also a proposal. Others vote on it."""
-    proposals, votes = [], []
-    for who in ("ann", "bo"):
-        scope = session.child("propose", who)
-        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
-        proposals.append(scope.say(Speaker(who), str(said), address=scope.address).quoted_text)
+    proposals, votes = await ask_for_proposals(session), []
     await session.child("talk").ask(Speaker("dan"), SourcedText("How was breakfast?"))
     for who in ("carl", "eve"):
         choice, scope = Choice(proposals), session.child("vote", who)

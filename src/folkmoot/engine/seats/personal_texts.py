@@ -116,13 +116,16 @@ class PersonalTexts:
         question = question_address(address)
         return question in self.addresses or question in self.summaries
 
+    def quotable_at(self, address: str) -> Quotable:
+        """Return what counts as a quotation of the human in the reply at `address`."""
+        return self.quotable.get(question_address(address), NOTHING_QUOTABLE)
+
     def without_quotations(self, address: str, text: str) -> str:
         """Return `text` with a mark in place of each quotation of the human who withdraws.
 
         - `address`: the address of the reply from which the text comes.
         """
-        quotable = self.quotable.get(question_address(address), NOTHING_QUOTABLE)
-        return self.redaction.without_quotations(text, quotable)
+        return self.redaction.without_quotations(text, self.quotable_at(address))
 
     def redact_reply(self, address: str, reply: str) -> str:
         """Return a reply with marks in place of the texts of the human who withdraws.
@@ -143,7 +146,7 @@ class PersonalTexts:
 
         - `address`: the address of the question with this schema.
         """
-        proposals = self.quotable.get(question_address(address), NOTHING_QUOTABLE).proposals
+        proposals = self.quotable_at(address).proposals
 
         def redact_option(text: str) -> str:
             return self.redaction.mark(text) if Words(text).line in proposals else text
@@ -219,8 +222,7 @@ class PersonalTexts:
             has_letters = any(map(str.isalpha, shown))
             places = [(0, len(shown))] if has_letters else []
         else:
-            quotable = self.quotable.get(question_address(address), NOTHING_QUOTABLE)
-            places = self.redaction.find_quotations(shown, quotable)
+            places = self.redaction.find_quotations(shown, self.quotable_at(address))
         parts = self.redaction.replacements_for(shown, places)
         return [Replacement(start + first, start + last, mark) for first, last, mark in parts]
 
@@ -360,16 +362,16 @@ class _PersonalTextSearch:
                     personal.redaction.learn_text(text)
                 return
             personal.replies.append(AffectedReply(DESCRIPTION, *reply_fields))
+        speaker_id = answer_row.get("speaker_id", "")
+        if not personal_texts:
+            self._add_texts(speaker_id, texts)
+            return
         grams = set[Gram]().union(*map(find_quotable, personal_texts))
         grams -= self._received.grams | find_grams("\n".join(other_texts))
         proposals = self._proposals_in(personal_texts) - self._proposals_in(other_texts)
         proposals -= self._received.proposals
-        speaker_id = answer_row.get("speaker_id", "")
-        earlier_lines = self._said[speaker_id]
-        if not personal_texts:
-            self._add_texts(speaker_id, texts)
-            return
         # A speaker who said the same before does not quote the human.
+        earlier_lines = self._said[speaker_id]
         grams &= find_grams("\n".join(texts))
         proposals &= self._proposals_in([*texts, *options])
         grams = {gram for gram in grams if f" {' '.join(gram)} " not in earlier_lines}
@@ -391,7 +393,7 @@ class _PersonalTextSearch:
             personal.redaction.learn_text(text, quotable)
             self._add_texts(speaker_id, [personal.redaction.without_quotations(text, quotable)])
         if quoted or proposals:
-            known = personal.quotable.get(question, NOTHING_QUOTABLE)
+            known = personal.quotable_at(question)
             personal.quotable[question] = Quotable(known.grams | grams, known.proposals | proposals)
         if quoted:
             personal.replies.append(AffectedReply(QUOTATION, *reply_fields, tuple(quoted)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -174,14 +174,13 @@ def read_withdrawals(run: Path) -> list[Amendment]:
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
-def read_amendments_since_withdrawal(run: Path, kind: str) -> list[Amendment]:
+def select_since_withdrawal(amendments: Iterable[Amendment], kind: str) -> list[Amendment]:
     """Return the amendments of one kind since the last withdrawal, oldest first.
 
-    These name the controls or later codings that exist, because a withdrawal deletes them. Raises
-    StorageError if the file cannot be read.
+    These name the controls or later codings that exist, because a withdrawal deletes them.
     """
     found: list[Amendment] = []
-    for amendment in read_amendments(run):
+    for amendment in amendments:
         if amendment.kind == AMENDMENT_KIND:
             found.clear()
         elif amendment.kind == kind:

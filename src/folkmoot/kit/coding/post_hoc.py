@@ -12,7 +12,7 @@ from pydantic import Field
 from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.verify import Verification
-from folkmoot.engine.seats.withdrawal import read_amendments_since_withdrawal
+from folkmoot.engine.seats.withdrawal import select_since_withdrawal
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study.study import Study
@@ -32,6 +32,7 @@ from folkmoot.kit.run_below import (
     run_below,
     verify_below,
 )
+from folkmoot.storage.amendments import read_amendments
 from folkmoot.storage.run_folder import CODINGS, RunFolder
 
 
@@ -124,7 +125,7 @@ def verify_codings(run: RunFolder) -> Iterator[tuple[str, Verification]]:
     Yields, for each coding, the folder and the result of the comparison.
     """
     try:
-        coded = read_amendments_since_withdrawal(run.path, POST_HOC_CODING)
+        coded = select_since_withdrawal(read_amendments(run.path), POST_HOC_CODING)
     except StorageError:
         # The verification of the run itself reports unreadable amendments.
         return

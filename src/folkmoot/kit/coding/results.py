@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.engine.seats.withdrawal import read_amendments_since_withdrawal
+from folkmoot.engine.seats.withdrawal import select_since_withdrawal
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding.codebook import NO_CODE_LABEL, Codebook
 from folkmoot.kit.coding.tables import CODER_ROLE, HUMAN_ROLE, RULE_ROLE, SECOND_CODER_ROLE
@@ -261,7 +261,7 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
     tables = [run.read_table("codes")]
     tables += [
         coding_run.read_table("codes")
-        for amendment in read_amendments_since_withdrawal(run.path, POST_HOC_CODING)
+        for amendment in select_since_withdrawal(amendments, POST_HOC_CODING)
         if (coding_run := RunFolder(run.path / amendment.data["folder"])).has_table("codes")
     ]
     results = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from folkmoot.engine.seats.withdrawal import read_amendments_since_withdrawal
-from folkmoot.storage.amendments import Amendment
+from folkmoot.engine.seats.withdrawal import select_since_withdrawal
+from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
@@ -116,7 +116,7 @@ def finished_controls(run: RunFolder) -> Amendment | None:
     """
     # A withdrawal discards the controls, because their conversations quote the human. After a
     # withdrawal, the controls can be asked again.
-    made = read_amendments_since_withdrawal(run.path, AMENDMENT)
+    made = select_since_withdrawal(read_amendments(run.path), AMENDMENT)
     return made[-1] if made else None
 
 
