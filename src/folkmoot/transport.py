@@ -1,6 +1,7 @@
 """HTTP with aiohttp: concurrent requests over open connections, and the download of a file."""
 # Size limits, proxies, certificates and the wording of failures are handled here. Proxies and
-# certificates are taken from the environment and the system.
+# certificates are taken from the environment and the system. aiohttp is imported where it is used:
+# it reads all certificates of the system during the import, and most commands send no request.
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-import aiohttp
 import truststore
+
+if TYPE_CHECKING:
+    import aiohttp
 
 # Status, headers by lower-case name, and body.
 HttpResponse = tuple[int, Mapping[str, str], bytes]
@@ -124,6 +127,8 @@ class HttpConnections:
             self._session = None
 
     async def _exchange_once(self, request: HttpRequest, proxy: str | None) -> HttpResponse:
+        import aiohttp
+
         url, limit = request.url, request.limit or self._limit
         if self._session is None:
             is_secure = url.lower().startswith("https:")
@@ -167,6 +172,8 @@ async def download_file(
     Raises TransferError if the file does not arrive whole.
     """
     # The total is None if the server does not announce it. Redirects are followed.
+    import aiohttp
+
     proxy = proxy_for(url)
     received_bytes = 0
     # Without compression, the announced length is that of the file.
@@ -207,11 +214,15 @@ def proxy_for(url: str) -> str | None:
 
 
 def _client_timeout(total: float | None, silence: float | None = None) -> aiohttp.ClientTimeout:
+    import aiohttp
+
     return aiohttp.ClientTimeout(total, sock_connect=CONNECT_SECONDS, sock_read=silence)
 
 
 def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.ClientSession:
     # `silence`: the seconds without data after which a transfer fails.
+    import aiohttp
+
     context = _ssl_context() if secure else True
     return aiohttp.ClientSession(
         # The rate limiter of the engine limits the calls, so the connector does not.
@@ -289,6 +300,8 @@ async def _detect_scheme_mismatch(url: str) -> str | None:
 
 
 def _classify_error(error: Exception, url: str, proxy: str | None) -> TransferError:
+    import aiohttp
+
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return TransferError(Failure.BAD_ADDRESS, "not an http:// or https:// URL")
     server = _host_and_port(urlsplit(url))

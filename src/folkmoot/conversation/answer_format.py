@@ -213,6 +213,9 @@ def _rename_fields(
     renamed: list[RenamedField], value: dict[str, object], fields: Schema, path: str
 ) -> Iterator[tuple[str, object]]:
     # A name that fits two fields fits none, and so do two names that fit one field.
+    if value.keys() <= fields.keys():
+        yield from value.items()
+        return
     fields_by_fold = Counter(map(fold_field_name, fields))
     names_by_fold = Counter(map(fold_field_name, value))
     known = {
@@ -273,11 +276,14 @@ def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     words = normalise_words(text)
     if len(words.split()) < MIN_WORDS:
         return False
+    # A model may repeat the bare description from the schema or the whole line of the prompt, which
+    # contains the description.
+    description = normalise_words(str(field.get("description", "")))
+    if description not in words:
+        return False
     inner = _resolve(field, definitions)
-    # A model may repeat the bare description from the schema or the whole line of the prompt.
     line = _describe_field(field, inner, inner.get("enum", ()))
-    descriptions = (str(field.get("description", "")), line)
-    return any(words == normalise_words(description) for description in descriptions)
+    return words in (description, normalise_words(line))
 
 
 def normalise_words(text: str) -> str:
