@@ -49,14 +49,15 @@ _SYNONYMS = {
 def resolve_id(raw: object, ids: Sequence[str]) -> str:
     """Return the resident id that a text such as `a3` or `A03 (teacher)` names.
 
-    Returns "" if the text names none of `ids`, or several ids.
+    Returns "" if the text names none of `ids`, or several ids, or does not begin with the id.
     """
     if not isinstance(raw, (str, int)) or isinstance(raw, bool):
         return ""
     if raw in ids:
         return str(raw)
     found_ids = ids_in(str(raw), ids)
-    return found_ids[0] if len(found_ids) == 1 and found_ids[0] in ids else ""
+    is_named_first = _ID_WORD.match(_remove_labels(str(raw)))
+    return found_ids[0] if is_named_first and len(found_ids) == 1 and found_ids[0] in ids else ""
 
 
 def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
@@ -74,8 +75,7 @@ def ids_in(raw: str, ids: Sequence[str]) -> list[str]:
         ]
         # A number in a longer text is more often a count or a year than an id.
         return numbered[:1]
-    # The lookbehind keeps the time linear in the length of a text without digits.
-    words = re.findall(r"(?<![A-Za-z])[A-Za-z]+[\s_-]?\d+", raw)
+    words = [match[0] for match in _ID_WORD.finditer(raw) if not match[0].isdecimal()]
     found = [by_key[_comparison_key(word)] for word in words if _comparison_key(word) in by_key]
     unknown = [
         word
@@ -91,7 +91,21 @@ def _comparison_key(name: str) -> str:
 
 
 # Parts of names that identify no one. They are compared without a final full stop.
-TITLES = {"mr", "mrs", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur"}
+TITLES = {
+    *("mr", "mrs", "ms", "miss", "dr", "prof", "sir", "don", "herr", "frau", "madame", "monsieur")
+}
+# A word such as `A03`, or a number. The lookbehind keeps the time linear in a long text.
+_ID_WORD = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]+[\s_-]?)?\d+")
+# Words before an id or a name that do not change who is meant. Other words may: "not A04".
+_LABELS = re.compile(
+    rf"\W*(?:(?:the|to|resident|agent|speaker|id|{'|'.join(sorted(TITLES))})(?![^\W_])[\W_]*)*",
+    re.IGNORECASE,
+)
+
+
+def _remove_labels(text: str) -> str:
+    labels = _LABELS.match(text)
+    return text[labels.end() :] if labels else text
 
 
 def _strip_accents(text: str) -> str:
@@ -188,7 +202,13 @@ class AskContext:
             resident_id for resident_id, name in full_names if " " in name and name == folded
         ]
         matches = matches or [name for name in self.names if self.is_mentioned(name, raw)]
-        return matches[0] if len(matches) == 1 else ""
+        return matches[0] if len(matches) == 1 and self._is_named_first(matches[0], folded) else ""
+
+    def _is_named_first(self, target: str, folded: str) -> bool:
+        name, text = _strip_accents(self.names[target]).casefold(), _remove_labels(folded)
+        if not _has_case(name):
+            return text.startswith(tuple(name.split()))
+        return any(word in re.findall(r"\w+", name) for word in re.findall(r"\w+", text)[:1])
 
     def is_mentioned(self, target: str, text: str) -> bool:
         """Return whether a text names a resident."""
