@@ -229,14 +229,26 @@ def own_words(text: str, own_names: Collection[str], other_names: Collection[str
     return "" if begin is None else text[begin:].strip()
 
 
+def without_own_heading(text: str, own_names: Collection[str]) -> str:
+    """Return a reply without the speaker's name and the colon at its beginning."""
+    own = frozenset(_with_first_names(own_names))
+    heading = _heading_pattern(own, frozenset()).match(text) if own else None
+    # Markdown of the name may end after the colon: "**Emma:** I hear you".
+    return re.sub(r"^\**\s*", "", text[heading.end() :]) if heading else text
+
+
 def _with_first_names(names: Collection[str]) -> set[str]:
     return {part.casefold() for name in names for part in (name, name.partition(" ")[0]) if part}
 
 
 @lru_cache(maxsize=256)
 def _heading_pattern(own: frozenset[str], others: frozenset[str]) -> re.Pattern[str]:
-    own_part, other_part = ("|".join(map(re.escape, sorted(names))) for names in (own, others))
-    names = rf"(?P<other>{other_part})" + (f"|{own_part}" if own else "")
+    groups = {"other": others, "own": own}
+    names = "|".join(
+        f"(?P<{group}>{'|'.join(map(re.escape, sorted(names)))})"
+        for group, names in groups.items()
+        if names
+    )
     return re.compile(rf"(?im)^(?:[^\S\n]|\*)*(?:{names})[\s*]*(?:\([^)\n]*\)[\s*]*)?:")
 
 

@@ -180,6 +180,7 @@ def test_answers_lose_the_speakers_label() -> None:
     for raw in (
         f"{persona.first_name}: Well, yes.",
         f"**{persona.name}:** Well, yes.",
+        f"{persona.first_name.upper()} : Well, yes.",
         f"{persona.first_name} ({persona.age}, Nurse): Well, yes.",
         '"Well, yes."',
         "Well,\n yes.",

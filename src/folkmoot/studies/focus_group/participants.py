@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.lenient_fields import require_text
+from folkmoot.conversation.reply_forms import without_own_heading
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
@@ -555,8 +555,7 @@ def conversation_style_advice(profile: Profile) -> str:
 
 def clean_reply(text: str, persona: Profile) -> str:
     """Remove from a reply the leading "Name:" and the quotation marks around the text."""
-    names = "|".join(re.escape(name) for name in (persona.name, persona.first_name))
-    text = re.sub(rf"^\s*\**(?:{names})\**\s*(?:\([^)\n]*\)\s*)?:\**\s*", "", text.strip())
+    text = without_own_heading(text.strip(), (persona.name, persona.first_name))
     if len(text) > 1 and (text[0], text[-1]) in {('"', '"'), ("“", "”")} and '"' not in text[1:-1]:
         text = text[1:-1]
     return collapse_spaces(text)
