@@ -202,9 +202,9 @@ class RunEstimate:
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
 
 
-# The maximal work of one dry run: about ten seconds. It is counted in bytes of prompts and not in
+# The maximal work of one dry run: about five seconds. It is counted in bytes of prompts and not in
 # seconds, so that the estimate is the same on every machine.
-MAX_DRY_RUN_BYTES = 12_000_000
+MAX_DRY_RUN_BYTES = 6_000_000
 # A fork inside an item of an outermost fork runs this number of items. Below twice that number a
 # sample would save too little for the accuracy that it costs.
 SAMPLED_ITEMS = 5
@@ -407,8 +407,8 @@ def estimate_run(
             dry_run = None
     dry_run = dry_run or _dry_run(sample_file, model, embedding_model, kinds)
     if dry_run.cut:
-        # A sampled dry run is the last try, so it may do three times the work.
-        run_sample = partial(_dry_run, sample_file, model, embedding_model, kinds, max_work=3)
+        # A sampled dry run is the last try, so it may do six times the work.
+        run_sample = partial(_dry_run, sample_file, model, embedding_model, kinds, max_work=6)
         dry_run = run_sample(sampled_forks="all")
         # A protocol may reject copied results inside its items. Then sample outermost forks only.
         if dry_run.cut and not dry_run.outermost_item_count:
