@@ -15,7 +15,7 @@ import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import collapse_spaces, shorten
+from folkmoot.hints import shorten
 from folkmoot.kit.calls import USAGE_FIELDS, JournalReader, calls_within
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.calls import Call
@@ -602,7 +602,8 @@ def _round_memories(rounds: Sequence[Round], at: float | None) -> Iterator[Entry
 
 
 def _preview_text(text: str) -> str:
-    return shorten(collapse_spaces(text), PREVIEW_CHARACTERS)
+    # A prompt is long, and the preview holds fewer words than characters.
+    return shorten(" ".join(text.split(maxsplit=PREVIEW_CHARACTERS)), PREVIEW_CHARACTERS)
 
 
 def _first_call_time(calls: Iterable[Call]) -> float | None:
