@@ -350,7 +350,7 @@ MENTIONED = {
     "discuss/ask0": "A barn is dear. Is Ann's MARMALADE cheaper? Marmalades are.",
     "vote/ann/ask0": "barn",
     "vote/bo/ask0": "**marmalade**",
-    "count/ask0": "One is for marmalade, and yes, one is for a barn.",
+    "count/ask0": '{"Marmalade": "yes, one is for marmalade", "Barn": 1}',
     "agree/ann/ask0": "yes",
     "agree/bo/ask0": "Yes",
 }
@@ -394,7 +394,7 @@ def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
             reply = {entry.address: entry.reply for entry in journal.read_entries("ask")}
         mark = reply["vote/bo/ask0"].strip("*")
         assert reply["discuss/ask0"] == f"A barn is dear. Is Ann's {mark} cheaper? Marmalades are."
-        assert reply["count/ask0"] == f"One is for {mark}, and yes, one is for a barn."
+        assert reply["count/ask0"] == f'{{"{mark}": "yes, one is for {mark}", "Barn": 1}}'
 
 
 RECEIVED = {

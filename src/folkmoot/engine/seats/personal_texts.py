@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -139,19 +139,23 @@ class PersonalTexts:
             whole = self.redaction.find_whole(text)
             return self.without_quotations(address, text) if whole is None else whole
 
-        return change_json(reply, lambda value: change_texts(value, redact_text), redact_text)
+        # A key may be an option that the human proposed, as in {"Marmalade": 7}.
+        redact_option = self._option_redactor(address)
+        return change_json(
+            reply, lambda value: change_texts(value, redact_text, redact_option), redact_text
+        )
 
     def redact_schema(self, address: str, schema: JsonValue) -> JsonValue:
         """Return a JSON schema with marks in place of options that the withdrawing human proposed.
 
         - `address`: the address of the question with this schema.
         """
+        return change_texts(schema, self._option_redactor(address))
+
+    def _option_redactor(self, address: str) -> Callable[[str], str]:
+        # Returns a function that replaces a text by a mark if the human proposed it as an option.
         proposals = self.quotable_at(address).proposals
-
-        def redact_option(text: str) -> str:
-            return self.redaction.mark(text) if Words(text).line in proposals else text
-
-        return change_texts(schema, redact_option)
+        return lambda text: self.redaction.mark(text) if Words(text).line in proposals else text
 
     def is_personal(self, source: Source, address: str) -> bool:
         """Return whether a text belongs to the human who withdraws.

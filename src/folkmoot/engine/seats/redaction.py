@@ -562,14 +562,18 @@ def find_texts(value: object) -> Iterator[str]:
             yield from find_texts(part)
 
 
-def change_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """Return JSON data in which `change` has been applied to each text."""
+def change_texts(
+    value: JsonValue, change: Callable[[str], str], change_key: Callable[[str], str] = str
+) -> JsonValue:
+    """Return JSON data with `change` applied to each text, and `change_key` to each key."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [change_texts(part, change) for part in value]
+        return [change_texts(part, change, change_key) for part in value]
     if isinstance(value, dict):
-        return {key: change_texts(part, change) for key, part in value.items()}
+        return {
+            change_key(key): change_texts(part, change, change_key) for key, part in value.items()
+        }
     return value
 
 
