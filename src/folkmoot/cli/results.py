@@ -26,8 +26,17 @@ from folkmoot.engine.run.runner import load_study_with_options
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_texts
 from folkmoot.engine.seats.seat_manager import read_seats
-from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
-from folkmoot.engine.session.folder_access import is_held, lock_folder, open_run
+from folkmoot.engine.seats.withdrawal import (
+    is_withdrawal_interrupted,
+    read_withdrawals,
+    withdraw_texts,
+)
+from folkmoot.engine.session.folder_access import (
+    is_held,
+    lock_folder,
+    open_run,
+    require_no_later_questions,
+)
 from folkmoot.engine.session.run_totals import money_in
 from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
@@ -214,11 +223,13 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
     """Delete the texts of the human in a seat, if the user agrees."""
     # The texts and the speakers who quoted them are listed first.
     run = find_run(name)
+    # A killed withdrawal has prepared new files and left the old ones in place. The lock completes
+    # it.
+    was_interrupted = is_withdrawal_interrupted(run.path)
     with lock_folder(run.path):
-        # A killed withdrawal has prepared new files and left the old ones in place. Complete it
-        # first.
-        if finish_withdrawal(run.path):
+        if was_interrupted:
             output_console().print("A withdrawal that was interrupted is now complete.")
+        require_no_later_questions(run.path)
         seats = tuple(read_seats(run.path))
         matching_seats = [
             candidate for candidate in seats if seat in (candidate.name, candidate.id)

@@ -14,16 +14,21 @@ from folkmoot.engine.run.event_loop import RunStopper
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import create_router, run_study, study_from_settings
 from folkmoot.engine.run.verify import Verification, verify_run
-from folkmoot.engine.session.folder_access import has_calls, is_held, lock_folder
+from folkmoot.engine.seats.withdrawal import process_pending_withdrawals, select_since_withdrawal
+from folkmoot.engine.session.folder_access import has_calls, lock_folder
+from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import REQUEST_KEYS
 from folkmoot.engine.study.study import Study
-from folkmoot.errors import DriftError, InputError, Problem
-from folkmoot.storage.amendments import Amendment, append_amendments
+from folkmoot.errors import DriftError, InputError, Problem, RunLockedError, StorageError
+from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
 # A run below another one calls models with the same settings. It has its own budget. It uses
 # batches only if its caller asks for them, because a batch may take a day.
 _KEPT_KEYS = (*REQUEST_KEYS, "endpoints", "random_seed", "local")
+# How long a finished coding waits for another process that amends the run. Answers were paid for,
+# and an amendment takes less than a second.
+MAX_WAIT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,16 @@ def calling_settings(run: RunFolder, *more: str) -> dict[str, object]:
 
 
 def require_finished(run: RunFolder) -> None:
-    """Raise InputError if a run is not finished."""
+    """Raise InputError if a run is not finished.
+
+    Deletes the texts of a human who withdrew, if the process of the run was killed before it did.
+    """
+    # Such texts must not be sent to a model.
     if not run.is_finished:
         hint = "finish it first with --resume"
         raise InputError(Problem(f"{run.path}: the run is not finished", hint=hint))
+    with lock_folder(run.path):
+        process_pending_withdrawals(run)
 
 
 def run_below(
@@ -68,16 +79,19 @@ def run_below(
     An interrupted study is resumed. Raises the errors of `run_study`.
     """
     # Adds an amendment to the finished run.
-    study = study_from_settings(below.study, settings, options)
+    study = study_from_settings(_with_run_at_rest(run, below.study), settings, options)
     # The settings may name servers that receive the texts of the run. The researcher must consent
     # to them, as with a study file.
     options.consent.require_network_access(
         run.path / STUDY_FILE_NAME, study.config, create_router(study, options)
     )
     folder = run.path / below.folder
-    # A mistake that was found after the plan was sealed must not bind the next try to that plan.
-    if folder.exists() and not is_held(folder) and not has_calls(folder):
-        shutil.rmtree(folder)
+    if folder.exists():
+        with lock_folder(folder):
+            # A mistake that was found after the plan was sealed must not bind the next try to that
+            # plan.
+            if not has_calls(folder):
+                shutil.rmtree(folder)
     try:
         finished = run_study(study, replace(options, out=folder, resume=folder.exists()), stopper)
     except DriftError as error:
@@ -86,14 +100,43 @@ def run_below(
             f"{folder} was begun with other settings: {error} Repeat the first command, or delete "
             "the folder, which loses its answers."
         ) from error
-    data = {"folder": below.folder, "journal_digest": finished.manifest["journal_digest"]}
+    _record(run, below, finished)
+    return finished
+
+
+def _with_run_at_rest(run: RunFolder, study: Study[Any]) -> Study[Any]:
+    # The protocol reads the run while its own folder is locked. If a withdrawal is changing the run
+    # meanwhile, this raises RunLockedError. Later withdrawals find the folder locked.
+    async def run_protocol(session: Session[Any]) -> None:
+        with lock_folder(run.path):
+            pass
+        await study.protocol(session)
+
+    return replace(study, protocol=run_protocol)
+
+
+def _record(run: RunFolder, below: Below, finished: RunFolder) -> None:
     # Amend only after the run below has finished: an amendment holds the digest of its complete
     # journal.
-    with lock_folder(run.path):
-        append_amendments(
-            run.path, [Amendment(below.kind, below.by, finished.manifest["finished_at"], data)]
-        )
-    return finished
+    try:
+        with lock_folder(run.path, wait_seconds=MAX_WAIT_SECONDS):
+            if not finished.path.is_dir():
+                raise StorageError(
+                    f"{finished.path} was deleted before it was complete, because a human withdrew "
+                    "from the run"
+                )
+            made = select_since_withdrawal(read_amendments(run.path), below.kind)
+            # Another process may have recorded the same folder meanwhile.
+            if all(amendment.data["folder"] != below.folder for amendment in made):
+                manifest = finished.manifest
+                data = {"folder": below.folder, "journal_digest": manifest["journal_digest"]}
+                amendment = Amendment(below.kind, below.by, manifest["finished_at"], data)
+                append_amendments(run.path, [amendment])
+    except RunLockedError as error:
+        raise RunLockedError(
+            f"{error}. All answers are saved in {finished.path}; repeat the command then, which "
+            "asks nothing again"
+        ) from error
 
 
 def verify_below(

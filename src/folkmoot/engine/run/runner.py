@@ -24,7 +24,6 @@ from folkmoot.engine.run.execution import (
 from folkmoot.engine.run.model_choice import choose_models
 from folkmoot.engine.seats.seats import OPEN, SeatSettings
 from folkmoot.engine.seats.withdrawal import (
-    finish_withdrawal,
     process_pending_withdrawals,
     read_withdrawals,
 )
@@ -177,8 +176,6 @@ def run_study(
     other_version = describe_other_version(folder) if options.resume else ""
     try:
         with lock_folder(folder):
-            # A withdrawal that was killed half-way must be completed before any file is read.
-            finish_withdrawal(folder)
             if options.resume and read_withdrawals(folder):
                 raise InputError(
                     f"{folder}: participants withdrew and their texts were deleted, so this run "

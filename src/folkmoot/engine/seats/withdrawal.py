@@ -130,7 +130,8 @@ def finish_withdrawal(run: Path) -> bool:
 
     Returns whether there were prepared versions. The caller must hold the lock of the run folder.
     """
-    # If the process is killed during the call, the next process calls the function again.
+    # If the process is killed during the call, the next process that locks the folder calls the
+    # function again.
     staged = run / STAGING_FOLDER
     if not staged.exists():
         return False
@@ -151,6 +152,11 @@ def finish_withdrawal(run: Path) -> bool:
             path.replace(target)
     shutil.rmtree(staged)
     return True
+
+
+def is_withdrawal_interrupted(run: Path) -> bool:
+    """Return whether a withdrawal was killed after it had prepared the new versions of files."""
+    return (run / STAGING_FOLDER).exists()
 
 
 def process_pending_withdrawals(run: RunFolder) -> None:

@@ -21,6 +21,7 @@ from folkmoot.engine.journal.integrity import digest_of_run
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards, merge_shards
+from folkmoot.engine.seats.withdrawal import finish_withdrawal
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
@@ -28,6 +29,8 @@ from folkmoot.files import storage_errors
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.manifest import RunTotals, software_versions
 from folkmoot.storage.run_folder import (
+    CODINGS,
+    CONTROLS,
     JOURNAL,
     LOG,
     LOG_LINES,
@@ -241,8 +244,12 @@ def remove_empty_run(folder: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[None]:
     """Context manager that locks the run folder for this process.
+
+    Completes a withdrawal that was killed, so that nobody reads or amends files that it replaces.
+
+    - `wait_seconds`: how long to wait for another process that has locked the folder.
 
     Raises RunLockedError if another process has locked the folder.
     """
@@ -250,7 +257,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     # killed.
     lock = FileLock(folder / LOCK_FILE)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_seconds)
     except Timeout:
         raise RunLockedError(
             f"{folder}: {_read_holder(folder)} is writing this run; wait until it ends"
@@ -262,10 +269,24 @@ def lock_folder(folder: Path) -> Iterator[None]:
         # `is_held`.
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
         write_text(folder / HOLDER_FILE, json.dumps(holder) + "\n")
+        finish_withdrawal(folder)
         yield
     finally:
         (folder / HOLDER_FILE).unlink(missing_ok=True)
         lock.release()
+
+
+def require_no_later_questions(folder: Path) -> None:
+    """Raise RunLockedError if a process asks controls of a run, or codes it.
+
+    The caller must hold the lock of the run folder.
+    """
+    # Such a process locks its own folder first, and then, before it reads the run, for a moment the
+    # folder of the run. So none can begin while the caller holds the lock.
+    for subfolder in (folder / CONTROLS, *(folder / CODINGS).glob("*")):
+        if subfolder.is_dir():
+            with lock_folder(subfolder):
+                pass
 
 
 def is_held(folder: Path) -> bool:

@@ -96,7 +96,8 @@ def spent_in(folders: Iterable[Path]) -> Spent:
     """
     total = Spent()
     for path in (folder / JOURNAL for folder in folders):
-        if path.exists():
+        # A process that was killed when it created the journal leaves an empty file.
+        if path.exists() and path.stat().st_size:
             with JournalReader(path) as journal:
                 total = total.add_spending(journal.spent())
     return total

@@ -173,6 +173,12 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     `by`: the human coder.
     Raises InputError with the cell of every mistake.
     """
+    # Under the lock no other process adds amendments, and no withdrawal is half complete.
+    with lock_folder(run.path):
+        return _store_codes(run, path, by)
+
+
+def _store_codes(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     results = read_codings(run)
     now = utc_timestamp()
     problems: list[Problem] = []
@@ -197,19 +203,15 @@ def read_sheet(run: RunFolder, path: Path, by: str) -> list[Amendment]:
     # Add nothing if any cell is wrong, so that the corrected sheet can be read as a whole.
     if problems:
         raise InputError(problems)
-    # Compare with the existing amendments under the lock, because another process may add some.
-    with lock_folder(run.path):
-        _require_blind_coder(run, amendments, by)
-        last = {
-            _amendment_key(amendment): amendment.data for amendment in read_amendments(run.path)
-        }
-        new = [
-            amendment
-            for amendment in amendments
-            if last.get(_amendment_key(amendment)) != amendment.data
-        ]
-        if new:
-            append_amendments(run.path, new)
+    _require_blind_coder(run, amendments, by)
+    last = {_amendment_key(amendment): amendment.data for amendment in read_amendments(run.path)}
+    new = [
+        amendment
+        for amendment in amendments
+        if last.get(_amendment_key(amendment)) != amendment.data
+    ]
+    if new:
+        append_amendments(run.path, new)
     return new
 
 
