@@ -116,6 +116,8 @@ class DriftError(FolkmootError):
     """A replayed request differs from the request in the journal."""
 
     exit_code = EXIT_INPUT
+    # What has changed, without advice. "" if the message does not separate the two.
+    difference: str = ""
 
 
 class NothingUsableError(FolkmootError):
@@ -130,6 +132,8 @@ class RunPausedError(FolkmootError):
     """The run stopped and all work is kept. `--resume` continues the run."""
 
     exit_code = EXIT_PAUSED
+    # False for controls and later codings, which a report shows only when they are complete.
+    has_partial_report: bool = True
 
 
 class QuotaExhaustedError(RunPausedError):

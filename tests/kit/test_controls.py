@@ -331,8 +331,10 @@ def test_controls_that_asked_nothing_yet_can_be_asked_with_other_settings(sound:
             run_controls(run, settings, RunOptions(), budget_calls=0)
     with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 2}, RunOptions(), budget_calls=4)
-    with pytest.raises(DriftError, match="begun with other settings"):
+    with pytest.raises(DriftError, match="begun with other settings") as refused:
         run_controls(run, {"participants": 3}, RunOptions())
+    # Controls have no study file, and their command has no such option.
+    assert "--accept-changes" not in str(refused.value)
     assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
 
 

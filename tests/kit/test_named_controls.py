@@ -8,8 +8,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.dry_run import SUFFICIENT_SAMPLE_CALLS
 from folkmoot.engine.run.execution import RunOptions
@@ -129,6 +131,29 @@ def test_a_budget_covers_the_run_and_its_controls(named: RunFolder, tmp_path: Pa
     assert answers_in(done).equals(answers_in(whole))
     again = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
     assert answers_in(again.folder).equals(answers_in(whole)) and not again.verify().differences
+
+
+def test_a_pause_in_the_controls_names_the_shared_budget_and_no_partial_report(
+    named: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = int(named.manifest["calls"]) + 20
+    words = ["run", str(study(tmp_path)), "--model", "synthetic", "--out", str(tmp_path / "run")]
+    words += ["--set", f"budget_calls={calls}"]
+    monkeypatch.setattr("sys.argv", ["folkmoot", *words])
+    ended = CliRunner().invoke(app, words)
+    said = " ".join(ended.output.split())
+    assert ended.exit_code == 75, said
+    assert f"The run and its controls share a budget of {calls} calls." in said
+    assert "`folkmoot report` shows controls and codings when they are complete." in said
+    assert "marked as partial" not in said
+
+
+def test_a_fork_that_asks_no_controls_is_not_called_unfinished(
+    named: RunFolder, tmp_path: Path
+) -> None:
+    address = named.read_table("answers")["address"][0]
+    fork = folkmoot.fork(folkmoot.load(named.path), address, drop=True, out=tmp_path / "fork")
+    assert fork.folder.config["controls"] and control_findings(fork.folder) == []
 
 
 def test_answers_of_humans_take_no_calls_from_the_controls(tmp_path: Path) -> None:

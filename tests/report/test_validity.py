@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
+from folkmoot.errors import BudgetReachedError
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.report.document.html import write_report
@@ -253,3 +254,15 @@ def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_
         page = first_page(report_of(run))
         assert f"{source}, {FIXED_BEFOREHAND}." in text_of(page)
         assert len(re.findall('class="contrast"', page)) == 1
+
+
+def test_controls_that_stopped_are_said_not_to_be_finished(sound: Path) -> None:
+    run = RunFolder(sound)
+    with pytest.raises(BudgetReachedError):
+        run_controls(run, {"participants": 2}, RunOptions(), budget_calls=4)
+    row = card_of(report_of(run))["User drift"]
+    assert row.verdict == "not known" and "`" not in row.consequence
+    assert row.consequence.endswith(
+        "the controls are not finished, and the folkmoot controls command that began them asks the "
+        "rest."
+    )

@@ -140,19 +140,21 @@ def show_error(error: FolkmootError) -> None:
     elif isinstance(error, RunPausedError):
         console.print(f"[yellow]Paused:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
         _resume_hint(_budget_of(error))
-        console.print(
-            "The cells keep their answers. `folkmoot report` shows the cells that have finished."
-            if _StartedRun.is_grid and _StartedRun.folder is not None
-            else "The tables hold the results so far. `folkmoot report` shows them, marked as "
-            "partial.",
-            soft_wrap=True,
-        )
+        console.print(_describe_report(error), soft_wrap=True)
     else:
         console.print(f"[red]Error:[/] {escape(clean_and_redact(str(error)))}", soft_wrap=True)
         # A key may be revoked in the middle of a run that was paid for.
         if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
             console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
             _resume_hint()
+
+
+def _describe_report(error: RunPausedError) -> str:
+    if not error.has_partial_report:
+        return "`folkmoot report` shows controls and codings when they are complete."
+    if _StartedRun.is_grid and _StartedRun.folder is not None:
+        return "The cells keep their answers. `folkmoot report` shows the cells that have finished."
+    return "The tables hold the results so far. `folkmoot report` shows them, marked as partial."
 
 
 def print_warning(message: str) -> None:

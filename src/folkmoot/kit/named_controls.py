@@ -20,7 +20,7 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.controls import ControlSettings
 from folkmoot.engine.study.study import Study, compute_findings, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import BudgetReachedError, InputError, Problem
 from folkmoot.kit.controls.tables import finished_controls
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.storage.findings import Finding
@@ -175,4 +175,15 @@ def ask_named_controls(
     given = settings.model_dump(mode="json", exclude_defaults=True, exclude={"confounders"})
     from folkmoot.kit.controls.asking import run_controls
 
-    run_controls(run, given, below, stopper, **calling)
+    try:
+        run_controls(run, given, below, stopper, **calling)
+    except BudgetReachedError as error:
+        # The message names the rest of the budget that the run has left.
+        whole = (
+            f"{limits.budget_calls:,} calls"
+            if "budget_calls" in str(error)
+            else f"{limits.budget_usd:g} USD"
+        )
+        shared = BudgetReachedError(f"{error} The run and its controls share a budget of {whole}.")
+        shared.has_partial_report = error.has_partial_report
+        raise shared from error

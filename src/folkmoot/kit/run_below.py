@@ -19,7 +19,14 @@ from folkmoot.engine.session.folder_access import has_calls, lock_folder
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings.config import REQUEST_KEYS
 from folkmoot.engine.study.study import Study
-from folkmoot.errors import DriftError, InputError, Problem, RunLockedError, StorageError
+from folkmoot.errors import (
+    DriftError,
+    InputError,
+    Problem,
+    RunLockedError,
+    RunPausedError,
+    StorageError,
+)
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import STUDY_FILE_NAME, RunFolder
 
@@ -97,9 +104,12 @@ def run_below(
     except DriftError as error:
         # There is no study file that the researcher could restore.
         raise DriftError(
-            f"{folder} was begun with other settings: {error} Repeat the first command, or delete "
-            "the folder, which loses its answers."
+            f"{folder} was begun with other settings: {error.difference or error} Repeat the first "
+            "command, or delete the folder, which loses its answers."
         ) from error
+    except RunPausedError as error:
+        error.has_partial_report = False
+        raise
     _record(run, below, finished)
     return finished
 

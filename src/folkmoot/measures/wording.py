@@ -428,6 +428,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "no ages": "the tables of this run hold no age of a persona that a control could ask for",
         "unfinished": "the controls are not finished, and `folkmoot run STUDY --resume` asks the "
         "rest",
+        "begun": "the controls are not finished, and the `folkmoot controls` command that began "
+        "them asks the rest",
         "ask": "to know it, run {command}",
         "ask later": "to know it, run {command} once the run has finished",
         "too few": "its control was asked, and too few answers could be read",

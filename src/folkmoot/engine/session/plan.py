@@ -105,12 +105,13 @@ class Plan:
         if old is not None:
             if not self._accept:
                 difference = describe_first_difference(old, entry)
-                raise DriftError(
-                    f"the {name} differs from plan.json: {difference}. {_drift_hint(difference)}, "
-                    "start a new "
-                    "run, "
-                    "or accept with --accept-changes."
+                summary = f"the {name} differs from plan.json: {difference}."
+                error = DriftError(
+                    f"{summary} {_drift_hint(difference)}, start a new run, or accept with "
+                    "--accept-changes."
                 )
+                error.difference = summary
+                raise error
             self._data["changes"].append({"name": name, "was": old})
         self._data["sealed"][name] = entry
         self._unwritten = True

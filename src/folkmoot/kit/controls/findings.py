@@ -86,8 +86,9 @@ def control_findings(run: RunFolder) -> list[Finding]:
     """
     controls = open_controls(run)
     if controls is None:
-        # A finished run without the requested controls must not look like one that passed them.
-        named = run.config.get("controls")
+        # A finished run without the requested controls must not look like one that passed them. A
+        # fork has the settings of its source run, and asks no controls of its own accord.
+        named = None if "fork" in run.manifest else run.config.get("controls")
         is_missing = named and ControlSettings.model_validate(named).asks_anything
         return [_unfinished(run.unusable_reason)] if is_missing and run.is_finished else []
     return findings_in(

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from folkmoot.engine.run.grid import CELLS_FOLDER, is_grid, read_grid
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
+from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.hints import capitalise
 from folkmoot.kit.controls.attributes import read_ages
 from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
@@ -53,7 +54,7 @@ from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.report.comparison.pooled import GRID_CLAIMS, judge_claims
 from folkmoot.report.document.instructions import KEY as INSTRUCTIONS
 from folkmoot.storage.findings import Finding, TableCell
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
 # Checks of the model that the card shows. The other lights of the first page leave them out.
 SPREADS = (SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
@@ -414,6 +415,8 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
     if any(finding.key == UNFINISHED for finding in findings):
         return word("advice", "unfinished")
     asked = _controls_asked(run)
+    if asked is None and has_calls(run.path / CONTROLS):
+        return word("advice", "begun")
     if asked is None:
         return word("advice", "ask" if run.is_finished else "ask later", command=ASK_ALL)
     if control in asked:
