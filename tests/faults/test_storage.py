@@ -16,7 +16,15 @@ import pytest
 from folkmoot.engine.journal.journal_file import checkpoint_wal
 from folkmoot.errors import StorageError
 from tests.faults.conftest import Serve
-from tests.faults.lab import KEY, CommandLine, panel, pilot, tables, texts_of
+from tests.faults.lab import (
+    KEY,
+    CommandLine,
+    panel,
+    pilot,
+    resume_line,
+    tables,
+    texts_of,
+)
 from tests.servers.faults import FaultPlan
 
 
@@ -39,7 +47,7 @@ def test_a_full_disk_is_said_and_resume_goes_on(
         resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))
 
     printed = line.run_in_process("run", study, "--out", out, expect=2, preexec_fn=small_disk)
-    assert "disk" in printed and "Traceback" not in printed
+    assert "disk" in printed and "Traceback" not in printed and resume_line(printed)
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
 

@@ -29,6 +29,7 @@ from folkmoot.errors import (
     Problem,
     RunInterruptedError,
     RunPausedError,
+    StorageError,
 )
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
@@ -146,6 +147,9 @@ def show_error(error: FolkmootError) -> None:
         # A key may be revoked in the middle of a run that was paid for.
         if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
             console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
+            _resume_hint()
+        # A full disk may have lost replies, but the run goes on where the files end.
+        elif isinstance(error, StorageError) and _StartedRun.folder is not None:
             _resume_hint()
 
 

@@ -422,7 +422,7 @@ def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
             f"{path}: corrupt or not a journal ({text}). The file was not changed."
         )
     if "full" in text or "disk I/O" in text:
-        return StorageError(f"{path}: the disk is full ({text}). Free some space and --resume.")
+        return StorageError(f"{path}: the disk is full ({text}). Free some space and resume.")
     if "readonly" in text or "unable to open" in text:
         return StorageError(f"{path}: cannot be written ({text}).")
     return StorageError(f"{path}: {text}")
