@@ -58,10 +58,10 @@ class Fleet:
         for worker in self.workers:
             worker.stop_calls(error)
 
-    async def call(self, number: int, cost: float, length: int) -> None:
+    async def call(self, number: int, cost: float, length: int, model: str = MODEL) -> None:
         """One call of a worker, of at most its cost."""
         worker = self.workers[number]
-        limiter = worker.get_limiter(MODEL, 0.0, local=False)
+        limiter = worker.get_limiter(model, 0.0, local=False)
         reserved = (
             await worker.budget.reserve_call(CallPrice(cost, cost))
             if worker.budget.active
@@ -130,6 +130,21 @@ async def test_no_more_calls_are_in_flight_than_in_one_process(
     assert not any(await fleet.run(calls))
     assert len(fleet.done) == len(calls) and fleet.most <= concurrency
     assert fleet.head.get_limiter(MODEL, 0.0, local=False).in_flight <= concurrency
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+@pytest.mark.parametrize("size", [1, 2])
+async def test_a_model_that_is_no_longer_called_leaves_its_slots_to_another(
+    concurrency: int, size: int
+) -> None:
+    fleet = Fleet(concurrency, size=size)
+    calls = [(number, 0.0, 2) for number in range(size)]
+    assert not any(await fleet.run(calls))
+    later = [asyncio.ensure_future(fleet.call(*call, model="openai/other")) for call in calls * 3]
+    round_trip = asyncio.ensure_future(fleet.go_round())
+    await turns(500)
+    round_trip.cancel()
+    assert all(call.done() for call in later) and fleet.most <= concurrency
 
 
 @settings(max_examples=30)

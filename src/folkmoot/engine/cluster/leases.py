@@ -260,6 +260,9 @@ class Leases:
         share = int(
             divide_fairly(allowed, [demand.in_flight + demand.waiting for demand in demands])[index]
         )
+        # All models share one limit. Without a fair share of it, slots for further calls to a model
+        # that nobody waits for could leave none to another model, for ever.
+        share = min(share, self._share_of_all_models(model, worker))
         # A worker with no call in flight gets one slot even if its fair share rounds to 0.
         min_slots = 1 if own_demand.waiting and not own_demand.in_flight else 0
         slots = min(free_slots, max(share - own_demand.in_flight, min_slots))
@@ -287,6 +290,17 @@ class Leases:
             ),
             self._answered(model),
         )
+
+    def _share_of_all_models(self, model: str, worker: int) -> int:
+        # The fair share of the calls in flight to all models.
+        wanted = {
+            (number, name): float(demand.in_flight + demand.waiting)
+            for number, account in self._accounts.items()
+            for name, demand in account.demands.items()
+        }
+        total = self._shared_limits.total_concurrency.max_concurrency
+        shares = divide_fairly(total, list(wanted.values()))
+        return int(dict(zip(wanted, shares, strict=True))[worker, model] + 1e-9)
 
     def _budget_share(self, worker: int) -> tuple[float, int]:
         # Returns a cost (USD) and a number of calls. If possible, the share pays for the call of
