@@ -184,6 +184,7 @@ def ask_named_controls(
             if "budget_calls" in str(error)
             else f"{limits.budget_usd:g} USD"
         )
-        shared = BudgetReachedError(f"{error} The run and its controls share a budget of {whole}.")
+        sharing = "All cells and their controls" if others else "The run and its controls"
+        shared = BudgetReachedError(f"{error} {sharing} share a budget of {whole}.")
         shared.has_partial_report = error.has_partial_report
         raise shared from error
