@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
+import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,12 +18,13 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.journal.journal_loans import LOANS, PROCESS, OutstandingLoan, write_loan
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.seats import withdrawal
 from folkmoot.engine.seats.personal_texts import find_personal_texts
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats
-from folkmoot.engine.session.folder_access import lock_folder
-from folkmoot.errors import RunLockedError
+from folkmoot.engine.session.folder_access import HOLDER_FILE, lock_folder
+from folkmoot.errors import BudgetReachedError, RunLockedError
 from folkmoot.kit import run_below
 from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.models.request import ModelRequest
@@ -148,3 +154,24 @@ def test_a_coding_that_was_killed_when_its_journal_was_created_is_no_fault_of_th
     (folder / JOURNAL).touch()
     exit_code, said = cli("verify", cup.path)
     assert exit_code == 0, said
+
+
+def test_calls_of_a_coding_that_another_process_makes_are_not_called_lost(cup: RunFolder) -> None:
+    def stop(call: int) -> None:
+        if call == 2:
+            raise BudgetReachedError("used up")
+
+    with pytest.raises(BudgetReachedError):
+        code(cup, coder(stop))
+    (journal,) = (cup.path / CODINGS).rglob(JOURNAL)
+    with closing(sqlite3.connect(journal)) as db, db:
+        db.execute("DROP TABLE IF EXISTS loans")
+        db.execute(LOANS)
+        # What a process has recorded while its calls are in flight.
+        write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, 0.5))
+    holder = {"pid": os.getppid(), "host": socket.gethostname(), "since": "now"}
+    journal.with_name(HOLDER_FILE).write_text(json.dumps(holder))
+    assert "possibly paid" not in cli("verify", cup.path)[1]
+    # As the process leaves the folder if it is killed.
+    journal.with_name(HOLDER_FILE).unlink()
+    assert "possibly paid" in cli("verify", cup.path)[1]

@@ -289,13 +289,18 @@ def require_no_later_questions(folder: Path) -> None:
                 pass
 
 
-def is_held(folder: Path) -> bool:
-    """Return whether a process is writing the run."""
+def is_held(folder: Path, *, by_another: bool = False) -> bool:
+    """Return whether a process is writing the run.
+
+    - `by_another`: leave out this process.
+    """
     # A process on another machine counts as active while the journal or the log changes.
     try:
         holder = json.loads((folder / HOLDER_FILE).read_text("utf-8"))
         pid, host = int(holder["pid"]), holder["host"]
     except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if by_another and (pid, host) == (os.getpid(), socket.gethostname()):
         return False
     if host != socket.gethostname():
         change_times = [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.limits.budget import Spent
+from folkmoot.engine.session.folder_access import is_held
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.storage.manifest import (
@@ -85,8 +86,12 @@ def describe_uncertain_calls(spent: Spent) -> str:
 
 
 def spent_below(folder: Path) -> Spent:
-    """Return what a run or a grid has spent, with its cells, controls and codings."""
-    return spent_in(path.parent for path in sorted(folder.rglob(JOURNAL)))
+    """Return what a run or a grid has spent, with its cells, controls and codings.
+
+    Folders that another process is writing are left out, because its calls are not settled yet.
+    """
+    folders = (path.parent for path in sorted(folder.rglob(JOURNAL)))
+    return spent_in(path for path in folders if not is_held(path, by_another=True))
 
 
 def spent_in(folders: Iterable[Path]) -> Spent:
