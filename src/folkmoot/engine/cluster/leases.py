@@ -261,7 +261,7 @@ class Leases:
             divide_fairly(allowed, [demand.in_flight + demand.waiting for demand in demands])[index]
         )
         # All models share one limit. Without a fair share of it, slots for further calls to a model
-        # that nobody waits for could leave none to another model, for ever.
+        # for which no call waits could leave none to another model, for ever.
         share = min(share, self._share_of_all_models(model, worker))
         # A worker with no call in flight gets one slot even if its fair share rounds to 0.
         min_slots = 1 if own_demand.waiting and not own_demand.in_flight else 0

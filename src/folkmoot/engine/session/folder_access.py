@@ -247,7 +247,7 @@ def remove_empty_run(folder: Path) -> None:
 def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[None]:
     """Context manager that locks the run folder for this process.
 
-    Completes a withdrawal that was killed, so that nobody reads or amends files that it replaces.
+    Completes a withdrawal that was killed, so that no files are read or amended that it replaces.
 
     - `wait_seconds`: how long to wait for another process that has locked the folder.
 
