@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -59,6 +60,19 @@ def test_a_copy_of_the_file_holds_all_though_somebody_looks_on(tmp_path: Path) -
             assert len(reader) == 1
     with JournalReader(tmp_path / "copy.sqlite") as copied:
         assert len(copied) == 1
+
+
+async def test_an_entry_that_cannot_be_written_is_an_error_for_everybody_who_waits(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "j.sqlite")
+    journal.append(entry("a/0"))
+    journal.append(entry("a/1")._replace(input_tokens=2**63))
+    journal.append(entry("a/2"))
+    with pytest.raises(StorageError, match="cannot be written"):
+        await asyncio.wait_for(journal.flush(), 30)
+    with pytest.raises(StorageError, match="cannot be written"):
+        journal.close()
 
 
 def test_long_texts_are_stored_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiohttp import web
 from typer.testing import CliRunner
@@ -12,7 +13,10 @@ from typer.testing import CliRunner
 from folkmoot import Choice, Run, Session, Speaker, Study, StudyConfig, run
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import BudgetReachedError, FatalModelError, InputError, RunPausedError
+from folkmoot.models.request import Completion, Usage
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.front import build_front_page
 from folkmoot.report.document.methods import build_methods
 from folkmoot.report.document.trust import build_trust_section
@@ -37,6 +41,14 @@ async def votes(session: Session) -> None:
     await session.map(range(6), vote)
 
 
+async def talk(session: Session) -> None:
+    async def one(scope: Any, number: int) -> None:
+        await scope.ask(Speaker(f"p{number}"), f"Why, {number}?")
+
+    await session.map(range(3), one)
+
+
+TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=votes)
 
 
@@ -231,3 +243,34 @@ def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
         lost = server.model.counts["drop"]
     assert lost > 0 and done.manifest["lost_tries"] == lost
     assert "may have billed" in str(build_trust_section(done.folder, STUDY))
+
+
+ODD_REPLIES = {
+    "beyond 63 bits": Completion("said", Usage(2**63, 5), "m"),
+    "negative": Completion("said", Usage(-1000, -5), "m"),
+    "not a number": Completion("said", Usage(float("nan"), 5), "m"),  # type: ignore[arg-type]
+    "texts": Completion("said", Usage("12", "5"), "m"),  # type: ignore[arg-type]
+    "nested": Completion("said", Usage({"tokens": 12}, [5]), "m"),  # type: ignore[arg-type]
+    "nothing": Completion("said", None, "m"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("odd", ODD_REPLIES)
+def test_a_count_that_is_none_is_unknown_and_the_reply_is_kept(odd: str, tmp_path: Path) -> None:
+    provider = ScriptedProvider(lambda request, address: ODD_REPLIES[odd])
+    done = run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
+    manifest = done.manifest
+    assert (manifest["calls"], manifest["input_tokens"]) == (3, None)
+    with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+        assert [entry.reply for entry in journal.read_entries()] == ["said"] * 3
+    run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
+    assert provider.calls == 3  # nothing is asked again
+
+
+def test_whatever_texts_a_provider_reports_the_reply_is_kept(tmp_path: Path) -> None:
+    half = Completion("said", Usage(np.int64(12), 5), "m\ud800", "id\udc00", "unknown:\ud800")  # type: ignore[arg-type]
+    none = Completion("said", Usage(12, 5), None, None, None)  # type: ignore[arg-type]
+    for name, reply in {"half": half, "none": none}.items():
+        provider = ScriptedProvider(lambda request, address, reply=reply: reply)
+        done = run(TALK, {"model": "synthetic"}, out=tmp_path / name, provider=provider)
+        assert (done.manifest["calls"], done.manifest["input_tokens"]) == (3, 36)

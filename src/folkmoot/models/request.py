@@ -182,7 +182,22 @@ def estimate_tokens(*texts: str) -> int:
 def parse_token_count(value: object) -> int | None:
     """Return a token count that a server sent, or None if the value is not a count."""
     # True and False are no counts, although they are instances of int.
+    if isinstance(value, np.integer):
+        value = int(value)
     return value if type(value) is int and 0 <= value <= MAX_TOKEN_COUNT else None
+
+
+def read_usage(usage: object) -> Usage:
+    """Return the usage that a provider reported, with None for each value that is no count."""
+    # Providers of other packages may report anything.
+    if not isinstance(usage, Usage):
+        return Usage()
+    counts = Usage(*map(parse_token_count, usage))
+    input_tokens, cached = counts.input_tokens, counts.cached_tokens
+    if input_tokens is not None and cached is not None and cached > input_tokens:
+        # More cached tokens than input tokens would give a discount on tokens that were not sent.
+        return counts._replace(cached_tokens=None)
+    return counts
 
 
 def part_text(part: object) -> str:

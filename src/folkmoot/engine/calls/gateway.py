@@ -46,6 +46,7 @@ from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL, ModelSpec
 from folkmoot.models.prices import find_price
 from folkmoot.models.request import (
+    FINISH_UNKNOWN,
     NO_USAGE,
     Completion,
     FloatArray,
@@ -53,6 +54,7 @@ from folkmoot.models.request import (
     Provider,
     Usage,
     byte_count,
+    read_usage,
 )
 from folkmoot.models.wire.capabilities import Capabilities
 from folkmoot.models.wire.chat_provider import ChatProvider
@@ -327,7 +329,9 @@ class Gateway:
                 return refused_completion(error)
 
         def build_entry(reply: Completion) -> JournalEntry:
-            usage = reply.usage
+            # A paid reply must not be lost, whatever the provider put into its other fields.
+            usage = read_usage(reply.usage)
+            finish = _read_text(reply.finish) or FINISH_UNKNOWN
             # Later reservations for calls without a token limit are at least as large as the
             # longest reply seen.
             model_state.longest_output_tokens = max(
@@ -338,9 +342,9 @@ class Gateway:
                 "ask",
                 fingerprint,
                 request.to_json(),
-                replace_lone_surrogates(reply.text),
+                _read_text(reply.text),
                 None,
-                _REFUSAL_FINISH_REASONS.get(reply.finish, reply.finish),
+                _REFUSAL_FINISH_REASONS.get(finish, finish),
                 usage.input_tokens,
                 usage.output_tokens,
                 usage.cached_tokens,
@@ -348,8 +352,8 @@ class Gateway:
                 call.latency_s,
                 call.attempts,
                 request.model,
-                reply.model_served,
-                reply.request_id,
+                _read_text(reply.model_served),
+                _read_text(reply.request_id),
                 call.started_at,
             )
 
@@ -427,7 +431,7 @@ class Gateway:
                 raise
 
         def build_entry(result: tuple[FloatArray, Usage]) -> JournalEntry:
-            vectors, usage = result
+            vectors, usage = result[0], read_usage(result[1])
             return JournalEntry(
                 address=address,
                 kind="embed",
@@ -574,6 +578,11 @@ class Gateway:
 
     def _report_warning(self, message: str) -> None:
         self._progress(Notice(message, "warning"))
+
+
+def _read_text(value: object) -> str:
+    # Providers may report anything, and SQLite takes no lone surrogates.
+    return replace_lone_surrogates("" if value is None else str(value))
 
 
 def _max_input_tokens(request: ModelRequest) -> int:

@@ -275,10 +275,8 @@ class Journal(JournalReader):
                     raise self._error
                 with self._db:
                     write(self._db)
-            except sqlite3.Error as error:
+            except Exception as error:
                 written.set_exception(storage_error(self.path, error))
-            except StorageError as error:
-                written.set_exception(error)
             else:
                 written.set_result(None)
 
@@ -324,10 +322,9 @@ class Journal(JournalReader):
                     self._chain = commit_group(
                         db, group, stored, self._chain, self._loan.write_loan
                     )
-            except sqlite3.Error as error:
+            except Exception as error:
+                # Whatever the error is, the thread goes on: callers wait for it.
                 self._error = storage_error(self.path, error)
-            except StorageError as error:
-                self._error = error
             # Run callbacks even after an error: callers wait for them and read the error
             # themselves.
             for notice in notices:
@@ -380,10 +377,8 @@ class Journal(JournalReader):
             if self._error is None:
                 with self._db:
                     self._chain = supersede_entry(self._db, address, time.time(), self._chain)
-        except sqlite3.Error as error:
+        except Exception as error:
             self._error = storage_error(self.path, error)
-        except StorageError as error:
-            self._error = error
 
 
 def _refuse_damaged(path: Path) -> None:

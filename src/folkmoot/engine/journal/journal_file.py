@@ -415,8 +415,13 @@ def checkpoint_wal(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def storage_error(path: Path, error: sqlite3.Error) -> StorageError:
+def storage_error(path: Path, error: Exception) -> StorageError:
+    """Return the error of a journal that could not be written or read."""
+    if isinstance(error, StorageError):
+        return error
     text = str(error)
+    if not isinstance(error, sqlite3.Error):
+        return StorageError(f"{path}: an entry cannot be written ({type(error).__name__}: {text}).")
     if any(sign in text for sign in ("not a database", "malformed", "encrypted", "UTF-8")):
         return ForeignJournalError(
             f"{path}: corrupt or not a journal ({text}). The file was not changed."
