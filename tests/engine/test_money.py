@@ -15,6 +15,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import BudgetReachedError, FatalModelError, InputError, RunPausedError
+from folkmoot.models import prices
 from folkmoot.models.request import Completion, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.front import build_front_page
@@ -274,3 +275,28 @@ def test_whatever_texts_a_provider_reports_the_reply_is_kept(tmp_path: Path) -> 
         provider = ScriptedProvider(lambda request, address, reply=reply: reply)
         done = run(TALK, {"model": "synthetic"}, out=tmp_path / name, provider=provider)
         assert (done.manifest["calls"], done.manifest["input_tokens"]) == (3, 36)
+
+
+def test_each_reply_has_the_price_of_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-test")
+    hour = 0
+
+    async def ask_at_two_times(session: Session) -> None:
+        nonlocal hour
+        for later in (20, 27):  # the low price of the evening, and the price of the next morning
+            hour = later
+            await session.ask(Speaker("p"), "Why?")
+
+    monkeypatch.setattr(prices, "_current_period", lambda: 2 * (24 * 20_786 + hour))
+    study = Study(name="times", title="Times", config=StudyConfig, protocol=ask_at_two_times)
+    with ServerThread(FaultPlan()) as server:
+        named = {"model": "deepseek/deepseek-chat", "endpoints": {"deepseek": server.openai}}
+        run(study, named, out=tmp_path / "run")
+    with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+        low, high = (
+            float(entry.cost_usd or 0) / (entry.output_tokens or 0)
+            for entry in journal.read_entries()
+        )
+    assert high > 1.9 * low > 0

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
 
+from folkmoot.models import prices
 from folkmoot.models.catalog import resolve_model
-from folkmoot.models.prices import estimate_cost, find_price
+from folkmoot.models.prices import (
+    PERIOD_SECONDS,
+    estimate_cost,
+    find_highest_price,
+    find_price,
+)
 from folkmoot.models.request import Usage
 
 
@@ -40,6 +48,28 @@ def test_the_dearest_is_that_of_tokens_read_or_written(
     rate = rate.batch_price() if batch else rate
     read, written = (rate.cost(Usage(*tokens, 0, n)) for n in (0, tokens[0]))
     assert rate.max_cost_usd(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("hour", [3, 20])
+def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
+    hour: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = resolve_model("deepseek/deepseek-chat", environ={})
+    at = datetime(2026, 11, 29, hour, tzinfo=UTC)
+    monkeypatch.setattr(prices, "_current_period", lambda: int(at.timestamp()) // PERIOD_SECONDS)
+    costs = []
+    for moment in (at, datetime(2026, 11, 29, 3, tzinfo=UTC)):
+        exact = calc_price(
+            PricedUsage(input_tokens=900, output_tokens=90),
+            model_ref=spec.price_model,
+            provider_id=spec.price_provider,
+            genai_request_timestamp=moment,
+        )
+        costs.append(float(exact.total_price))
+    now, highest = find_price(spec), find_highest_price(spec)
+    assert now is not None and highest is not None
+    assert now.cost(Usage(900, 90)) == pytest.approx(costs[0])
+    assert highest.max_cost_usd(900, 90) == pytest.approx(costs[1])
 
 
 @pytest.mark.parametrize("name", ["exaone-4.0", "openai/some-local-llama", "ollama/llama3"])

@@ -6,7 +6,9 @@ An unknown price is `None` and never zero.
 from __future__ import annotations
 
 import functools
+import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from folkmoot.models.catalog import LOCAL_MODEL, ModelSpec
 from folkmoot.models.request import Usage
@@ -16,6 +18,9 @@ from folkmoot.models.request import Usage
 MAX_LINEAR_TOKENS = 20_000
 # The token count with which the library is asked for the prices per token.
 _PROBE_TOKENS = 1_000
+# Some prices depend on the time of day or begin on a date. They change at full half hours only.
+PERIOD_SECONDS = 1_800
+PERIODS_PER_DAY = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class ModelPrice:
     cache_write_usd: float
     # The factor by which the library's price is multiplied, such as 0.5 in a batch.
     share: float = 1.0
+    # The price holds in this period, counted in half hours since 1970.
+    period: int = 0
 
     def batch_price(self) -> ModelPrice:
         """Return the price of the model in a batch. It is half the normal price at all vendors."""
@@ -58,7 +65,7 @@ class ModelPrice:
             # In a batch without cache discount, the library must not apply that discount either.
             ignores_cache = self.share < 1.0 and self.cached_usd == self.input_usd
             priced_usage = usage._replace(cached_tokens=None) if ignores_cache else usage
-            exact = _library_cost(self.provider, self.model, priced_usage)
+            exact = _library_cost(self.provider, self.model, priced_usage, self.period)
             if exact is not None:
                 return exact * self.share
         # Some servers report more cached tokens than input tokens.
@@ -91,12 +98,24 @@ FREE_PRICE = ModelPrice(None, "", 0.0, 0.0, 0.0, 0.0)
 
 
 def find_price(spec: ModelSpec) -> ModelPrice | None:
-    """Return the price of a model, or None if it is unknown. Models on this machine are free."""
+    """Return the present price of a model, or None if it is unknown.
+
+    Models on this machine are free.
+    """
     if spec.local or spec.provider == LOCAL_MODEL:
         return FREE_PRICE
-    return (
-        None if spec.price_provider is None else _load_price(spec.price_provider, spec.price_model)
-    )
+    if spec.price_provider is None:
+        return None
+    return _load_price(spec.price_provider, spec.price_model, _current_period())
+
+
+def find_highest_price(spec: ModelSpec) -> ModelPrice | None:
+    """Return the highest price of a model in the next 24 hours, or None if it is unknown."""
+    # A call that begins at a low price may end at a higher one.
+    price = find_price(spec)
+    if price is None or price.provider is None:
+        return price
+    return _load_highest_price(price.provider, price.model, price.period)
 
 
 def estimate_cost(
@@ -118,21 +137,40 @@ def supports_batches(spec: ModelSpec) -> bool:
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 
+def _current_period() -> int:
+    return int(time.time()) // PERIOD_SECONDS
+
+
 @functools.cache
-def _load_price(provider: str, model: str) -> ModelPrice | None:
-    per_input = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0))
-    per_output = _library_cost(provider, model, Usage(0, _PROBE_TOKENS, 0))
-    per_cached = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, _PROBE_TOKENS))
-    per_written = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0, _PROBE_TOKENS))
+def _load_highest_price(provider: str, model: str, period: int) -> ModelPrice | None:
+    probe = Usage(_PROBE_TOKENS, _PROBE_TOKENS, 0)
+    costs = {
+        later: _library_cost(provider, model, probe, later) or 0.0
+        for later in range(period, period + PERIODS_PER_DAY)
+    }
+    return _load_price(provider, model, max(costs, key=costs.__getitem__))
+
+
+@functools.cache
+def _load_price(provider: str, model: str, period: int) -> ModelPrice | None:
+    per_input = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0), period)
+    per_output = _library_cost(provider, model, Usage(0, _PROBE_TOKENS, 0), period)
+    per_cached = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, _PROBE_TOKENS), period)
+    per_written = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0, _PROBE_TOKENS), period)
     if per_input is None or per_output is None:
         return None
-    cached = per_input if per_cached is None else per_cached
-    written = per_input if per_written is None else per_written
-    prices_per_token = (price / _PROBE_TOKENS for price in (per_input, per_output, cached, written))
-    return ModelPrice(provider, model, *prices_per_token)
+    return ModelPrice(
+        provider,
+        model,
+        per_input / _PROBE_TOKENS,
+        per_output / _PROBE_TOKENS,
+        (per_input if per_cached is None else per_cached) / _PROBE_TOKENS,
+        (per_input if per_written is None else per_written) / _PROBE_TOKENS,
+        period=period,
+    )
 
 
-def _library_cost(provider: str | None, model: str, usage: Usage) -> float | None:
+def _library_cost(provider: str | None, model: str, usage: Usage, period: int) -> float | None:
     # The import takes 0.4 s, too long for every `--help`.
     from genai_prices import Usage as PricedUsage
     from genai_prices import calc_price
@@ -144,6 +182,12 @@ def _library_cost(provider: str | None, model: str, usage: Usage) -> float | Non
         cache_write_tokens=usage.cache_write_tokens or 0,
     )
     try:
-        return float(calc_price(tokens, model_ref=model, provider_id=provider).total_price)
+        price = calc_price(
+            tokens,
+            model_ref=model,
+            provider_id=provider,
+            genai_request_timestamp=datetime.fromtimestamp(period * PERIOD_SECONDS, UTC),
+        )
+        return float(price.total_price)
     except (LookupError, ValueError):
         return None

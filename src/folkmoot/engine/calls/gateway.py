@@ -475,7 +475,7 @@ class Gateway:
             max_usd = call.reserved_usd
             self.budget.settle_broken(call.reserved_usd)
             call.reserved_usd = None
-        return None if model_state.rate is None else max_usd
+        return None if find_price(model_state.spec) is None else max_usd
 
     async def _call_and_journal(
         self,
@@ -558,11 +558,10 @@ class Gateway:
         provider, spec = self._provider_for(model)
         config = self._config
         limiter = self.shared_limits.get_limiter(model, config.api_sleep_seconds, local=spec.local)
-        rate = find_price(spec)
-        if rate is None and self.budget.usd is not None:
+        if find_price(spec) is None and self.budget.usd is not None:
             self._stop_for_unknown_cost(f"the price of {model} is unknown")
         usage = self.usage_by_model.setdefault(model, ModelUsage())
-        model_state = ModelState(model, provider, spec, limiter, rate, usage)
+        model_state = ModelState(model, provider, spec, limiter, usage)
         self._model_states[model] = model_state
         batch_queue = self._batch_queue
         if (

@@ -31,7 +31,7 @@ from folkmoot.errors import (
     TransientError,
 )
 from folkmoot.models.catalog import ModelSpec
-from folkmoot.models.prices import FREE_PRICE, ModelPrice
+from folkmoot.models.prices import FREE_PRICE, find_highest_price, find_price
 from folkmoot.models.request import Completion, Provider, Usage, backoff_seconds
 from folkmoot.storage.manifest import ModelUsage
 
@@ -61,7 +61,6 @@ class ModelState:
     provider: Provider
     spec: ModelSpec
     limiter: RateLimiter
-    rate: ModelPrice | None
     usage: ModelUsage
     # True once the model has answered a prompt with images.
     accepts_images: bool = False
@@ -82,9 +81,10 @@ class ModelState:
         `max_output_tokens` is None if the length of the reply is not limited.
         """
 
-        if self.rate is None:
+        rate = find_highest_price(self.spec)
+        if rate is None:
             return CallPrice()
-        rate = self.rate.batch_price() if batched else self.rate
+        rate = rate.batch_price() if batched else rate
         if max_output_tokens is not None:
             usd = rate.max_cost_usd(max_input_tokens, max_output_tokens)
             return CallPrice(usd, usd)
@@ -103,9 +103,10 @@ class ModelState:
 
     def cost(self, usage: Usage, *, batched: bool = False) -> float | None:
         """Return the cost in USD, or None if the price or the tokens are unknown."""
-        if self.rate is None:
+        rate = find_price(self.spec)
+        if rate is None:
             return None
-        return (self.rate.batch_price() if batched else self.rate).cost(usage)
+        return (rate.batch_price() if batched else rate).cost(usage)
 
 
 @dataclass(slots=True)
@@ -371,14 +372,14 @@ class RetryPolicy:
             return
         usd = call.reserved_usd
         if usd is None:
-            is_priced = model_state.rate is not None and model_state.rate is not FREE_PRICE
+            rate = find_price(model_state.spec)
             usd = (
                 model_state.price(call.max_input_tokens, call.max_output_tokens()).max_usd
-                if is_priced
+                if rate is not None and rate is not FREE_PRICE
                 else 0.0
             )
             # From now on the loan has no known maximum cost.
-            loan.unpriced = loan.unpriced or model_state.rate is None
+            loan.unpriced = loan.unpriced or rate is None
         if not loan.try_cover(usd):
             try:
                 await loan.wait_until_covered(usd)
