@@ -57,6 +57,21 @@ def test_every_kind_of_error(status: int, error: dict[str, object], kind: type[M
     assert str(error.get("message", status)) in str(found)
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ({"code": 402, "message": "no credits"}, "HTTP 402: no credits"),
+        (
+            {"code": 402, "message": "no credits", "status": "RESOURCE_EXHAUSTED"},
+            "HTTP 402: RESOURCE_EXHAUSTED: no credits",
+        ),
+        ({"code": "no_money", "message": "no credits"}, "HTTP 402: no_money: no credits"),
+    ],
+)
+def test_a_status_is_told_once(error: dict[str, object], told: str) -> None:
+    assert str(error_from_response(402, {}, json.dumps({"error": error}).encode())) == told
+
+
 def test_refusals_say_why() -> None:
     too_long = error_from_response(400, {}, b'{"error": {"code": "context_length_exceeded"}}')
     filtered = error_from_response(400, {}, b'{"error": {"code": "content_filter"}}')

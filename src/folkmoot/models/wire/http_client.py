@@ -273,7 +273,7 @@ def parse_vectors(rows: Callable[[], Sequence[object]], expected: int) -> FloatA
 
 def error_from_response(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """Return the error for a response with a status other than 2xx."""
-    error_text = _error_message(body)
+    error_text = _error_message(status, body)
     message = f"HTTP {status}: {error_text or _excerpt_of_body(body) or 'no explanation'}"
     body_text = body.decode("utf-8", "replace")
     retry_after = retry_after_seconds(headers, body)
@@ -389,7 +389,7 @@ def _parse_duration(value: str | None) -> float | None:
         return _parse_number(value)
 
 
-def _error_message(body: bytes) -> str:
+def _error_message(status: int, body: bytes) -> str:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -405,8 +405,10 @@ def _error_message(body: bytes) -> str:
     if not isinstance(error, dict):
         return ""
     message = error.get("message") or error.get("detail") or error.get("error") or ""
-    code = error.get("code") or error.get("status") or error.get("type") or ""
-    text = f"{code}: {message}" if code and str(code) not in str(message) else str(message)
+    # Callers state the HTTP status already, so it is no code.
+    codes = (str(error.get(key) or "") for key in ("code", "status", "type"))
+    code = next((code for code in codes if code not in ("", str(status))), "")
+    text = f"{code}: {message}" if code and code not in str(message) else str(message)
     return text[:_MAX_EXCERPT_CHARACTERS]
 
 
