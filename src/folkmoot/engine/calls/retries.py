@@ -361,7 +361,7 @@ class RetryPolicy:
             finally:
                 self._release_slot(model_state, call)
             # A batched call waits for the next wave anyway, but no wave waits for a quota.
-            if not call.batched or limiter.quota_wait_ends is not None:
+            if not call.batched or limiter.quota_wait_left is not None:
                 await self._sleep_until_stopped(wait)
 
     async def _cover_call(self, model_state: ModelState, call: ModelCall) -> None:
@@ -480,7 +480,7 @@ class RetryPolicy:
         # model, so they wait together. Pause the run if a call that began after the wait, this one
         # or another, finds the account empty again.
         seconds, limiter = self._config.quota_wait_seconds, model_state.limiter
-        if limiter.is_after_quota_wait(entered_at):
+        if limiter.has_waited_for_quota(entered_at):
             exhausted = QuotaExhaustedError(
                 f"The quota of {model_state.name} is still exhausted after a wait of "
                 f"{seconds:g} s: {error}"
@@ -488,13 +488,11 @@ class RetryPolicy:
             self.stop_calls(exhausted)
             raise exhausted from error
         model_state.usage.retries += 1
-        if limiter.quota_wait_ends is None:
-            limiter.quota_wait_ends = limiter.current_time() + seconds
-            limiter.hold_calls(seconds)
+        if limiter.begin_quota_wait(seconds):
             self._progress(
                 Notice(f"{model_state.name}: {error}; waiting once for {seconds:g} s", "warning")
             )
-        return limiter.quota_wait_ends - limiter.current_time()
+        return limiter.quota_wait_left or 0.0
 
     def _pause_run(self, model_state: ModelState, reason: str, error: TransientError) -> None:
         pause = RunPausedError(f"{model_state.name} {reason}; the last error: {error}")

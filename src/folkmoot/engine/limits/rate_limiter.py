@@ -120,7 +120,7 @@ class RateLimiter:
         self.successes = 0
         # When the wait for an exhausted quota ends. None if a call that began later succeeded, or
         # if there was no such wait.
-        self.quota_wait_ends: float | None = None
+        self._quota_wait_ends: float | None = None
         self._spacing = self._own_spacing = spacing
         self._clock = clock
         self._tell = tell
@@ -187,8 +187,8 @@ class RateLimiter:
         """
         # Each round of successful replies raises the concurrency by one.
         self.successes += 1
-        if self.is_after_quota_wait(entered_at):
-            self.quota_wait_ends = None
+        if self.has_waited_for_quota(entered_at):
+            self._quota_wait_ends = None
         if self._tell is not None:
             self._use.successes += 1
             if hints:
@@ -226,9 +226,25 @@ class RateLimiter:
         if self._tell is not None:
             self._tell(True)
 
-    def is_after_quota_wait(self, entered_at: float) -> bool:
+    def begin_quota_wait(self, seconds: float) -> bool:
+        """Start no call for this many seconds, because the quota is exhausted.
+
+        Returns False if such a wait has begun before, and no call succeeded after it.
+        """
+        if self._quota_wait_ends is not None:
+            return False
+        self._quota_wait_ends = self._clock() + seconds
+        self.hold_calls(seconds)
+        return True
+
+    def has_waited_for_quota(self, entered_at: float) -> bool:
         """Return True if a call that started at `entered_at` has waited for the quota."""
-        return self.quota_wait_ends is not None and entered_at >= self.quota_wait_ends
+        return self._quota_wait_ends is not None and entered_at >= self._quota_wait_ends
+
+    @property
+    def quota_wait_left(self) -> float | None:
+        """The seconds until the wait for the quota ends, or None if there is no such wait."""
+        return None if self._quota_wait_ends is None else self._quota_wait_ends - self._clock()
 
     def learn_hold(self, seconds: float) -> None:
         """Start no call to the model for this many seconds in this process."""
