@@ -157,6 +157,11 @@ class ModelError(FolkmootError):
     # The maximum cost of the reply in USD, set by the gateway.
     max_usd: float | None = None
 
+    @property
+    def is_refusal(self) -> bool:
+        """True if the server certainly did not accept the request."""
+        return not self.may_be_billed
+
 
 class TransientError(ModelError):
     """A temporary error, such as a time-out or status 503. A retry may succeed."""
@@ -168,9 +173,17 @@ class TransientError(ModelError):
         self.retry_after = retry_after
         self.may_be_billed = may_be_billed
 
+    @property
+    def is_refusal(self) -> bool:
+        return False
+
 
 class RateLimitedError(TransientError):
     """Status 429: too many requests."""
+
+    @property
+    def is_refusal(self) -> bool:
+        return True
 
 
 class QuotaError(ModelError):

@@ -26,6 +26,7 @@ from folkmoot.engine.calls import gateway as gateway_module
 from folkmoot.engine.calls.progress import Event, format_event
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.session.run_totals import money_in, spent_below
 from folkmoot.errors import (
     BudgetReachedError,
     FatalModelError,
@@ -267,12 +268,34 @@ def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
 def test_a_batch_that_is_rejected_whole_rejects_no_prompt(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         values = settings(server, vendor)
-        server.model.batches.plan = BatchPlan(reject=True)
+        server.model.batches.plan = BatchPlan(reject=400)
         with pytest.raises(FatalModelError, match=r"batch API: .*Invalid batch"):
             run(STUDY, values, out=tmp_path / "run")
         server.model.batches.plan = BatchPlan()
         done = resumed(values, tmp_path / "run")
     assert done.table("answers")["missing"].null_count() == 2 * PEOPLE
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+@pytest.mark.parametrize(("status", "may_be_billed"), [(402, 0), (429, 0), (503, PEOPLE)])
+def test_what_a_refused_batch_may_cost_is_told(
+    vendor: str, status: int, may_be_billed: int, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor, max_api_retries=1), server.model.batches
+        desk.plan = BatchPlan(reject=status)
+        with pytest.raises(RunPausedError):
+            run(STUDY, values, out=tmp_path / "run")
+        # After status 503 the batch may have arrived all the same.
+        assert spent_below(tmp_path / "run").open_batch_calls == may_be_billed
+        assert ("may be billed" in money_in(tmp_path / "run")) == bool(may_be_billed)
+        with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+            assert not journal.find_damage()
+        desk.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+        assert sorted(len(job.items) for job in desk.jobs) == [PEOPLE, PEOPLE]
+    assert done.table("answers").height == 2 * PEOPLE
+    assert not spent_below(tmp_path / "run").open_batch_calls
 
 
 @pytest.mark.parametrize("vendor", MODELS)

@@ -35,7 +35,7 @@ class BatchPlan:
     stall: bool = False  # taken, but never answered
     hold: bool = False  # nothing is over until the plan is another one
     interface: bool = True  # 404 without
-    reject: bool = False  # 400 for every batch that is handed in
+    reject: int = 0  # the HTTP status with which every batch that is handed in is refused
 
 
 @dataclass
@@ -290,7 +290,7 @@ class BatchDesk:
         if self.plan.reject:
             self.jobs.remove(job)
             said = {"error": {"message": "Invalid batch", "code": "invalid_request_error"}}
-            return web.json_response(said, status=400)
+            return web.json_response(said, status=self.plan.reject)
         if job.number in self.plan.swallow:
             assert request.transport is not None
             request.transport.abort()

@@ -28,6 +28,7 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
     FatalModelError,
     FolkmootError,
+    ModelError,
     NotFoundError,
     QuotaError,
     QuotaExhaustedError,
@@ -323,27 +324,35 @@ class BatchQueue:
         return batch
 
     async def _submit_once(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> str:
-        # If the outcome is unknown, look for the batch at the vendor before submitting it again.
+        # If the outcome is unknown, look for the batch at the vendor before submitting it again. If
+        # every attempt was refused, the vendor has nothing to bill.
         batches, path = calls[0].provider.batches, calls[0].path
-        has_tried = False
+        may_have_arrived = False
 
         async def submit_batch() -> str:
-            nonlocal has_tried
-            if has_tried and (
+            nonlocal may_have_arrived
+            if may_have_arrived and (
                 submitted_id := await batches.find_submitted_batch(
                     batch.name, batch.submitted_at, batch.calls
                 )
             ):
                 return submitted_id
-            has_tried = True
             try:
                 return await batches.submit_batch(batch.name, path, [call.item for call in calls])
             except NotFoundError as error:
                 raise FatalModelError(
                     f"{batch.model} has no batch API at this address; leave out --batch ({error})"
                 ) from None
+            except ModelError as error:
+                may_have_arrived = may_have_arrived or not error.is_refusal
+                raise
 
-        return await self._retry_vendor_call(batch, submit_batch)
+        try:
+            return await self._retry_vendor_call(batch, submit_batch)
+        except FolkmootError:
+            if not may_have_arrived:
+                await asyncio.wrap_future(self._journal.release_batch(batch.name))
+            raise
 
     async def _resume_batch(self, batch: BatchRecord, calls: Sequence[QueuedCall]) -> None:
         # A batch that the vendor never received is submitted again.

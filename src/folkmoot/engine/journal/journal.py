@@ -35,6 +35,7 @@ from folkmoot.engine.journal.journal_file import (
     escape_address_part,
     open_for_writing,
     read_chain,
+    release_batch,
     storage_error,
     supersede_entry,
     unescape_address_part,
@@ -249,6 +250,13 @@ class Journal(JournalReader):
         # The content digest leaves batches out, because the way in which requests were sent does
         # not change the results.
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
+
+    def release_batch(self, name: str) -> Future[None]:
+        """Record that the vendor refused a batch, so that none of its requests may be billed.
+
+        The returned future is done after the write.
+        """
+        return self._run_in_writer(lambda db: release_batch(db, name))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
         """Write the record of a reply that broke off.

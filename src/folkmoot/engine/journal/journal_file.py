@@ -357,6 +357,13 @@ def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str])
     write_meta_value(db, "batches", hash_batches(db))
 
 
+def release_batch(db: sqlite3.Connection, name: str) -> None:
+    """Remove the keys of the requests in a batch, because the vendor refused it."""
+    # The row of the batch stays, so that no later batch gets its name.
+    db.execute("DELETE FROM batched WHERE batch = ?", (name,))
+    write_meta_value(db, "batches", hash_batches(db))
+
+
 def write_broken(db: sqlite3.Connection, broken: BrokenReply) -> None:
     """Write the record of a reply that broke off."""
     db.execute(BROKEN)
