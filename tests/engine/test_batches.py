@@ -331,6 +331,24 @@ def test_a_resume_without_batches_still_fetches_those_that_were_handed_in(tmp_pa
         assert server.model.counts["answered"] == 2 * PEOPLE
 
 
+def test_a_resume_without_batches_reserves_their_price_for_what_they_hold(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan()) as server:
+        # Enough for one call in a batch, and too little for one that is made directly.
+        values, desk = settings(server, budget_usd=0.0009), server.model.batches
+        desk.plan = BatchPlan(hold=True)
+        killed = dump(values, tmp_path / "run")
+        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
+        killed.kill()
+        killed.wait()
+        assert desk.calls == 1
+        desk.plan = BatchPlan()
+        with pytest.raises(BudgetReachedError):
+            resumed({**values, "batch": False}, tmp_path / "run")
+        assert desk.calls == server.model.counts["answered"] == 1
+    spent = spent_below(tmp_path / "run")
+    assert (spent.calls, spent.open_batch_calls) == (1, 0)
+
+
 @pytest.mark.parametrize("wave", [1, 2, 4, 5])
 def test_results_do_not_depend_on_how_waves_are_cut(
     wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

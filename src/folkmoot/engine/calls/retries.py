@@ -448,7 +448,8 @@ class RetryPolicy:
 
     def _uses_batch_price(self, call: ModelCall) -> bool:
         # With `batch: auto` a few calls that wait together are sent directly, at the full price.
-        return call.batched and self._config.batch is True
+        # Without `batch`, only the calls of an earlier process are batched.
+        return call.batched and self._config.batch != "auto"
 
     def _backoff_seconds(
         self, model_state: ModelState, call: ModelCall, error: TransientError
