@@ -246,6 +246,17 @@ def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
     assert "may have billed" in str(build_trust_section(done.folder, STUDY))
 
 
+def test_reasoning_that_is_counted_apart_is_paid(tmp_path: Path) -> None:
+    told = {}
+    for usage in ("full", "apart"):
+        with ServerThread(FaultPlan(usage=usage)) as server:
+            told[usage] = run(TALK, settings(server), out=tmp_path / usage).manifest
+    more = told["apart"]["output_tokens"] - told["full"]["output_tokens"]
+    assert more == 3 * 50
+    dearer = told["apart"]["cost_usd"] - told["full"]["cost_usd"]
+    assert dearer == pytest.approx(more * 10e-6)  # the price of gpt-4o's output
+
+
 ODD_REPLIES = {
     "beyond 63 bits": Completion("said", Usage(2**63, 5), "m"),
     "negative": Completion("said", Usage(-1000, -5), "m"),

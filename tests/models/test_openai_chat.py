@@ -78,6 +78,26 @@ def test_structured_answers_step_down_from_schema_to_json_mode_to_the_prompt() -
     assert request == ModelRequest("m", ASKED, schema=SCHEMA)
 
 
+@pytest.mark.parametrize(
+    ("counts", "output_tokens"),
+    [
+        # xAI: 94 tokens of reasoning, which are not among the 9 of the completion.
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, 103),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 41}, 9),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 0}, 9),
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": "135"}, 9),
+        ({"prompt_tokens": 32, "total_tokens": 135}, None),
+        ({"completion_tokens": 9, "total_tokens": 135}, None),
+    ],
+)
+def test_tokens_of_reasoning_are_output(
+    counts: dict[str, object], output_tokens: int | None
+) -> None:
+    assert decode_reply(200, {}, ok({"content": "Yes"}, usage=counts)).usage.output_tokens == (
+        output_tokens
+    )
+
+
 def test_a_reply_with_its_usage_and_hints() -> None:
     usage = {
         "prompt_tokens": 12,

@@ -28,7 +28,9 @@ class FaultPlan:
     schema: str = "obey"  # obey, ignore, refuse (400 on json_schema), none (400 on any format)
     no_temperature: bool = False  # 400 on any temperature
     hold_after: int | None = None  # so many answers, then all wait until the plan is another one
-    usage: str = "full"  # full, input (tokens of the request alone), none, absurd (2 to the 63rd)
+    # full, input (tokens of the request alone), none, absurd (2 to the 63rd), apart (OpenAI's wire
+    # format: reasoning is in the total alone)
+    usage: str = "full"
 
     def fault(self, digest: str, occurrence: int) -> str:
         """Name of the fault that this request meets this time, or an empty string."""

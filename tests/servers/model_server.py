@@ -281,6 +281,8 @@ class ModelServer:
                 if self.plan.usage == "input":
                     outs = ("completion_tokens", "output_tokens", "candidatesTokenCount")
                     data[key] = {k: v for k, v in usage.items() if k not in outs}
+                if self.plan.usage == "apart" and usage:
+                    data[key] = {**usage, "total_tokens": sum(usage.values()) + 50}
         self.log.append(digest_of(body))
         return web.json_response(data)
 

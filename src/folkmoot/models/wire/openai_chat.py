@@ -250,6 +250,10 @@ def _parse_usage(data: object, text: str = "") -> Usage:
     output_tokens = (
         None if input_tokens is None else parse_token_count(data.get("completion_tokens"))
     )
+    total_tokens = parse_token_count(data.get("total_tokens"))
+    if input_tokens is not None and output_tokens is not None and total_tokens is not None:
+        # xAI and Gemini bill reasoning tokens as output, and count them in the total alone.
+        output_tokens = max(output_tokens, total_tokens - input_tokens)
     output_tokens = output_tokens or (None if text else output_tokens)
     cached = parse_token_count(details.get("cached_tokens"))
     if input_tokens is not None and cached is not None and cached > input_tokens:
