@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.runner import study_from_settings
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
+from folkmoot.models.catalog import resolve_model
+from folkmoot.models.prices import find_price
 from folkmoot.models.request import estimate_tokens
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -142,6 +145,24 @@ def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> 
         costs[name] = shown.stdout
     assert "openai/gpt-4o-mini $" in costs["seats"] and "(all " not in costs["seats"]
     assert "gpt-4o-mini" not in costs["all"]
+
+
+def test_check_prices_many_short_calls_as_short(tmp_path: Path) -> None:
+    """The model costs twice as much in requests of more than 200,000 tokens. The run has more."""
+    path = tmp_path / "study.yaml"
+    path.write_text(
+        FOCUS_GROUP.format(concept="An oven", groups=3) + "model: google/gemini-2.5-pro\n"
+    )
+    shown = CliRunner().invoke(app, ["check", str(path)]).stdout
+    tokens = re.search(r"Tokens +about ([\d,]+) in .*about ([\d,]+) out", shown)
+    cost = re.search(r"Cost +about \$([\d.]+)", shown)
+    assert tokens is not None and cost is not None, shown
+    sent, said = (int(count.replace(",", "")) for count in tokens.groups())
+    assert sent > 200_000
+    price = find_price(resolve_model("gemini-2.5-pro"))
+    assert price is not None
+    expected = sent * price.input_usd + said * price.output_usd
+    assert float(cost[1]) == pytest.approx(expected, abs=0.006)
 
 
 def test_check_refuses_a_budget_in_money_for_a_price_that_nobody_knows(tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ ESTIMATE = RunEstimate(
 )
 
 
-def price(_model: str, sent: float, said: float) -> float:
+def price(_model: str, _calls: int, sent: float, said: float) -> float:
     return sent * 0.001 + said * 0.01
 
 
 def reply(sent: int = 100, said: int = 80) -> CallDone:
-    return CallDone("m", False, price("m", sent, said), sent, said)
+    return CallDone("m", False, price("m", 1, sent, said), sent, said)
 
 
 def test_without_replies_it_is_the_estimate_with_its_range() -> None:
@@ -54,7 +54,7 @@ def test_short_replies_bring_it_down_and_narrow_its_range() -> None:
 
 
 def test_a_price_that_nobody_knows_is_not_forecast() -> None:
-    assert Forecast(ESTIMATE, lambda _model, _sent, _said: None).cost() is None
+    assert Forecast(ESTIMATE, lambda _model, _calls, _sent, _said: None).cost() is None
 
 
 def test_the_preflight_says_what_the_run_will_cost(

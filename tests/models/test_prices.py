@@ -50,6 +50,21 @@ def test_the_dearest_is_that_of_tokens_read_or_written(
     assert rate.max_cost_usd(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
 
 
+@pytest.mark.parametrize("name", ["gpt-4o", "gemini-2.5-pro", "gpt-5.5"])
+@pytest.mark.parametrize("calls", [1, 2, 100])
+@pytest.mark.parametrize("batch", [False, True])
+def test_many_short_calls_are_not_priced_as_a_long_one(name: str, calls: int, batch: bool) -> None:
+    spec = resolve_model(name, environ={})
+    rate = find_price(spec)
+    assert rate is not None
+    one = (rate.batch_price() if batch else rate).cost(
+        Usage(1_000_000 // calls, 100_000 // calls, 0)
+    )
+    assert one is not None
+    estimated = estimate_cost(spec, 1_000_000, 100_000, calls=calls, batch=batch)
+    assert estimated == pytest.approx(calls * one)
+
+
 @pytest.mark.parametrize("hour", [3, 20])
 def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
     hour: int, monkeypatch: pytest.MonkeyPatch

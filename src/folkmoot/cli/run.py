@@ -402,7 +402,8 @@ def _preflight_requests(
             options.progress.forecast = Forecast(estimate, partial(_price_of, study_file))
         specs = {name: resolve_model(name, study_file.config.endpoints) for name in estimate.models}
         cost += sum(
-            estimate_cost(specs[name], *tokens) or 0.0 for name, tokens in estimate.models.items()
+            estimate_cost(specs[name], *tokens, calls=estimate.model_calls.get(name, 1)) or 0.0
+            for name, tokens in estimate.models.items()
         )
         paid_requests = (
             request
@@ -423,11 +424,10 @@ def _preflight_requests(
 
 
 def _price_of(
-    study_file: StudyFile, model: str, input_tokens: float, output_tokens: float
+    study_file: StudyFile, model: str, calls: int, input_tokens: float, output_tokens: float
 ) -> float | None:
-    return estimate_cost(
-        resolve_model(model, study_file.config.endpoints), round(input_tokens), round(output_tokens)
-    )
+    spec = resolve_model(model, study_file.config.endpoints)
+    return estimate_cost(spec, round(input_tokens), round(output_tokens), calls=calls)
 
 
 def _costs_money(study_file: StudyFile, options: RunOptions) -> bool:

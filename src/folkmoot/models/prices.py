@@ -6,6 +6,7 @@ An unknown price is `None` and never zero.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -68,9 +69,20 @@ class ModelPrice:
             exact = _library_cost(self.provider, self.model, priced_usage, self.period)
             if exact is not None:
                 return exact * self.share
+        return self.short_calls_cost(
+            input_tokens, output_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
+        )
+
+    def short_calls_cost(
+        self, input_tokens: int, output_tokens: int, cached: int = 0, cache_written: int = 0
+    ) -> float:
+        """Return the cost in USD of calls with these numbers of tokens in total.
+
+        Each call has at most `MAX_LINEAR_TOKENS`.
+        """
         # Some servers report more cached tokens than input tokens.
-        cached = min(usage.cached_tokens or 0, input_tokens)
-        cache_written = min(usage.cache_write_tokens or 0, input_tokens - cached)
+        cached = min(cached, input_tokens)
+        cache_written = min(cache_written, input_tokens - cached)
         return self.share * (
             (input_tokens - cached - cache_written) * self.input_usd
             + cached * self.cached_usd
@@ -119,9 +131,15 @@ def find_highest_price(spec: ModelSpec) -> ModelPrice | None:
 
 
 def estimate_cost(
-    spec: ModelSpec, input_tokens: int, output_tokens: int, cached: int = 0, *, batch: bool = False
+    spec: ModelSpec,
+    input_tokens: int,
+    output_tokens: int,
+    cached: int = 0,
+    *,
+    calls: int = 1,
+    batch: bool = False,
 ) -> float | None:
-    """Return the estimated cost in USD of a call with the given numbers of tokens.
+    """Return the estimated cost in USD of calls with these numbers of tokens in total.
 
     Returns None if the price is unknown.
     """
@@ -129,7 +147,13 @@ def estimate_cost(
     if rate is None:
         return None
     price_rate = rate.batch_price() if batch and supports_batches(spec) else rate
-    return price_rate.cost(Usage(input_tokens, output_tokens, cached))
+    # Long requests cost more per token, so price one call of the mean length.
+    calls = max(1, calls)
+    mean = Usage(*(math.ceil(tokens / calls) for tokens in (input_tokens, output_tokens, cached)))
+    if max(mean.input_tokens or 0, mean.output_tokens or 0) <= MAX_LINEAR_TOKENS:
+        return price_rate.short_calls_cost(input_tokens, output_tokens, cached)
+    mean_cost = price_rate.cost(mean)
+    return None if mean_cost is None else calls * mean_cost
 
 
 def supports_batches(spec: ModelSpec) -> bool:

@@ -300,8 +300,9 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
     saved_usd = 0.0
     for name, tokens in estimate.cacheable_tokens_by_model.items():
         spec = resolve_model(name, study_file.config.endpoints)
-        saved_usd += (estimate_cost(spec, tokens, 0) or 0.0) - (
-            estimate_cost(spec, tokens, 0, tokens) or 0.0
+        calls = estimate.model_calls.get(name, 1)
+        saved_usd += (estimate_cost(spec, tokens, 0, calls=calls) or 0.0) - (
+            estimate_cost(spec, tokens, 0, tokens, calls=calls) or 0.0
         )
     if not repeated_tokens or not saved_usd or not estimate.input_tokens:
         return ""
@@ -355,7 +356,10 @@ def _describe_run_cost(
         spec = resolve_model(name, study_file.config.endpoints)
         # Embeddings are not sent through batch APIs, so they have no batch price.
         costs[spec.name] = estimate_cost(
-            spec, *tokens, batch=batch and name not in embedding_models
+            spec,
+            *tokens,
+            calls=estimate.model_calls.get(name, 1),
+            batch=batch and name not in embedding_models,
         )
     known_costs = {name: cost for name, cost in costs.items() if cost is not None}
     unpriced_models = [name for name in costs if name not in known_costs]

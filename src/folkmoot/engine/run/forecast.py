@@ -18,8 +18,9 @@ from folkmoot.measures.inference.estimates import format_dollars
 # 20 replies has a standard error of about a fifth of their standard deviation.
 REPLIES_THAT_WEIGH_AS_MUCH = 20
 
-# Maps a model, its input tokens and its output tokens to USD, or to None if its price is unknown.
-Price = Callable[[str, float, float], float | None]
+# Maps a model, a number of calls and their input and output tokens in total to USD, or to None if
+# the price is unknown.
+Price = Callable[[str, int, float, float], float | None]
 
 
 class Cost(NamedTuple):
@@ -103,7 +104,7 @@ class Forecast:
             mean_output = _blend_estimates(
                 output_per_call * spread[1][bound], model_counts.said, model_counts.calls, trust[1]
             )
-            usd = self._price(model, calls_left * mean_input, calls_left * mean_output)
+            usd = self._price(model, calls_left, calls_left * mean_input, calls_left * mean_output)
             if usd is None:
                 return None
             costs.append(model_counts.usd + usd)
