@@ -23,6 +23,7 @@ from folkmoot.report.document.methods import build_methods
 from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.faults import FaultPlan
+from tests.servers.model_server import ModelServer
 from tests.servers.thread import ServerThread
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
@@ -255,6 +256,22 @@ def test_reasoning_that_is_counted_apart_is_paid(tmp_path: Path) -> None:
     assert more == 3 * 50
     dearer = told["apart"]["cost_usd"] - told["full"]["cost_usd"]
     assert dearer == pytest.approx(more * 10e-6)  # the price of gpt-4o's output
+
+
+def test_a_prompt_that_gemini_blocks_costs_its_input_and_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = {
+        "promptFeedback": {"blockReason": "SAFETY"},
+        "usageMetadata": {"promptTokenCount": 10, "totalTokenCount": 10},
+    }
+    monkeypatch.setattr(ModelServer, "_answered", lambda *_: web.json_response(blocked))
+    with ServerThread(FaultPlan()) as server:
+        done = run(TALK, settings(server, "google", budget_usd=5.0), out=tmp_path / "run")
+    assert set(done.table("answers")["missing"]) == {"filtered"}
+    manifest = done.manifest
+    assert (manifest["calls"], manifest["input_tokens"], manifest["output_tokens"]) == (3, 30, 0)
+    assert manifest["cost_usd"] == pytest.approx(30 * 0.3e-6)  # the price of the input
 
 
 ODD_REPLIES = {

@@ -91,12 +91,12 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
     data = read_json(body)
     if data.get("error"):
         raise error_in_success_response(data["error"], headers)
-    usage = _parse_usage(data.get("usageMetadata"))
     model_served = str(data.get("modelVersion") or "")
     request_id = str(data.get("responseId") or "")
     feedback = data.get("promptFeedback")
     # A blocked prompt has no candidates. It is a refusal and not a broken reply.
     if isinstance(feedback, dict) and feedback.get("blockReason"):
+        usage = _parse_usage(data.get("usageMetadata"))
         return Completion("", usage, model_served, request_id, "refused:filtered")
     try:
         candidate = data["candidates"][0]
@@ -106,6 +106,7 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
     except (KeyError, IndexError, TypeError, AttributeError):
         raise unreadable_reply_error("a reply without candidates") from None
     hints = parse_rate_limit_headers(headers)
+    usage = _parse_usage(data.get("usageMetadata"), text)
     return Completion(
         strip_reasoning(text), usage, model_served, request_id, finish, rate_limit_hints=hints
     )
@@ -190,7 +191,7 @@ def _encode_part(part: MessagePart) -> JsonObject:
     return {"fileData": {"fileUri": part.image.url, **type_field}}
 
 
-def _parse_usage(data: object) -> Usage:
+def _parse_usage(data: object, text: str = "") -> Usage:
     # Reasoning tokens are billed as output.
     if not isinstance(data, dict):
         return Usage()
@@ -200,6 +201,11 @@ def _parse_usage(data: object) -> Usage:
     if reasoning_tokens is not None:
         output_tokens = (output_tokens or 0) + reasoning_tokens
     input_tokens = parse_token_count(data.get("promptTokenCount")) or None
+    total_tokens = parse_token_count(data.get("totalTokenCount"))
+    # Gemini omits counts of 0, as for a blocked prompt or an empty reply. The total shows them.
+    if input_tokens is not None and total_tokens is not None and total_tokens >= input_tokens:
+        output_tokens = max(output_tokens or 0, total_tokens - input_tokens)
+    output_tokens = output_tokens or (None if text else output_tokens)
     cached = parse_token_count(data.get("cachedContentTokenCount"))
     if input_tokens is not None and cached is not None and cached > input_tokens:
         # More cached tokens than input tokens would give a discount on tokens that were not sent.
