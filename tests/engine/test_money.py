@@ -274,6 +274,28 @@ def test_a_prompt_that_gemini_blocks_costs_its_input_and_ends_no_run(
     assert manifest["cost_usd"] == pytest.approx(30 * 0.3e-6)  # the price of the input
 
 
+def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = ModelServer._answered
+
+    def answer_once_without_usage(server: ModelServer, body: Any, data: Any) -> web.Response:
+        if "Why, 1?" in str(body):
+            del data["usage"]
+        return answered(server, body, data)
+
+    monkeypatch.setattr(ModelServer, "_answered", answer_once_without_usage)
+    with ServerThread(FaultPlan()) as server:
+        done = run(TALK, settings(server), out=tmp_path / "run")
+    with JournalReader(done.path / "journal.sqlite") as journal:
+        known = [entry.cost_usd for entry in journal.read_entries() if entry.cost_usd is not None]
+    assert len(known) == 2
+    assert done.manifest["cost_usd"] == pytest.approx(sum(known))
+    assert done.manifest["cost_unknown_for"] == [MODELS["openai"]]
+    methods = build_methods(done.folder, STUDY, build_front_page(done.folder, STUDY, [], []))
+    assert f"plus the unknown cost of {MODELS['openai']}" in " ".join(methods.paragraphs)
+
+
 ODD_REPLIES = {
     "beyond 63 bits": Completion("said", Usage(2**63, 5), "m"),
     "negative": Completion("said", Usage(-1000, -5), "m"),

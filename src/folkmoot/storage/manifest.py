@@ -232,16 +232,15 @@ def summarise_totals(totals: RunTotals, roles: Mapping[str, Sequence[str]]) -> d
     usages = totals.models.values()
     unpriced = [name for name, usage in totals.models.items() if usage.calls_without_price]
     unpriced_models = list(dict.fromkeys([*unpriced, *(model for model, _ in totals.broken)]))
-    known_costs = [usage.cost_usd for usage in usages if not usage.calls_without_price]
+    # With calls of unknown cost, the sum of the known costs is a lower bound.
+    known_usd = math.fsum(usage.cost_usd for usage in usages)
     has_uncounted = any(usage.calls_without_token_count for usage in usages)
     return {
         "calls": sum(usage.calls + usage.replayed for usage in usages),
         **({"handed_in_by_batches": totals.batched_calls} if totals.batched_calls else {}),
         "input_tokens": None if has_uncounted else sum(usage.input_tokens for usage in usages),
         "output_tokens": None if has_uncounted else sum(usage.output_tokens for usage in usages),
-        "cost_usd": round_cost(math.fsum(known_costs))
-        if known_costs or not unpriced_models
-        else None,
+        "cost_usd": round_cost(known_usd) if known_usd or not unpriced_models else None,
         "cost_unknown_for": unpriced_models,
         **_summarise_broken(totals.broken),
         **_possibly_paid(totals.possibly_paid),

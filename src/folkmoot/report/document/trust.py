@@ -134,7 +134,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         **_broken_reply_facts(manifest.get("broken_replies")),
         **_possibly_paid(manifest.get("possibly_paid")),
         "cost (USD)": _value_or_unknown(manifest.get("cost_usd")),
-        "models of unknown cost, not included": unknown or "none",
+        "models with calls of unknown cost, not included": unknown or "none",
         "random seed": manifest.get("seed"),
         "temperature": describe_setting(config, "temperature"),
         "reply limit (tokens)": describe_setting(config, "max_tokens"),
