@@ -14,6 +14,8 @@ import pytest
 import folkmoot
 from folkmoot.authoring.template import write_value
 from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.study_file import load_study_file
+from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studio.study_forms import WorkbookForm, read_study_form
 from folkmoot.studio.study_text import change_values
@@ -63,6 +65,41 @@ def test_a_text_is_the_same_after_it_was_written(text: str) -> None:
         assert parse_yaml(changed, "").value == wanted
         assert "# a remark" in changed
     assert parse_yaml(f"key: {write_value([text])}", "").value == {"key": [text]}
+
+
+def study_of(folder: Path, lines: str) -> Path:
+    path = folder / "study.yaml"
+    path.write_text(f"study: negotiation\n{lines}", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("before", "after"), [("1", "true"), ("true", "1"), ("false", "0")])
+def test_a_number_of_participants_can_become_all_of_them(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    path = study_of(tmp_path, f"controls: {{no_persona: {before}}}\n")
+    field = json.dumps(["controls", "no_persona"])
+    _, problems = read_study_form(path).save(path, {field: after}, "")
+    assert problems == []
+    assert f"no_persona: {after}" in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "text", ["true", "~", "#5", "{{ x }}", "- 5", "[1, 2]", "{% if %}", "1e400", "nan", "1,5", "'"]
+)
+@pytest.mark.parametrize("key", ["days", "budget_usd"])
+def test_what_is_no_number_stays_in_its_field_with_a_problem(
+    tmp_path: Path, key: str, text: str
+) -> None:
+    path = study_of(tmp_path, f"{key}: 1\n")
+    form, problems = read_study_form(path).save(path, {json.dumps([key]): text}, "")
+    assert problems == []
+    with pytest.raises(InputError) as error:
+        load_study_file(path)
+    (placed,) = form.place(error.value.problems)[0].items()
+    assert placed[0] == f"f-{key}"
+    fields = [field for section in form.sections for field in section.fields]
+    assert next(field.value for field in fields if field.id == f"f-{key}") == text
 
 
 def test_a_run_with_options_like_numbers_can_be_resumed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -654,7 +655,9 @@ def _rename_entries(
 def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
     if field.kind == "switch" or (field.kind == "choice" and "true" in field.choices):
         return BOOLEAN_WORDS.get(text.lower(), text)
-    if field.kind in ("number", "yaml"):
+    if field.kind == "number":
+        return _read_number(text)
+    if field.kind == "yaml":
         try:
             return parse_yaml(text, "").value
         except InputError as error:
@@ -665,3 +668,14 @@ def _read_value(field: StudyField, text: str, problems: list[Problem]) -> Any:
     if field.is_long and "\n" in text:
         return text + "\n"
     return text
+
+
+def _read_number(text: str) -> Any:
+    # Anything else than a finite number stays as it was typed, so that the page shows it again with
+    # the problem. As YAML, `#5` would be empty, and `{{ x }}` a mapping.
+    try:
+        value = parse_yaml(text, "").value
+    except InputError:
+        return text
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else text

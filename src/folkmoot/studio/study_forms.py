@@ -34,7 +34,7 @@ from folkmoot.studio.sheets import (
     place_cell_problems,
     read_sheet_form,
 )
-from folkmoot.studio.study_text import change_values
+from folkmoot.studio.study_text import change_values, is_same
 
 # The letters of a column of a sheet.
 LETTERS = re.compile("[A-Z]{1,2}")
@@ -72,7 +72,7 @@ class StudyForm:
         if action:
             changed = change_rows(make_form(self.study, changed), changed, action)
         # An unchanged form leaves the file as it is, so that its time and layout stay.
-        if changed != self.values:
+        if not is_same(changed, self.values):
             write_bytes(path, change_values(self.text, changed).encode())
         return read_study_form(path), problems
 

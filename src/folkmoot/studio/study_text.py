@@ -50,6 +50,18 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
+def is_same(value: object, other: object) -> bool:
+    """Return True if two values of a study file are equal. A switch and a number never are."""
+    # In Python, `True` equals 1.
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            is_same(value[key], other[key]) for key in value
+        )
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(is_same, value, other))
+    return value == other and isinstance(value, bool) is isinstance(other, bool)
+
+
 def change_values(text: str, wanted: Mapping[str, object]) -> str:
     """Return the text of a study file, changed so that it holds the keys and values in `wanted`.
 
@@ -62,7 +74,7 @@ def change_values(text: str, wanted: Mapping[str, object]) -> str:
     names = [*old_values, *(name for name in wanted if name not in old_values)]
     for name in names:
         is_present, value = name in old_values, wanted.get(name)
-        if is_present and name in wanted and old_values[name] == value:
+        if is_present and name in wanted and is_same(old_values[name], value):
             continue
         # Keys are changed one after the other, so that each edit can be checked by parsing the
         # result.
@@ -88,7 +100,7 @@ def _change_key(text: str, name: str, present: Mapping[str, Any], target: Mappin
             changed = changed[: edit.start] + edit.text + changed[edit.end :]
         # The edits work on characters, and YAML has many layouts. An edit counts only if parsing
         # its result gives the wanted values.
-        if _values_of(changed) == target:
+        if is_same(_values_of(changed), target):
             return changed
     return _write_block(target)
 
@@ -130,7 +142,7 @@ def _entry(node: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node]:
 
 
 def _edits(text: str, node: yaml.Node, old: Any, new: Any, key: yaml.Node) -> list[_Edit]:
-    if old == new:
+    if is_same(old, new):
         return []
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
     if isinstance(node, yaml.MappingNode) and is_block and isinstance(new, dict) and new:
