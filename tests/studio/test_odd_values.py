@@ -17,7 +17,7 @@ from folkmoot.engine.settings.yaml_tree import parse_yaml
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
-from folkmoot.studio.study_forms import WorkbookForm, read_study_form
+from folkmoot.studio.study_forms import WorkbookForm, read_study_form, word_problems
 from folkmoot.studio.study_text import change_values
 
 TEXTS = [
@@ -100,6 +100,17 @@ def test_what_is_no_number_stays_in_its_field_with_a_problem(
     assert placed[0] == f"f-{key}"
     fields = [field for section in form.sections for field in section.fields]
     assert next(field.value for field in fields if field.id == f"f-{key}") == text
+
+
+def test_dates_that_are_too_few_are_named_at_their_list(tmp_path: Path) -> None:
+    path = study_of(tmp_path, "days: 2\ntrip: {date: ['2026-01-01']}\n")
+    with pytest.raises(InputError) as error:
+        load_study_file(path)
+    form = read_study_form(path)
+    placed, rest = form.place(word_problems(form, error.value.problems))
+    assert rest == []
+    (problem,) = placed["f-trip-date"]
+    assert problem.message == "needs as many dates as “Days”, 2, and has 1"
 
 
 def test_a_run_with_options_like_numbers_can_be_resumed(tmp_path: Path) -> None:

@@ -169,7 +169,10 @@ BAD = [
     ({"max_feedback_rounds": -1}, "must be at least 0"),
     ({"options": {"dessert": ["x"]}}, "`dessert` is not a topic"),
     ({"options": {"cuisine": ["pub", "Pubs"]}}, "a duplicate option"),
-    ({"trip": {"date": ["2026-01-01"]}}, "1 dates for 3 days"),
+    (
+        {"trip": {"date": ["2026-01-01"]}},
+        "trip.date: needs as many dates as `days`, 3, and has 1",
+    ),
 ]
 
 

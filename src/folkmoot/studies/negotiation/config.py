@@ -351,7 +351,10 @@ class NegotiationConfig(CodingStudyConfig):
     @model_validator(mode="after")
     def _dates_fit(self) -> NegotiationConfig:
         if self.trip.date and len(self.trip.date) != self.days:
-            raise ValueError(f"trip.date has {len(self.trip.date)} dates for {self.days} days")
+            raise ValueError(
+                f"trip.date: needs as many dates as `days`, {self.days}, and has "
+                f"{len(self.trip.date)}"
+            )
         return self
 
 
