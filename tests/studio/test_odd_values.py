@@ -113,6 +113,41 @@ def test_dates_that_are_too_few_are_named_at_their_list(tmp_path: Path) -> None:
     assert problem.message == "needs as many dates as “Days”, 2, and has 1"
 
 
+MEMBER = """\
+groups:
+  - type: spouses
+    members:
+      - role: spouse
+        preferences:
+          traveler_type: I like quiet days.
+          travel_purpose: I want rest.
+          spending_preference: Cheap.
+          cuisine: I love a diner.
+          attraction: I like museums.
+          event: I like the theatre.
+          lodging: {room_type: I prefer a hotel., house_rule: No smoking.}
+      - role: spouse
+        persona: a teacher
+"""
+
+
+def test_both_wishes_for_lodging_have_a_field_that_may_be_emptied(tmp_path: Path) -> None:
+    path = study_of(tmp_path, MEMBER)
+    lodging = ["groups", 0, "members", 0, "preferences", 6]
+    sent = {json.dumps([*lodging, 0]): "I want: a tent", json.dumps([*lodging, 1]): ""}
+    read_study_form(path).save(path, sent, "")
+    members = parse_yaml(path.read_text("utf-8"), "").value["groups"][0]["members"]
+    assert members[0]["preferences"]["lodging"] == {"room_type": "I want: a tent", "house_rule": ""}
+    with pytest.raises(InputError, match="Partner 1 states no preference for house_rule"):
+        load_study_file(path)
+
+
+def test_a_wish_for_lodging_that_is_left_blank_is_called_missing(tmp_path: Path) -> None:
+    path = study_of(tmp_path, MEMBER.partition(" {room_type")[0])
+    with pytest.raises(InputError, match="states no preference for room_type, house_rule"):
+        load_study_file(path)
+
+
 def test_a_run_with_options_like_numbers_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(

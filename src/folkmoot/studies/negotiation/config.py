@@ -107,12 +107,11 @@ class _Stated(BaseModel):
 def _by_topic(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
-    lodging = value.get("lodging")
-    if isinstance(lodging, Mapping):
-        value = {**lodging, **{key: value for key, value in value.items() if key != "lodging"}}
-    elif lodging is not None:
-        value = {**dict.fromkeys(LODGING, lodging), **value}
-        del value["lodging"]
+    if "lodging" in value:
+        lodging = value["lodging"]
+        rest = {key: text for key, text in value.items() if key != "lodging"}
+        by_topic = lodging if isinstance(lodging, Mapping) else dict.fromkeys(LODGING, lodging)
+        value = {**by_topic, **rest}
     for slot in value:
         if slot not in TOPICS:
             known = (*SLOTS, *LODGING)
@@ -133,6 +132,7 @@ _PREFERENCE_SCHEMA = {
             "description": "one text, or a group of `room_type` and `house_rule`",
             "type": ["string", "number", "object", "null"],
             "propertyNames": {"enum": [*LODGING]},
+            "additionalProperties": {"type": ["string", "number", "null"]},
         }
     },
 }
