@@ -244,7 +244,7 @@ class _SheetReader(WorkSheetParser):  # type: ignore[misc]
             return RawCell(row, column, "", "formula", "") if is_formula else None
         kind: Kind = "error" if cell["data_type"] == "e" else ""
         if not isinstance(value, (bool, int, float, str)):
-            value, kind = _write_date(value), "date"
+            value, kind = format_date(value), "date"
         return RawCell(row, column, value, kind, self._format_of(cell["style_id"]))
 
     def _format_of(self, style: int) -> str:
@@ -266,8 +266,8 @@ def _is_finite(text: str) -> bool:
         return False
 
 
-def _write_date(value: object) -> str:
-    # ISO text, without the time if it is midnight.
+def format_date(value: object) -> str:
+    """Return a date or time as ISO text, without the time if it is midnight."""
     if isinstance(value, dt.datetime):
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")

@@ -5,18 +5,25 @@ A file may hold anything that people write or paste: quotes, colons, emoji, very
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
 
 import folkmoot
-from folkmoot.authoring.template import write_value
+from folkmoot.authoring.template import new_files, write_value
 from folkmoot.engine.settings.yaml_tree import parse_yaml
+from folkmoot.engine.study.study import find_study
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.studies.workbook.spreadsheet.reading import read_workbook
+from folkmoot.studio.fields import walk_fields
 from folkmoot.studio.study_forms import WorkbookForm, read_study_form, word_problems
 from folkmoot.studio.study_text import change_values
 
@@ -183,6 +190,8 @@ def workbook(folder: Path) -> Path:
         ("=1+1", "=1+1"),
         ("1" * 400, "1" * 400),
         ("9007199254740993", "9007199254740993"),
+        ("5.0", "5.0"),
+        ("1e+16", "1e+16"),
         ("a\nb", "a\nb"),
         # XML has no such characters, so they are replaced and the file can still be read.
         ("a\x00\ufffeb", "a\ufffd\ufffdb"),
@@ -196,6 +205,67 @@ def test_a_cell_holds_what_was_entered(tmp_path: Path, text: str, kept: str) -> 
     saved = read_study_form(path)
     assert isinstance(saved, WorkbookForm)
     assert saved.sheets.values["roles"][1] == {"A": "buyer", "B": kept}
+
+
+def new_workbook(folder: Path, change: Callable[[openpyxl.Workbook], None]) -> Path:
+    """The example of a workbook, with a change by a spreadsheet program."""
+    path = folder / "public_goods.xlsx"
+    content = new_files(find_study("workbook"))[path.name]
+    assert isinstance(content, bytes)
+    path.write_bytes(content)
+    book = openpyxl.load_workbook(path)
+    change(book)
+    book.save(path)
+    return path
+
+
+def test_dates_are_read_alike_after_a_row_above_them_was_removed(tmp_path: Path) -> None:
+    def enter_dates(book: openpyxl.Workbook) -> None:
+        for row in range(3, 19):
+            book["agent_profiles"].cell(row, 2, dt.date(1990, 1, row))
+
+    path = new_workbook(tmp_path, enter_dates)
+    before, _ = read_workbook(path)
+    _, problems = read_study_form(path).save(path, {}, 'remove ["agent_profiles", 2]')
+    assert problems == []
+    after, _ = read_workbook(path)
+    assert before is not None and after is not None
+    assert after.profiles.rows == before.profiles.rows[1:]
+
+
+def test_a_note_by_a_colleague_leaves_the_form_of_a_sheet_as_it_is(tmp_path: Path) -> None:
+    def shape_of(path: Path) -> list[tuple[str, list[str]]]:
+        return [
+            (section.title, [field.label for field in walk_fields(section.fields)])
+            for section in read_study_form(path).sections
+        ]
+
+    before = shape_of(new_workbook(tmp_path, lambda book: None))
+
+    def add_notes(book: openpyxl.Workbook) -> None:
+        cells = ("agent_profiles!A5", "agent_profiles!B1", "treatments!A2")
+        for sheet, _, cell in (address.partition("!") for address in cells):
+            book[sheet][cell].comment = Comment("Is this right?", "a colleague")
+
+    assert shape_of(new_workbook(tmp_path, add_notes)) == before
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("xl/drawings/drawing1.xml", "drawings"),
+        ("xl/threadedComments/threadedComment1.xml", "comments with replies"),
+    ],
+)
+def test_a_workbook_of_which_a_form_would_lose_a_part_has_none(
+    tmp_path: Path, part: str, content: str
+) -> None:
+    path = new_workbook(tmp_path, lambda book: None)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(part, "<a/>")
+    form = read_study_form(path)
+    assert isinstance(form, WorkbookForm)
+    assert f"The workbook has {content}, which a form would lose" in form.reason
 
 
 def test_a_text_that_no_cell_can_hold_is_refused_and_the_file_stays(tmp_path: Path) -> None:

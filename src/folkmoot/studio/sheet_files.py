@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openpyxl import Workbook, load_workbook
-from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell
-from openpyxl.utils import column_index_from_string
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+from openpyxl.utils import column_index_from_string, get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from folkmoot.child_process import Limits, run_in_child
 from folkmoot.errors import FolkmootError, InputError, LimitReached, Problem
 from folkmoot.files import write_bytes
+from folkmoot.spreadsheet_cells import format_date
 
 LIMITS = Limits(seconds=60, memory_bytes=2_000_000_000)
 # A sheet with more rows or columns is edited in a spreadsheet program. Each cell is a form field.
@@ -27,7 +29,8 @@ MAX_ROWS, MAX_COLUMNS = 200, 60
 MAX_FORMATTED_ROWS = 5_000
 # Parts of an .xlsx file that are lost if openpyxl writes the file again.
 LOST_PARTS = {"xl/media/": "images", "xl/charts/": "charts", "xl/pivotTables/": "pivot tables",
-              "xl/embeddings/": "embedded files"}  # fmt: skip
+              "xl/embeddings/": "embedded files", "xl/drawings/drawing": "drawings",
+              "xl/threadedComments/": "comments with replies"}  # fmt: skip
 _IN_PROGRAM = "download it, edit it in a spreadsheet program, and upload it again"
 
 # Excel stores 15 digits of a number. A longer one stays a text, so that no digit is lost.
@@ -57,13 +60,24 @@ class SheetCells(NamedTuple):
     def has_settings(self) -> bool:
         """True if the sheet lists settings."""
         # A fixed name is in column A, its value in column B.
-        return any(address.startswith("A") and address != "A1" for address in self.notes)
+        names = [f"A{i}" for i, row in enumerate(self.rows[1:], 2) if row and row[0]]
+        return not self._has_fixed_columns and self._are_described(names)
 
     @property
     def has_open_columns(self) -> bool:
         """True if the researcher may rename the columns of the sheet."""
-        # Fixed columns are described by notes.
-        return not self.has_settings and "B1" not in self.notes
+        return not self.has_settings and not self._has_fixed_columns
+
+    @property
+    def _has_fixed_columns(self) -> bool:
+        # The column of IDs is fixed in a sheet of open columns too.
+        header = self.rows[0] if self.rows else []
+        names = [f"{get_column_letter(i)}1" for i, name in enumerate(header, 1) if name]
+        return "B1" in self.notes and self._are_described(names)
+
+    def _are_described(self, addresses: Sequence[str]) -> bool:
+        # What is fixed has notes. A person may add a note to any cell, and names without one.
+        return 2 * sum(address in self.notes for address in addresses) > len(addresses)
 
 
 def read_sheets(path: Path) -> list[SheetCells] | str:
@@ -90,7 +104,7 @@ def load_sheets(path: str) -> list[SheetCells] | str:
     for sheet in book.worksheets:
         if problem := _sheet_problem(sheet):
             return f"The sheet {sheet.title} {problem}: {_IN_PROGRAM}."
-        rows = _trimmed([[_text_of_cell(cell) for cell in row] for row in sheet.iter_rows()])
+        rows = _trimmed([[_text_of_value(cell.value) for cell in row] for row in sheet.iter_rows()])
         if len(rows) > MAX_ROWS:
             return f"The sheet {sheet.title} has more than {MAX_ROWS} rows: {_IN_PROGRAM}."
         notes = {
@@ -113,16 +127,15 @@ def _sheet_problem(sheet: Worksheet) -> str:
     return ""
 
 
-def _text_of_cell(cell: Cell) -> str:
-    if cell.value is None:
+def _text_of_value(value: object) -> str:
+    if value is None:
         return ""
-    if isinstance(cell.value, bool):
-        return "TRUE" if cell.value else "FALSE"
-    if hasattr(cell.value, "isoformat"):
-        return str(cell.value.isoformat())
-    if isinstance(cell.value, float) and cell.value.is_integer():
-        return str(int(cell.value))
-    return str(cell.value).rstrip("\n")
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    # A date is shown as the study reads it, because a row that moves takes this text along.
+    return str(value).rstrip("\n") if isinstance(value, (str, int, float)) else format_date(value)
 
 
 def _trimmed(rows: list[list[str]]) -> list[list[str]]:
@@ -204,9 +217,10 @@ def _value_of_text(text: str) -> str | int | float | None:
         return text
     for convert in (int, float):
         try:
-            # A text such as `1.10` or `007` would change, so it stays a text.
-            if str(convert(text)) == text and text not in ("nan", "inf", "-inf"):
-                return convert(text)
+            number = convert(text)
         except ValueError:
             continue
+        # A text such as `1.10`, `5.0` or `007` would change, so it stays a text.
+        if math.isfinite(number) and _text_of_value(number) == text:
+            return number
     return text
