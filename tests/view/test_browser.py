@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,6 +185,40 @@ def test_private_thoughts_are_shown_on_request_alone(open_page: Page, served: Pa
     expect(open_page.locator(".private").nth(4)).to_be_visible()
     open_page.wait_for_load_state()
     assert open_page.locator(".private >> text=coder").count() == 0
+
+
+@pytest.mark.parametrize("study", sorted(registered_studies()))
+def test_rooms_and_participants_fit_a_page_enlarged_four_times(
+    open_page: Page, served: PageServer, study: str
+) -> None:
+    open_page.set_viewport_size({"width": 320, "height": 256})
+    for part in ("rooms", "people"):
+        open_page.goto(f"{served.url}/run/{study}/-/{part}")
+        open_page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert open_page.evaluate("document.documentElement.scrollWidth") <= 320, part
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_edge_of_a_field_can_be_seen(
+    open_page: Page, served: PageServer, scheme: Literal["light", "dark"]
+) -> None:
+    open_page.emulate_media(color_scheme=scheme)
+    open_page.goto(served.url + PAGES["people"])
+    colours = open_page.locator("#q").evaluate(
+        "field => [getComputedStyle(field).borderTopColor, getComputedStyle(field).backgroundColor]"
+    )
+    low, high = sorted(luminance_of(colour) for colour in colours)
+    # WCAG 2.2, criterion 1.4.11.
+    assert (high + 0.05) / (low + 0.05) >= 3
+
+
+def luminance_of(colour: str) -> float:
+    """The relative luminance of WCAG of a colour such as `rgb(0, 90, 148)`."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_two_people_stand_side_by_side(open_page: Page, served: PageServer) -> None:
