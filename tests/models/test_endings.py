@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folkmoot.errors import ModelError, RateLimitedError, TransientError
-from folkmoot.models.request import Completion, strip_reasoning
+from folkmoot.models.request import Completion, read_usage, strip_reasoning
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
 
 
@@ -199,9 +199,9 @@ def test_no_discount_on_more_than_was_sent() -> None:
     cached = {"cached_tokens": 500}
     usage = {"prompt_tokens": 50, "completion_tokens": 5, "prompt_tokens_details": cached}
     chat = {"choices": [{"message": {"content": "Yes"}}], "usage": usage}
-    got = openai_chat.decode_reply(200, {}, json.dumps(chat).encode()).usage
+    got = read_usage(openai_chat.decode_reply(200, {}, json.dumps(chat).encode()).usage)
     assert (got.input_tokens, got.cached_tokens) == (50, None)
     counts = {"promptTokenCount": 50, "candidatesTokenCount": 5, "cachedContentTokenCount": 500}
     google = {"candidates": [{"content": {"parts": []}}], "usageMetadata": counts}
-    got = gemini.decode_reply(200, {}, json.dumps(google).encode()).usage
+    got = read_usage(gemini.decode_reply(200, {}, json.dumps(google).encode()).usage)
     assert (got.input_tokens, got.cached_tokens) == (50, None)

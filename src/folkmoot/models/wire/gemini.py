@@ -206,8 +206,6 @@ def _parse_usage(data: object, text: str = "") -> Usage:
     if input_tokens is not None and total_tokens is not None and total_tokens >= input_tokens:
         output_tokens = max(output_tokens or 0, total_tokens - input_tokens)
     output_tokens = output_tokens or (None if text else output_tokens)
-    cached = parse_token_count(data.get("cachedContentTokenCount"))
-    if input_tokens is not None and cached is not None and cached > input_tokens:
-        # More cached tokens than input tokens would give a discount on tokens that were not sent.
-        cached = None
-    return Usage(input_tokens, output_tokens, cached)
+    return Usage(
+        input_tokens, output_tokens, parse_token_count(data.get("cachedContentTokenCount"))
+    )

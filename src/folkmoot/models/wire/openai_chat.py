@@ -255,10 +255,7 @@ def _parse_usage(data: object, text: str = "") -> Usage:
         # xAI and Gemini bill reasoning tokens as output, and count them in the total alone.
         output_tokens = max(output_tokens, total_tokens - input_tokens)
     output_tokens = output_tokens or (None if text else output_tokens)
-    cached = parse_token_count(details.get("cached_tokens"))
-    if input_tokens is not None and cached is not None and cached > input_tokens:
-        # More cached tokens than input tokens would give a discount on tokens that were not sent.
-        cached = None
-    return Usage(
-        input_tokens, output_tokens, cached, parse_token_count(details.get("cache_write_tokens"))
+    cached, written = (
+        parse_token_count(details.get(name)) for name in ("cached_tokens", "cache_write_tokens")
     )
+    return Usage(input_tokens, output_tokens, cached, written)
