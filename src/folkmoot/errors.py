@@ -143,6 +143,15 @@ class QuotaExhaustedError(RunPausedError):
 class BudgetReachedError(RunPausedError):
     """The researcher's budget of calls or USD is used up."""
 
+    # True if it is the budget of calls.
+    is_of_calls: bool = False
+
+    def with_sentence(self, sentence: str) -> BudgetReachedError:
+        """Return the same error with a sentence added to its message."""
+        error = BudgetReachedError(f"{self} {sentence}")
+        error.is_of_calls, error.has_partial_report = self.is_of_calls, self.has_partial_report
+        return error
+
 
 class RunInterruptedError(KeyboardInterrupt):
     """Ctrl-C stopped a run. All work is kept, and `--resume` continues the run."""

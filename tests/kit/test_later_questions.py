@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -168,7 +167,7 @@ def test_calls_of_a_coding_that_another_process_makes_are_not_called_lost(cup: R
         db.execute("DROP TABLE IF EXISTS loans")
         db.execute(LOANS)
         # What a process has recorded while its calls are in flight.
-        write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, 0.5))
+        write_loan(db, OutstandingLoan(0.0, PROCESS, 1, 0.5))
     holder = {"pid": os.getppid(), "host": socket.gethostname(), "since": "now"}
     journal.with_name(HOLDER_FILE).write_text(json.dumps(holder))
     assert "possibly paid" not in cli("verify", cup.path)[1]

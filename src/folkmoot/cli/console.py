@@ -202,7 +202,7 @@ def _split_options(argv: Sequence[str]) -> Iterator[list[str]]:
 def _budget_of(error: RunPausedError) -> list[str]:
     if not isinstance(error, BudgetReachedError):
         return []
-    if "budget_calls" in str(error):
+    if error.is_of_calls:
         return ["--set", "budget_calls=MORE"]
     return ["--budget", "MORE"]
 

@@ -180,11 +180,7 @@ def ask_named_controls(
     except BudgetReachedError as error:
         # The message names the rest of the budget that the run has left.
         whole = (
-            f"{limits.budget_calls:,} calls"
-            if "budget_calls" in str(error)
-            else f"{limits.budget_usd:g} USD"
+            f"{limits.budget_calls:,} calls" if error.is_of_calls else f"{limits.budget_usd:g} USD"
         )
         sharing = "All cells and their controls" if others else "The run and its controls"
-        shared = BudgetReachedError(f"{error} {sharing} share a budget of {whole}.")
-        shared.has_partial_report = error.has_partial_report
-        raise shared from error
+        raise error.with_sentence(f"{sharing} share a budget of {whole}.") from error

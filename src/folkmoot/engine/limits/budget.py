@@ -419,10 +419,12 @@ class Budget:
             # Killed processes had asked for calls in advance, so there may be more than the budget.
             answered = format_count(self.spent_calls - calls, "call")
             possible = f": {answered} answered, and up to {calls:,} possibly made by {KILLED}"
-            return BudgetReachedError(
+            error = BudgetReachedError(
                 f"The budget of {self.calls} calls (budget_calls) is used up"
                 f"{possible if calls else ''}. All answers are saved; resume with a larger budget."
             )
+            error.is_of_calls = True
+            return error
         broken, broken_usd = self._broken
         parts = [f"{_format_usd(max(0.0, self.spent_usd - usd - broken_usd))} USD spent"]
         if broken:

@@ -154,9 +154,8 @@ class _RepeatedFork:
             return self._run_or_resume_cell(cell, change)
         except BudgetReachedError as error:
             # The message names the rest of the budget that this fork had.
-            raise BudgetReachedError(
-                f"{error} All forks share the budget of {self.options.budget:g} USD."
-            ) from error
+            sentence = f"All forks share the budget of {self.options.budget:g} USD."
+            raise error.with_sentence(sentence) from error
 
     def _run_or_resume_cell(self, cell: GridCell, change: ReplyChange) -> RunFolder:
         folder, study_file, options = cell_folder(self.grid.path, cell), self.found, self.options
