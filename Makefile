@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.synced
 DEMO   := outputs/demo
-PARTS  := truths seeds wordings discussions alarms kills pages mutations workbooks scale local properties
+PARTS  := truths seeds wordings discussions alarms kills pages mutations workbooks sweeps scale local properties
 CODE   := src tests benchmarks tools packaging
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 

@@ -6,6 +6,7 @@ work but is not lost either.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import typer.testing
 from filelock import FileLock
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
@@ -24,6 +26,9 @@ os.environ["FOLKMOOT_TRUST"] = "1"
 # it does.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# `CliRunner` would build all commands from the Typer application for each call, which takes 30 ms.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=500)
@@ -45,6 +50,7 @@ PARTS = {
     "pages": "whole studies in a browser, and examples as the pages show them",
     "mutations": "damaged input",
     "workbooks": "thirty thousand damaged workbooks",
+    "sweeps": "study types and settings beyond those of every day",
     "scale": "examples at full size, memory, large batches",
     "local": "a real model on this machine",
 }

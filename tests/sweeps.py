@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 
-def sample_daily(cases: Iterable[Any], daily: Container[Any], part: str) -> list[Any]:
+def sample_daily(cases: Iterable[Any], daily: Container[Any] | int, part: str) -> list[Any]:
     """The cases for `parametrize`: those that are not daily ones belong to a nightly part. A tuple
-    holds the values of several arguments."""
+    holds the values of several arguments.
+
+    `daily`: these cases, or so many of the first ones.
+    """
+    cases = list(cases)
+    every_day = cases[:daily] if isinstance(daily, int) else daily
     nightly = pytest.mark.nightly(part=part)
     return [
         case
-        if case in daily
+        if case in every_day
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=nightly)
         for case in cases
     ]

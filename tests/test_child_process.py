@@ -44,6 +44,7 @@ def test_processor_time_is_limited() -> None:
         run_in_child(pow, (3, 10**9), limits=Limits(1, 2_000_000_000))
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_time_by_the_clock_is_limited_everywhere() -> None:
     with pytest.raises(LimitReached, match="not done after 6 seconds"):
         run_in_child(time.sleep, (600,), limits=SMALL)

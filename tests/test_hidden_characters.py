@@ -20,6 +20,7 @@ from folkmoot.report.document.charts import render_svgs
 from folkmoot.storage.findings import BarChart
 from tests.faults.lab import PILOT
 from tests.studies.workbook.workbook_builder import good, mistakes, put, read
+from tests.sweeps import sample_daily
 
 HIDDEN = [
     *("\x00", "\x07", "\x0b", "\x1b", "\r", "\x7f", "\x85", "\x9f", "\xad", "\u061c", "\u200b"),
@@ -95,7 +96,7 @@ def test_an_override_and_a_dictionary_are_looked_at_too(tmp_path: Path) -> None:
         folkmoot.run("cross_pollination", settings)
 
 
-@pytest.mark.parametrize("character", IN_XML)
+@pytest.mark.parametrize("character", sample_daily(IN_XML, daily=8, part="sweeps"))
 def test_a_workbook_names_sheet_and_cell(tmp_path: Path, character: str) -> None:
     code = f"U+{ord(character):04X}"
     book = good()

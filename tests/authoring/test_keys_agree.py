@@ -26,6 +26,7 @@ from folkmoot.errors import InputError
 from folkmoot.field_notes import field_notes
 from folkmoot.kit.coding.post_hoc import PostHocCodingConfig
 from tests.authoring.all_keys import set_all_keys
+from tests.sweeps import sample_daily
 from tools.key_tables import DOCS, TABLE, key_table, updated
 
 ROOT = Path(__file__).parents[2]
@@ -197,7 +198,7 @@ def test_unset_keys_show_their_defaults(name: str) -> None:
         assert shown == default or (not default and shown == key.example), key.name
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", sample_daily(WRITTEN, daily=2, part="sweeps"))
 def test_a_new_study_runs_as_it_is(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

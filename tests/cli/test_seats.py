@@ -13,17 +13,30 @@ import pytest
 
 from tests.contract.small import small_study
 from tests.default_signals import with_default_signals
+from tests.sweeps import sample_daily
 
 FOLKMOOT = [sys.executable, "-m", "folkmoot"]
 
 
 @pytest.mark.parametrize(
     ("study", "seats", "says"),
-    [
-        ("town_hall", "[set01_lv1/A01]", "at level 1 one call of a model speaks for all residents"),
-        ("negotiation", "2", "members say; set members_speak to true, or conditions to [C1, C2]"),
-        ("cross_pollination", "[p_9999]", "there is no participant 'p_9999'"),
-    ],
+    sample_daily(
+        [
+            (
+                "town_hall",
+                "[set01_lv1/A01]",
+                "at level 1 one call of a model speaks for all residents",
+            ),
+            (
+                "negotiation",
+                "2",
+                "members say; set members_speak to true, or conditions to [C1, C2]",
+            ),
+            ("cross_pollination", "[p_9999]", "there is no participant 'p_9999'"),
+        ],
+        daily=1,
+        part="sweeps",
+    ),
 )
 def test_check_refuses_seats_where_others_speak(
     tmp_path: Path, study: str, seats: str, says: str
@@ -66,6 +79,7 @@ def test_try_seats_you_alone_and_writes_nothing_here(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.nightly(part="pages")
 def test_behind_a_proxy_links_bear_the_public_name(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     public = "https://study.example.org"

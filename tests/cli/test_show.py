@@ -41,7 +41,9 @@ def call_with_utterances(run: RunFolder) -> str:
     return str(some.sort("number", "address")["address"][-1])
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="sweeps")
+)
 def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str) -> None:
     run = RunFolder(runs / study)
     address = call_with_utterances(run)

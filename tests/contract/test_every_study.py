@@ -202,7 +202,9 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
     assert digest(done) == digest(whole)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="sweeps")
+)
 def test_what_check_estimates_is_what_is_asked(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -57,7 +57,9 @@ def declared_columns(run: folkmoot.Run) -> None:
         assert {c: table.schema[c] for c in wanted.columns} == dict(wanted.schema), name
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="sweeps")
+)
 def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
         small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(refuses)

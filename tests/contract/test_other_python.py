@@ -12,6 +12,7 @@ import pytest
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
 plain_sum = builtins.sum
 
@@ -22,7 +23,12 @@ def sum_with_other_rounding(values: Iterable[Any], /, start: Any = 0) -> Any:
     return total * (1 + 2**-40) if isinstance(total, float) else total
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(
+        sorted(registered_studies()), daily=("cross_pollination", "negotiation"), part="sweeps"
+    ),
+)
 def test_no_table_depends_on_how_a_python_rounds_sums(
     study: str, small_run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

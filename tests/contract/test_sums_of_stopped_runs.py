@@ -19,6 +19,7 @@ from tests.contract.test_every_study import STUDIES
 from tests.faults.lab import CommandLine
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 FOCUS_GROUP = """
 study: focus_group
@@ -38,7 +39,9 @@ api_retry_base_seconds: 0.01
 """
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", sample_daily(STUDIES, daily=("focus_group", "workbook"), part="sweeps")
+)
 def test_a_run_that_pauses_before_its_first_answer_is_reported_and_counted(
     study: str, tmp_path: Path
 ) -> None:

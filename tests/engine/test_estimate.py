@@ -225,6 +225,7 @@ model: synthetic
 """
 
 
+@pytest.mark.nightly(part="scale")
 def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,6 +271,7 @@ def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -
         folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
 
 
+@pytest.mark.nightly(part="truths")
 def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -> None:
     base = RunFolder(small_run("cross_pollination"))
     before = hashes(base.path)

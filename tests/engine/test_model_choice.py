@@ -26,6 +26,7 @@ from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import SMALL, small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 KEY = "k" * 24
 SOURCE_MODELS = {
@@ -67,7 +68,9 @@ def first_words(shown: Result) -> str:
     return next(line for line in shown.output.splitlines() if line.strip())
 
 
-@pytest.mark.parametrize("study", SMALL)
+@pytest.mark.parametrize(
+    "study", sample_daily(SMALL, daily=("cross_pollination", "town_hall"), part="sweeps")
+)
 def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
     study: str, vendors: ServerThread
 ) -> None:
@@ -212,10 +215,14 @@ def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
 
 @pytest.mark.parametrize(
     ("study", "how"),
-    [
-        *(("town_hall", how) for how in ("--model", "--set", "DEFAULT_MODEL")),
-        ("focus_group", "--model"),  # which names one model for all
-    ],
+    sample_daily(
+        [
+            *(("town_hall", how) for how in ("--model", "--set", "DEFAULT_MODEL")),
+            ("focus_group", "--model"),  # which names one model for all
+        ],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_a_resume_asks_the_models_of_the_sealed_plan(
     how: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch

@@ -235,6 +235,7 @@ def shown_money(text: str) -> tuple[int, int]:
     return int(paid[1]) if paid else 0, int(possible[1]) if possible else 0
 
 
+@pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("ended", ["failed", "paused"])
 def test_a_run_that_is_resumed_and_killed_is_unfinished_and_its_sums_are_those_of_the_journal(
     ended: str, vendor: Vendor, tmp_path: Path
@@ -280,6 +281,7 @@ def test_a_paused_run_of_an_early_version_without_a_digest_is_paused(
     assert open_run(tmp_path / "run").state == "paused"
 
 
+@pytest.mark.nightly(part="kills")
 def test_the_money_of_a_killed_grid_is_told(
     vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import EXAMPLES, SMALL, small_study
 from tests.engine.test_seats import Answers, by_hand
+from tests.sweeps import sample_daily
 
 STUDY = """
 study: cross_pollination
@@ -298,7 +299,9 @@ def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Pat
     assert CliRunner().invoke(app, ["check", *arguments]).exit_code == 0
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", sample_daily(SMALL, daily=("focus_group", "negotiation"), part="sweeps")
+)
 def test_a_check_can_exclude_in_every_study_type(name: str, tmp_path: Path) -> None:
     path = small_study(name, tmp_path)
     seats = "\nseats:\n  count: 1\n  checks:\n    - {question: Name the town., right: Ours, "
@@ -331,7 +334,9 @@ def test_a_seat_far_down_the_list_can_be_checked(tmp_path: Path) -> None:
     assert check_as_json(path) == (0, ANY)
 
 
-@pytest.mark.parametrize("name", [*SMALL, "workbook"])
+@pytest.mark.parametrize(
+    "name", sample_daily([*SMALL, "workbook"], daily=("focus_group", "negotiation"), part="sweeps")
+)
 def test_every_study_type_says_what_is_left_out_with_a_human(
     name: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:

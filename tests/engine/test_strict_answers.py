@@ -21,6 +21,7 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 from tests.studies.test_cross_pollination_findings import JOBS, PARKS, Pilot
+from tests.sweeps import sample_daily
 
 STUDY = find_study("cross_pollination")
 
@@ -132,7 +133,9 @@ VOTES = {  # table and column of each vote, and how many rows one answer may sta
 }
 
 
-@pytest.mark.parametrize("study", VOTES)
+@pytest.mark.parametrize(
+    "study", sample_daily(VOTES, daily=("negotiation", "town_hall"), part="sweeps")
+)
 def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path: Path) -> None:
     run = loosely(study, tmp_path)
     kinds = ["workbook"] if study == "workbook" else ["choice"]

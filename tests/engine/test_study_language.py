@@ -15,6 +15,7 @@ from folkmoot.cli.app import app
 from folkmoot.engine.run.study_language import is_english
 from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import SMALL, small_study
+from tests.sweeps import sample_daily
 
 TOPICS = {
     "de": ("Wofür soll die Stadt das Geld ausgeben?", ["Parks und Gärten", "Mehr Lehrstellen"]),
@@ -41,7 +42,7 @@ def pilot(folder: Path, question: str, options: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("language", TOPICS)
+@pytest.mark.parametrize("language", sample_daily(TOPICS, daily=2, part="sweeps"))
 def test_a_run_in_another_language_says_that_the_respondent_speaks_english(
     language: str, tmp_path: Path
 ) -> None:
@@ -52,7 +53,9 @@ def test_a_run_in_another_language_says_that_the_respondent_speaks_english(
     assert (tmp_path / "run" / "run.log").read_text().count(TOLD) == 1
 
 
-@pytest.mark.parametrize("study", SMALL)
+@pytest.mark.parametrize(
+    "study", sample_daily(SMALL, daily=("cross_pollination", "focus_group"), part="sweeps")
+)
 def test_english_studies_say_nothing(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
     checked = CliRunner().invoke(app, ["check", str(path), "--model", "synthetic"])

@@ -184,6 +184,7 @@ def test_a_budget_that_ends_inside_a_fork_of_a_run(
     assert tables(paused) == tables(whole)
 
 
+@pytest.mark.nightly(part="kills")
 def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:

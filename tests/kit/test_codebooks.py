@@ -12,6 +12,7 @@ import folkmoot.studies
 from folkmoot.cli.app import app
 from folkmoot.kit import coding
 from tests.contract.small import small_study
+from tests.sweeps import sample_daily
 
 CODEBOOKS = sorted(Path(folkmoot.studies.__path__[0]).glob("*/codebooks/*.yaml"))
 
@@ -31,24 +32,28 @@ OPINION = next(path for path in CODEBOOKS if path.stem == "opinion")
 
 @pytest.mark.parametrize(
     ("name", "was", "becomes", "told"),
-    [
-        ("opinions.yaml", "", "", "did you mean opinion?"),
-        (
-            "opinion.yaml",
-            "name: keen",
-            "name: fervent",
-            "codes of the shipped codebook: keen",
-        ),
-        ("opinion.yaml", "choose: one", "choose: any", "choose"),
-        ("opinion.yaml", "choose: one", "choose: one\nslots: {brand: which}", "slots"),
-        (
-            "opinion.yaml",
-            "name: opinion",
-            "name: stance",
-            "the same as in the shipped codebook",
-        ),
-        ("opinion.yaml", "definition:", "definitoin:", "opinion.yaml:"),
-    ],
+    sample_daily(
+        [
+            ("opinions.yaml", "", "", "did you mean opinion?"),
+            (
+                "opinion.yaml",
+                "name: keen",
+                "name: fervent",
+                "codes of the shipped codebook: keen",
+            ),
+            ("opinion.yaml", "choose: one", "choose: any", "choose"),
+            ("opinion.yaml", "choose: one", "choose: one\nslots: {brand: which}", "slots"),
+            (
+                "opinion.yaml",
+                "name: opinion",
+                "name: stance",
+                "the same as in the shipped codebook",
+            ),
+            ("opinion.yaml", "definition:", "definitoin:", "opinion.yaml:"),
+        ],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_check_tells_what_is_wrong_with_codebooks_of_ones_own(
     tmp_path: Path, name: str, was: str, becomes: str, told: str

@@ -33,6 +33,7 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.conftest import SharedFolder
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
+from tests.sweeps import sample_daily
 
 PILOT = """
 pilot_id: controlled
@@ -68,7 +69,10 @@ def records(finding: Finding) -> list[Mapping[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(sorted(registered_studies()), daily=("town_hall", "workbook"), part="sweeps"),
+)
 def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_an_estimate_prices_each_control_as_it_is_asked(named: RunFolder, tmp_pa
     assert total.calls == sum(total.model_calls.values()) - _embeddings(total)
 
 
+@pytest.mark.nightly(part="scale")
 def test_the_estimate_of_a_large_study_has_bounds_that_hold(tmp_path: Path) -> None:
     more = "controls: {negative: false, retest: false, no_persona: true, participants: 30}\n"
     path = study(tmp_path, more)

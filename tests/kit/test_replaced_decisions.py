@@ -119,6 +119,7 @@ def test_a_decision_is_as_designed_where_a_version_has_nothing_to_replace(small:
     assert reasons["clarified_passive", "final", NO_PERSONA] == {None}
 
 
+@pytest.mark.nightly(part="alarms")
 def test_an_effect_of_length_and_one_of_order_are_found(tmp_path: Path) -> None:
     sound = findings(voted(tmp_path / "sound", 40))
     assert not any(finding.alarms for finding in sound.values())

@@ -32,6 +32,7 @@ from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
 from tests.engine.test_seats import by_hand
 from tests.studies.workbook.workbook_builder import good, save, task
+from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
 REPEATED = {"negative": False, "retest": False, "no_persona": True}
@@ -124,7 +125,7 @@ def test_only_the_sessions_of_the_sample_are_run_again(small_run: SmallRun, tmp_
     assert set(made) == sessions and len(sessions) == rows.height < 4
 
 
-@pytest.mark.parametrize("name", ["town_hall", "negotiation"])
+@pytest.mark.parametrize("name", sample_daily(["town_hall", "negotiation"], daily=1, part="sweeps"))
 def test_stages_after_the_session_are_not_asked_again(
     name: str, small_run: SmallRun, tmp_path: Path
 ) -> None:

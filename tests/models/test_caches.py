@@ -27,6 +27,7 @@ from folkmoot.report.document.trust import build_trust_section
 from folkmoot.storage.run_folder import JOURNAL
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LONG = "You are a cook who has seen a lot. " * 200
@@ -266,12 +267,16 @@ class Anthropics:
 
 @pytest.mark.parametrize(
     ("study", "small", "share"),
-    [
-        ("town_hall", ("levels=[4]", "residents={general: 4}"), 0.5),
-        # A third of its requests are re-asks. They repeat a whole request, but which request will
-        # be asked again is not known when it is sent, so it is not written into the cache.
-        ("negotiation", ("conditions=[C4, C5]", "group_types=[spouses]"), 0.45),
-    ],
+    sample_daily(
+        [
+            ("town_hall", ("levels=[4]", "residents={general: 4}"), 0.5),
+            # A third of its requests are re-asks. They repeat a whole request, but which request
+            # will be asked again is not known when it is sent, so it is not written into the cache.
+            ("negotiation", ("conditions=[C4, C5]", "group_types=[spouses]"), 0.45),
+        ],
+        daily=1,
+        part="sweeps",
+    ),
 )
 def test_a_transcript_that_goes_on_is_read_from_the_cache(
     study: str,

@@ -224,6 +224,7 @@ def test_other_words_of_the_same_content_have_the_same_effect(
 # --- a price -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly(part="truths")
 def test_demand_falls_with_the_price_as_planted(tmp_path: Path) -> None:
     run = play(tmp_path, LADDER)
     shares = demand(run)
@@ -253,6 +254,7 @@ def test_a_group_pulls(tmp_path: Path) -> None:
     assert pulled.judge().verdict != "passed"
 
 
+@pytest.mark.nightly(part="truths")
 def test_without_persuasion_a_group_does_not_pull(unpersuaded: RunFolder) -> None:
     null = beyond_alone(unpersuaded)
     assert abs(null.beyond_alone.value) < 0.03 and null.judge().verdict != "failed"

@@ -75,6 +75,7 @@ def test_the_page_fits_asks_for_nothing_and_has_no_fault_that_axe_finds(
     page.close()
 
 
+@pytest.mark.nightly(part="pages")
 def test_a_long_title_without_a_space_stays_on_the_page(browser: Browser, pilot: RunFolder) -> None:
     """In every place that names the run, a finding or an arm."""
     page = browser.new_page(viewport={"width": 375, "height": 900})

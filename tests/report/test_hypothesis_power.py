@@ -229,6 +229,7 @@ def test_sizes_are_the_files_own_times_a_half_one_and_two(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_the_command_says_that_effects_are_planted(tmp_path: Path) -> None:
     path = str(study_file(tmp_path))
     shown = CliRunner().invoke(

@@ -171,6 +171,7 @@ def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
     assert row.figures.endswith("Of 6 comparisons: 6 failed.")
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path) -> None:
     """The embedded respondent answers alike under any wording, so the data are one specification,
     and nothing is known of a model that reads."""

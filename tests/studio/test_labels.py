@@ -16,6 +16,7 @@ from folkmoot.errors import Problem
 from folkmoot.studio.fields import FormSection, StudyField, change_rows, make_form, walk_fields
 from folkmoot.studio.labels import FormWords, value_words
 from folkmoot.studio.study_forms import StudyForm, WorkbookForm, read_study_form, word_problems
+from tests.sweeps import sample_daily
 
 SNAKE_CASE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 
@@ -61,7 +62,12 @@ def raw_keys_in(field: StudyField, keys: set[str]) -> Iterator[str]:
     yield from (name for name in SNAKE_CASE.findall(text) if name in keys)
 
 
-@pytest.mark.parametrize("kind", sorted(registered_studies()))
+@pytest.mark.parametrize(
+    "kind",
+    sample_daily(
+        sorted(registered_studies()), daily=("cross_pollination", "negotiation"), part="sweeps"
+    ),
+)
 def test_no_help_names_a_raw_key(tmp_path: Path, kind: str) -> None:
     keys = {key.name for _, key in walk_keys(keys_of(find_study(kind).config))}
     if kind == "workbook":

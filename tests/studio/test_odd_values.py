@@ -26,6 +26,7 @@ from folkmoot.studies.workbook.spreadsheet.reading import read_workbook
 from folkmoot.studio.fields import walk_fields
 from folkmoot.studio.study_forms import WorkbookForm, read_study_form, word_problems
 from folkmoot.studio.study_text import change_values
+from tests.sweeps import sample_daily
 
 TEXTS = [
     'it\'s "so"',
@@ -185,17 +186,21 @@ def workbook(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "kept"),
-    [
-        ('it\'s "so": 🙂', 'it\'s "so": 🙂'),
-        ("=1+1", "=1+1"),
-        ("1" * 400, "1" * 400),
-        ("9007199254740993", "9007199254740993"),
-        ("5.0", "5.0"),
-        ("1e+16", "1e+16"),
-        ("a\nb", "a\nb"),
-        # XML has no such characters, so they are replaced and the file can still be read.
-        ("a\x00\ufffeb", "a\ufffd\ufffdb"),
-    ],
+    sample_daily(
+        [
+            ('it\'s "so": 🙂', 'it\'s "so": 🙂'),
+            ("=1+1", "=1+1"),
+            ("1" * 400, "1" * 400),
+            ("9007199254740993", "9007199254740993"),
+            ("5.0", "5.0"),
+            ("1e+16", "1e+16"),
+            ("a\nb", "a\nb"),
+            # XML has no such characters, so they are replaced and the file can still be read.
+            ("a\x00\ufffeb", "a\ufffd\ufffdb"),
+        ],
+        daily=4,
+        part="sweeps",
+    ),
 )
 def test_a_cell_holds_what_was_entered(tmp_path: Path, text: str, kept: str) -> None:
     path = workbook(tmp_path)

@@ -21,6 +21,7 @@ from folkmoot.studio.fields import (
     walk_fields,
 )
 from folkmoot.studio.study_text import change_values
+from tests.sweeps import sample_daily
 
 FILE = """\
 # what we ask
@@ -109,7 +110,14 @@ def test_unusual_files_hold_what_was_wanted(text: str) -> None:
     assert values_of(change_values(text, wanted)) == wanted
 
 
-@pytest.mark.parametrize("kind", sorted(set(registered_studies()) - {"workbook"}))
+@pytest.mark.parametrize(
+    "kind",
+    sample_daily(
+        sorted(set(registered_studies()) - {"workbook"}),
+        daily=("cross_pollination", "town_hall"),
+        part="sweeps",
+    ),
+)
 def test_fields_of_a_form_can_be_set_and_taken_back(kind: str) -> None:
     study = find_study(kind)
     template = study_file_template(study)

@@ -118,7 +118,7 @@ def prompt_with_most_sources(run: RunFolder) -> str:
     return str(calls.sort("said", "kind", "address", descending=[True, True, False])["address"][0])
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+@pytest.mark.parametrize("study", sample_daily(sorted(registered_studies()), daily=2, part="pages"))
 def test_a_prompt_by_source_is_accessible_and_leads_to_a_reply(
     open_page: Page, outputs: Path, served: PageServer, study: str
 ) -> None:

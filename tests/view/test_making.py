@@ -79,6 +79,7 @@ def test_of_a_run_without_tables_the_design_is_drawn_from_the_plan(
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.nightly(part="pages")
 def test_a_deviation_from_the_plan_is_told(outputs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(outputs / "cross_pollination", run)

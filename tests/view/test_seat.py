@@ -195,6 +195,7 @@ def others_words(run: Path) -> list[str]:
     return [s for s in said if len(s.split()) > 5 and s not in seen]
 
 
+@pytest.mark.nightly(part="pages")
 async def test_from_vote_to_vote_in_the_adversarial_arm(
     votes: Path, async_browser: Browser
 ) -> None:

@@ -235,6 +235,7 @@ async def test_a_draft_outlives_a_run_that_starts_again_and_no_answer(
         assert await page.evaluate(kept) == ""
 
 
+@pytest.mark.nightly(part="pages")
 async def test_a_long_part_leaves_the_first_question_of_a_phone_in_view(
     tmp_path: Path, async_browser: Browser
 ) -> None:

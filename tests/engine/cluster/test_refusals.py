@@ -22,6 +22,7 @@ from tests.contract.small import small_study
 from tests.engine.cluster.runs import KEY, STUDY, play, study_file
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -143,7 +144,12 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
     assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+@pytest.mark.parametrize(
+    "study",
+    sample_daily(
+        sorted(registered_studies()), daily=("cross_pollination", "town_hall"), part="sweeps"
+    ),
+)
 def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     found = load_study_file(small_study(study, tmp_path))

@@ -47,6 +47,7 @@ def groups(shared_folder: SharedFolder) -> RunFolder:
     return RunFolder(made / "run")
 
 
+@pytest.mark.nightly(part="truths")
 def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
     for _, talk in read_talk(groups).group_by("group"):
         assert 40 <= talk.height <= 65
@@ -160,6 +161,7 @@ def moved(run: RunFolder) -> float:
     return float((stated["after"] - stated["before"]).abs().mean() or 0)  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly(part="truths")
 def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
     """The respondent knows the others by their words alone: with one message in mind it hears
     less, and moves less."""
@@ -168,6 +170,7 @@ def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
     assert deaf < 0.6 * full
 
 
+@pytest.mark.nightly(part="alarms")
 def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolder) -> None:
     pleasing = play(
         tmp_path / "run", "replications=8", "coding=off", "respondent={sycophancy: 0.9}"

@@ -73,6 +73,7 @@ def assert_sources(run: RunFolder) -> None:
     assert run.read_table("provenance")["kind"].n_unique() >= 4
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_so_it_is_with_groups_of_all_types(all_types: RunFolder) -> None:
     assert_sources(all_types)
 

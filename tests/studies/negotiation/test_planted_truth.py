@@ -90,6 +90,7 @@ def gain(run: Any, measure: str = SHARE) -> float:
     return float(row["estimate"])
 
 
+@pytest.mark.nightly(part="truths")
 def test_c3_finds_how_often_the_mediator_follows_a_minority(
     certain: dict[float, Any], tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_feedback_adds_nothing_without_it_and_more_with_more(
     assert gain(always) - TOLERANCE > some > TOLERANCE / 2
 
 
+@pytest.mark.nightly(part="wordings")
 def test_no_word_of_the_instructions_is_what_the_respondent_reads(
     certain: dict[float, Any], tmp_path: Path
 ) -> None:

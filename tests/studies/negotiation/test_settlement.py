@@ -189,6 +189,7 @@ SAME = [
 ]
 
 
+@pytest.mark.nightly(part="wordings")
 def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner) -> None:
     """The same statement in other words gives the same state, scores and shares. Each group is the
     same, and its mediator uses other words."""

@@ -147,6 +147,7 @@ def test_stories_are_as_long_as_the_built_in_ones_and_fit(tmp_path: Path) -> Non
     assert len(set(texts)) == 60
 
 
+@pytest.mark.nightly(part="truths")
 def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
     """Where reactions favour the vulnerable there is a gap; with shuffled labels there is none."""
     settings = small_hall(tmp_path) | {

@@ -20,6 +20,7 @@ from folkmoot.studies.town_hall.answers.outcome import ballot_type
 from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_answer_type
 from tests.shown import shown
+from tests.sweeps import sample_daily
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
 
@@ -238,9 +239,12 @@ def echoing(field: str, stage: str) -> Any:
 @pytest.mark.parametrize("level", ["1", "2-1"])
 @pytest.mark.parametrize(
     ("stage", "field", "empty"),
-    [("think", "overall_stance", None), ("think", "key_concerns", None),
-     ("think", "strategic_notes", None), ("speak", "new_points", None),
-     ("speak", "full_statement", None), ("reflect", "next_round_strategy", None)],
+    sample_daily(
+        [("think", "overall_stance", None), ("think", "key_concerns", None),
+         ("think", "strategic_notes", None), ("speak", "new_points", None),
+         ("speak", "full_statement", None), ("reflect", "next_round_strategy", None)],
+        daily=4, part="sweeps",
+    ),
 )  # fmt: skip
 def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     tmp_path: Path, level: str, stage: str, field: str, empty: object

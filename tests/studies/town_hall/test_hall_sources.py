@@ -142,7 +142,7 @@ def own_prompts(folder: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("level", ["1", "4"])
+@pytest.mark.parametrize("level", sample_daily(["1", "4"], daily=1, part="sweeps"))
 def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path: Path) -> None:
     model = together(speaking) if level == "1" else speaking
     shown = []

@@ -92,6 +92,7 @@ def with_controls(shared_folder: SharedFolder) -> Run:
     return folkmoot.load(made / "run")
 
 
+@pytest.mark.nightly(part="truths")
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
     found = change(run, "quiet", "chaired")
     assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
@@ -234,6 +235,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
 # --- other words, same content ---
 
 
+@pytest.mark.nightly(part="wordings")
 def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     """All questions say what they are about, and the texts alone decide the answers."""
     levels = {**PLAIN, "together": {"context": "shared", "moderator": "model"}}
@@ -418,6 +420,7 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     assert abs(found.value) < 0.12 or found.low < 0.12
 
 
+@pytest.mark.nightly(part="wordings")
 def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_path: Path) -> None:
     """Ids near the beginning of a line were taken for the first item, which then failed; an
     instruction with a colon behind somebody's id was taken for what they had said before a meeting.

@@ -240,6 +240,7 @@ def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
     assert held.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
     """Switches are independent of each other; what is off leaves no trace."""
     levels = {
@@ -337,6 +338,7 @@ def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> N
             assert len(finding.chart.unit_values) == 2 * len(finding.chart.items)
 
 
+@pytest.mark.nightly(part="truths")
 def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"sets": 5, "levels": ["1", "2-1", "4"], "rounds": 2}
     path = tmp_path / "hall.yaml"

@@ -29,6 +29,7 @@ from tests.studies.workbook.workbook_builder import (
     save,
     setting,
 )
+from tests.sweeps import sample_daily
 
 PLAN = "https://example.org/plan.png"
 FRUIT = "https://example.org/{{ goods }}.png"
@@ -91,11 +92,15 @@ def test_an_address_that_an_answer_completes_is_an_image(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("model", "variable", "where"),
-    [
-        ("openai/m", "OPENAI", ("messages", 1, "content")),
-        ("anthropic/m", "ANTHROPIC", ("messages", 0, "content")),
-        ("google/m", "GOOGLE", ("contents", 0, "parts")),
-    ],
+    sample_daily(
+        [
+            ("openai/m", "OPENAI", ("messages", 1, "content")),
+            ("anthropic/m", "ANTHROPIC", ("messages", 0, "content")),
+            ("google/m", "GOOGLE", ("contents", 0, "parts")),
+        ],
+        daily=1,
+        part="sweeps",
+    ),
 )
 def test_images_go_over_the_wire_and_into_the_journal(
     model: str,

@@ -134,6 +134,7 @@ def test_the_effect_of_a_treatment_comes_out_with_its_size(
     assert got.low > 0
 
 
+@pytest.mark.nightly(part="truths")
 def test_words_for_holding_back_lower_contributions(tmp_path: Path) -> None:
     got = effect(play(book(240, f"{PLAIN} {WARNING}"), tmp_path))
     assert got.high < 0
@@ -172,6 +173,7 @@ def reworded(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly(part="wordings")
 def test_the_effect_does_not_hang_on_the_words_of_our_prompts(
     healthy: RunFolder, tmp_path: Path
 ) -> None:
@@ -195,6 +197,7 @@ BARE = {
 }
 
 
+@pytest.mark.nightly(part="wordings")
 def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
     healthy: RunFolder, games: RunFolder, tmp_path: Path
 ) -> None:
@@ -210,6 +213,7 @@ def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
     assert rounds.read_table("responses")["number"].equals(games.read_table("responses")["number"])
 
 
+@pytest.mark.nightly(part="wordings")
 def test_the_effect_does_not_hang_on_the_words_of_the_rules(
     healthy: RunFolder, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from tests.studies.workbook.workbook_builder import (
     setting,
     task,
 )
+from tests.sweeps import sample_daily
 
 TASKS = "interview_prompts"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
@@ -500,17 +501,21 @@ def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str)
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        "9" * 500,
-        "1e999",
-        '{"response": ' + "9" * 5000 + "}",
-        '{"response": NaN, "speculation_score": NaN}',
-        '{"response": "\\ud800", "speculation_score": 5}',
-        "{" * 300,
-        "=cmd|' /C calc'!A0",
-        "\x00\x1b[31m",
-        "{{ 1 / 0 }} {response_options}",
-    ],
+    sample_daily(
+        [
+            "9" * 500,
+            "1e999",
+            '{"response": ' + "9" * 5000 + "}",
+            '{"response": NaN, "speculation_score": NaN}',
+            '{"response": "\\ud800", "speculation_score": 5}',
+            "{" * 300,
+            "=cmd|' /C calc'!A0",
+            "\x00\x1b[31m",
+            "{{ 1 / 0 }} {response_options}",
+        ],
+        daily=8,
+        part="sweeps",
+    ),
 )
 @pytest.mark.parametrize("validate", [0, 1])
 def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> None:

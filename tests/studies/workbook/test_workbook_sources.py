@@ -28,6 +28,7 @@ from tests.studies.workbook.test_workbook_images import pictured
 from tests.studies.workbook.test_workbook_parts import by_hand
 from tests.studies.workbook.test_workbook_reading import older, shorter
 from tests.studies.workbook.workbook_builder import good, player, put, quick_save, setting, task
+from tests.sweeps import sample_daily
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
 TASKS = "interview_prompts"
@@ -150,7 +151,7 @@ VARIANTS: Mapping[str, Callable[[], Book]] = {
 }
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", sample_daily(VARIANTS, daily=9, part="sweeps"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
     run = play(VARIANTS[name](), tmp_path)
     assert_every_text_has_its_source(run, STUDY)

@@ -43,6 +43,7 @@ def computed(*items: tuple[str, str, str]) -> dict[str, list[list[Any]]]:
     return book
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
     tmp_path: Path,
 ) -> None:

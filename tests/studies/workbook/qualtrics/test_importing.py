@@ -34,6 +34,7 @@ from tests.studies.workbook.qualtrics.qsf_builder import (
     told,
     write,
 )
+from tests.sweeps import sample_daily
 
 Row = Mapping[str, str]
 
@@ -253,7 +254,7 @@ PETS = ("Cat", "Dog", "None")
 
 @pytest.mark.parametrize(
     ("sets", "kinds", "pet", "is_asked"),
-    [
+    sample_daily([
         ([[answered("QID1/SelectableChoice/2")]], [], "Dog", True),
         ([[answered("QID1/SelectableChoice/2")]], [], "Cat", False),
         ([[answered("QID1/SelectableChoice/2", "NotSelected")]], [], "Cat", True),
@@ -273,7 +274,7 @@ PETS = ("Cat", "Dog", "None")
         # Who was not asked QID8 did not select anything there.
         ([[answered("QID8/SelectableChoice/1")]], [], "Dog", False),
         ([[answered("QID8/SelectableChoice/1", "NotSelected")]], [], "Dog", True),
-    ],
+    ], daily=5, part="sweeps"),
 )  # fmt: skip
 def test_display_logic_decides_as_in_the_survey(
     tmp_path: Path, sets: Any, kinds: Any, pet: str, is_asked: bool
@@ -292,7 +293,7 @@ def test_display_logic_decides_as_in_the_survey(
 
 @pytest.mark.parametrize(
     ("expression", "answers", "is_asked"),
-    [
+    sample_daily([
         (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "60"}, True),
         (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "50"}, False),
         (answered("QID1/ChoiceNumericEntryValue/1", "LessThanOrEqual", "50"), {"Heat": "50"}, True),
@@ -311,7 +312,7 @@ def test_display_logic_decides_as_in_the_survey(
          {"“Bread”": "yes", "“Cake”": "yes"}, True),
         (answered("QID4/SelectedChoicesCount", "LessThan", "1"),
          {"“Bread”": "no", "“Cake”": "no"}, True),
-    ],
+    ], daily=7, part="sweeps"),
 )  # fmt: skip
 def test_logic_compares_numbers_texts_cells_and_counts(
     tmp_path: Path, expression: Any, answers: Mapping[str, str], is_asked: bool
