@@ -174,6 +174,7 @@ def _group() -> dict[str, Any]:
     }
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_the_source_s_own_setting_names_the_model(
     vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ def test_the_plan_decides_which_claims_are_primary(
 INTERIM_VERDICT = "not tested (interim figures of an unfinished run)"
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_a_run_that_its_budget_stopped_gives_no_verdict(tmp_path: Path) -> None:
     """Those who were done first are no random part, and a resumed run tests again."""
     path = small_study("cross_pollination", tmp_path)

@@ -124,6 +124,7 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     assert max(sum(w in own for w in line.split()) for line in lines) >= 5
 
 
+@pytest.mark.nightly(part="pages")
 def test_letters_of_a_wide_table_can_be_read(pilot: RunFolder, tmp_path: Path) -> None:
     """A table of 21 columns stands in parts: no letter is smaller than 7.5 points, all columns are
     there, and none leaves the page."""

@@ -106,6 +106,7 @@ def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
             assert ": " in row.consequence
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) -> None:
     run = RunFolder(sound)
     before = card_of(report_of(run))

@@ -219,6 +219,7 @@ def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:
     assert other == tmp_path / "outputs" / "ovens_2"
 
 
+@pytest.mark.nightly(part="pages")
 def test_pause_and_resume_of_a_page_that_was_not_updated_do_no_harm(client: Client) -> None:
     _, address = client.fill_in(f"{OVENS}/try", budget="0.5")
     assert address == "/starting/try_ovens"

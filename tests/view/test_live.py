@@ -82,6 +82,7 @@ def held(tmp_path: Path) -> Iterator[Held]:
     run.let_go()
 
 
+@pytest.mark.nightly(part="pages")
 def test_the_pages_of_a_run_move_until_it_is_over(browser: Browser, held: Held) -> None:
     with reader(held.folder.parent) as server:
         page = browser.new_page()

@@ -80,12 +80,7 @@ BETWEEN = {"choice": 0, "number": 150, "text": 250, "own card": 400}
     ("kind", "following"),
     sample_daily(
         [*product(KINDS, BETWEEN)],
-        daily=[
-            ("choice", "choice"),
-            ("number", "text"),
-            ("text", "number"),
-            ("own card", "own card"),
-        ],
+        daily=[("choice", "choice"), ("text", "number")],
         part="pages",
     ),
 )

@@ -70,6 +70,7 @@ def look(page: Page) -> None:
     assert Axe().run(page).response["violations"] == []
 
 
+@pytest.mark.nightly(part="pages")
 @pytest.mark.parametrize("width", SCREEN_WIDTHS)
 def test_the_list_of_runs_and_a_comparison_are_for_everybody(
     browser: Browser, outputs: Path, tmp_path: Path, width: int

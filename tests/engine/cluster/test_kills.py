@@ -102,9 +102,8 @@ class Deaf:
         return self.stuck_in
 
 
-@pytest.mark.parametrize(
-    "shared", [True, pytest.param(False, marks=pytest.mark.nightly(part="kills"))]
-)
+@pytest.mark.nightly(part="kills")
+@pytest.mark.parametrize("shared", [True, False])
 def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_again(
     shared: bool,
     cluster: None,

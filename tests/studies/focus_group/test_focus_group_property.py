@@ -85,6 +85,7 @@ async def test_probes_follow_about_one_in_five_surprising_answers(
     assert probed / surprising == pytest.approx(0.2, abs=tolerance)
 
 
+@pytest.mark.nightly(part="truths")
 async def test_the_extraverted_speak_more() -> None:
     high = low = n_high = n_low = 0
     for seed in range(20):

@@ -58,6 +58,7 @@ def chair(held: tuple[Run, ScriptedProvider], level: str) -> str:
     )
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_without_the_vulnerable_others_sit_in_their_seats(
     held: tuple[Run, ScriptedProvider],
 ) -> None:
