@@ -235,6 +235,11 @@ def test_new_writes_a_beginning_and_never_overwrites(here: Path) -> None:
     assert wrong.exit_code == 2
     assert "did you mean cross_pollination?" in wrong.stderr
     assert "cross_pollination" in folkmoot("new").stdout
+    for words in (("new", "town_hall", "mine.yaml"), ("schema", "town_hall", "mine.json")):
+        refused = folkmoot(*words)
+        assert refused.exit_code == 2
+        assert "a folder is needed" in refused.stderr and "such as mine" in refused.stderr
+        assert not (here / words[-1]).exists()
 
 
 def test_show_lists_and_reads_conversations_without_control_characters(here: Path) -> None:

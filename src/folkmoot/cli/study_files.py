@@ -45,6 +45,8 @@ EXAMPLES = "examples"
 # Lines that `folkmoot new --from` prints. A file beside the study has all of them.
 MAX_PRINTED_NOTES = 60
 EXAMPLE_SUFFIXES = (".yaml", ".csv", ".py", ".xlsx", ".ipynb")
+# A name with one of these is not meant as the name of a folder.
+FILE_SUFFIXES = (".yaml", ".yml", ".json", ".xlsx")
 
 
 def ask_consent(path: Path, is_granted: bool = False) -> Consent:
@@ -254,9 +256,11 @@ def read_examples() -> dict[str, bytes]:
 def schema_command(kind: str | None, folder: Path | None) -> None:
     """Write the JSON Schema of one study type, or of all study types."""
     # Existing files are replaced.
+    folder = folder or Path()
+    _require_folder_name(folder)
     studies = load_installed_studies()[0] if kind is None else [find_study(kind)]
     for study in studies:
-        path = (folder or Path()) / schema_file_name(study)
+        path = folder / schema_file_name(study)
         write_bytes(path, schema_text(study).encode())
         output_console().print(f"wrote {escape(str(path))}", soft_wrap=True)
 
@@ -315,7 +319,17 @@ def people_command(table: Path, folder: Path) -> None:
     _write_new(files_of_replay(table), folder)
 
 
+def _require_folder_name(folder: Path) -> None:
+    # A folder called `mine.yaml` would be taken for the study file in it.
+    if folder.suffix.lower() in FILE_SUFFIXES and not folder.is_dir():
+        hint = f"name the folder, such as {folder.with_suffix('')}"
+        raise InputError(
+            Problem("is the name of a file; a folder is needed", str(folder), hint=hint)
+        )
+
+
 def _write_new(files: Mapping[str, str | bytes], folder: Path) -> None:
+    _require_folder_name(folder)
     existing_files = [name for name in files if (folder / name).exists()]
     if existing_files:
         raise InputError(
