@@ -205,6 +205,8 @@ class RunEstimate:
 # The maximal work of one dry run: about five seconds. It is counted in bytes of prompts and not in
 # seconds, so that the estimate is the same on every machine.
 MAX_DRY_RUN_BYTES = 6_000_000
+# The expected work of a part of a study. The rest is left for parts that need more than expected.
+MAX_PART_BYTES = 0.9 * MAX_DRY_RUN_BYTES
 # A fork inside an item of an outermost fork runs this number of items. Below twice that number a
 # sample would save too little for the accuracy that it costs.
 SAMPLED_ITEMS = 5
@@ -394,7 +396,12 @@ def estimate_run(
         sample_size = max(smallest_limit, _limit_size(sample_file))
         dry_run = _dry_run(sample_file, model, embedding_model, kinds)
         calls = round(sum(usage.calls for usage in dry_run.counting.stages.values()))
-        max_size = max(sample_size, SUFFICIENT_SAMPLE_CALLS * sample_size // max(1, calls))
+        # A larger part would exceed the limit of work, or would not be needed.
+        largest_factor = min(
+            SUFFICIENT_SAMPLE_CALLS / max(1, calls),
+            MAX_PART_BYTES / max(1, dry_run.counting.bytes),
+        )
+        max_size = max(sample_size, int(largest_factor * sample_size))
         if dry_run.cut or max_size == sample_size:
             share = limit_size / sample_size
         else:
