@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.parsers.expat import errors
@@ -272,3 +274,38 @@ def format_date(value: object) -> str:
         midnight = value.time() == dt.time()
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")
     return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)
+
+
+def format_number(value: bool | int | float, number_format: str) -> str:
+    """Return a number or a boolean as a spreadsheet program shows it.
+
+    Of the formats, percentages, fixed decimals and leading zeros are followed.
+    """
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    format_section = number_format.split(";", maxsplit=1)[0]
+    # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
+    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", format_section)
+    if decimals:
+        percent = decimals[2]
+        # Spreadsheet programs round a 5 up, and they round the decimal digits of the number.
+        shown = Decimal(repr(value)) * (100 if percent else 1)
+        step = Decimal(1).scaleb(-len(decimals[1] or ""))
+        with localcontext(prec=400):
+            shown = shown.quantize(step, ROUND_HALF_UP)
+        # A spreadsheet program shows no negative zero.
+        return f"{shown if shown else abs(shown):f}{percent}"
+    if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
+        return f"{int(value):0{min(len(format_section), 30)}d}"
+    return number_text(value)
+
+
+def number_text(value: float) -> str:
+    """Return a number as text without rounding noise, such as `4` for 4.0."""
+    # .1 + .2 becomes `0.3`.
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
+    shown = f"{value:.12g}"
+    # Expressions read no exponent, so a small number is written with all its decimals.
+    return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown

@@ -238,6 +238,38 @@ def test_dates_are_read_alike_after_a_row_above_them_was_removed(tmp_path: Path)
     assert after.profiles.rows == before.profiles.rows[1:]
 
 
+def texts_of(path: Path) -> tuple[list[str], list[str]]:
+    """The texts of column C of the people, as the form shows them and as the study reads them."""
+    form = read_study_form(path)
+    assert isinstance(form, WorkbookForm)
+    shown = [row["C"] for row in form.sheets.values["agent_profiles"][2:]]
+    read, problems = read_workbook(path)
+    assert read is not None and problems == []
+    return shown, [row[2] for row in read.profiles.rows]
+
+
+@pytest.mark.parametrize("number_format", ["0%", "000", "0.00", "yyyy-mm-dd"])
+def test_a_form_shows_the_numbers_that_the_study_reads(tmp_path: Path, number_format: str) -> None:
+    def enter_numbers(book: openpyxl.Workbook) -> None:
+        for row in range(3, 19):
+            cell = book["agent_profiles"].cell(row, 3, row + 0.4 if row % 2 else row)
+            cell.number_format = number_format
+
+    path = new_workbook(tmp_path, enter_numbers)
+    shown, read = texts_of(path)
+    assert shown == read
+    # What is typed into such a cell is read as it was typed.
+    for number, text in enumerate(("5", "0.25", "007", "40%", "2.50", "3.14159265358979"), 2):
+        form = read_study_form(path)
+        _, problems = form.save(path, {json.dumps(["agent_profiles", number, "C"]): text}, "")
+        assert problems == []
+        shown, read = texts_of(path)
+        assert shown == read
+        assert read[number - 2] == text
+    read_study_form(path).save(path, {}, 'remove ["agent_profiles", 2]')
+    assert texts_of(path) == (shown[1:], read[1:])
+
+
 def test_a_note_by_a_colleague_leaves_the_form_of_a_sheet_as_it_is(tmp_path: Path) -> None:
     def shape_of(path: Path) -> list[tuple[str, list[str]]]:
         return [

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openpyxl import Workbook, load_workbook
-from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell, MergedCell
+from openpyxl.styles.numbers import is_date_format
 from openpyxl.utils import column_index_from_string, get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from folkmoot.child_process import Limits, run_in_child
 from folkmoot.errors import FolkmootError, InputError, LimitReached, Problem
 from folkmoot.files import write_bytes
-from folkmoot.spreadsheet_cells import format_date
+from folkmoot.spreadsheet_cells import format_date, format_number
 
 LIMITS = Limits(seconds=60, memory_bytes=2_000_000_000)
 # A sheet with more rows or columns is edited in a spreadsheet program. Each cell is a form field.
@@ -104,7 +105,7 @@ def load_sheets(path: str) -> list[SheetCells] | str:
     for sheet in book.worksheets:
         if problem := _sheet_problem(sheet):
             return f"The sheet {sheet.title} {problem}: {_IN_PROGRAM}."
-        rows = _trimmed([[_text_of_value(cell.value) for cell in row] for row in sheet.iter_rows()])
+        rows = _trimmed([[_text_of_cell(cell) for cell in row] for row in sheet.iter_rows()])
         if len(rows) > MAX_ROWS:
             return f"The sheet {sheet.title} has more than {MAX_ROWS} rows: {_IN_PROGRAM}."
         notes = {
@@ -127,15 +128,15 @@ def _sheet_problem(sheet: Worksheet) -> str:
     return ""
 
 
-def _text_of_value(value: object) -> str:
-    if value is None:
+def _text_of_cell(cell: Cell | MergedCell) -> str:
+    # The text that the study reads, because a row that moves takes this text along.
+    if cell.value is None:
         return ""
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    # A date is shown as the study reads it, because a row that moves takes this text along.
-    return str(value).rstrip("\n") if isinstance(value, (str, int, float)) else format_date(value)
+    if isinstance(cell.value, str):
+        return cell.value.rstrip("\n")
+    if isinstance(cell.value, (int, float)):
+        return format_number(cell.value, cell.number_format)
+    return format_date(cell.value)
 
 
 def _trimmed(rows: list[list[str]]) -> list[list[str]]:
@@ -188,7 +189,7 @@ def save_cells(path: str, before: Rows, changes: Rows) -> None:
     for name, rows in changes.items():
         for row, letter, text in _changed_cells(before.get(name, []), rows):
             cell = book[name].cell(row + 1, column_index_from_string(letter))
-            cell.value = _value_of_text(text)
+            cell.value = _value_of_text(text, cell.number_format)
             # A text that starts with = is text here and no formula.
             if cell.data_type == "f":
                 cell.data_type = "s"
@@ -208,19 +209,20 @@ def _changed_cells(
                 yield i, letter, new.get(letter, "")
 
 
-def _value_of_text(text: str) -> str | int | float | None:
-    # A text such as 007, which a number would not reproduce exactly, is not converted.
+def _value_of_text(text: str, number_format: str) -> str | int | float | None:
+    # A number is written only if the cell would show it exactly as the text. Others, such as 007 or
+    # 40% in a cell without a format, stay texts.
     text = NO_XML_CHARACTERS.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
     if not text:
         return None
-    if sum(map(str.isdigit, text)) > MAX_DIGITS:
+    # In a cell for dates, 5 would be a day of the year 1900.
+    if sum(map(str.isdigit, text)) > MAX_DIGITS or is_date_format(number_format):
         return text
     for convert in (int, float):
         try:
             number = convert(text)
         except ValueError:
             continue
-        # A text such as `1.10`, `5.0` or `007` would change, so it stays a text.
-        if math.isfinite(number) and _text_of_value(number) == text:
+        if math.isfinite(number) and format_number(number, number_format) == text:
             return number
     return text

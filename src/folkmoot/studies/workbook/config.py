@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
@@ -18,6 +17,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word, field_notes
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HUGGING_FACE_VENDOR, resolve_model
+from folkmoot.spreadsheet_cells import number_text
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]
 VarType = Literal["category", "integer", "float"]
@@ -62,17 +62,6 @@ def written_label(label: str) -> str:
     """Return a role's label in the spelling that the program uses."""
     # A special role gets its fixed spelling, such as Summarizer.
     return _BRITISH.get(label.strip().casefold(), label)
-
-
-def number_text(value: float) -> str:
-    """Return a number as text without rounding noise, such as `4` for 4.0."""
-    # .1 + .2 becomes `0.3`.
-    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
-        return str(int(value))
-    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
-    shown = f"{value:.12g}"
-    # Expressions read no exponent, so a small number is written with all its decimals.
-    return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown
 
 
 @dataclass

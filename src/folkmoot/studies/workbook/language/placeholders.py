@@ -24,8 +24,9 @@ from folkmoot.provenance import (
     escape_text,
     with_sources,
 )
+from folkmoot.spreadsheet_cells import number_text
 from folkmoot.studies.workbook.answers import BROKEN
-from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, number_text
+from folkmoot.studies.workbook.config import MAX_TEXT, Scalar
 from folkmoot.studies.workbook.language.expressions import (
     EMPTY_CONTEXT,
     FAILURES,

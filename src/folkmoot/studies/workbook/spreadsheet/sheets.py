@@ -8,15 +8,20 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 
 from openpyxl.utils import get_column_letter, range_boundaries
 
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import shorten
-from folkmoot.spreadsheet_cells import MAX_DIGITS, RawCell, RawSheet, read_spreadsheet
-from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar, number_text
+from folkmoot.spreadsheet_cells import (
+    MAX_DIGITS,
+    RawCell,
+    RawSheet,
+    format_number,
+    read_spreadsheet,
+)
+from folkmoot.studies.workbook.config import MAX_TEXT, Problems, Scalar
 
 # Limits on the merged ranges of a sheet, and on the rows that all of them cover. No real workbook
 # reaches them. They keep a damaged or hostile file from taking minutes.
@@ -129,29 +134,8 @@ def _set_cell(sheet: Sheet, cell: RawCell, problems: Problems) -> None:
             if not value.strip():
                 return
         row = sheet.rows.setdefault(cell.row, {})
-        row[cell.column] = Cell(value, _format_cell(value, cell.number_format), cell.kind == "date")
-
-
-def _format_cell(value: Scalar, number_format: str) -> str:
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    format_section = number_format.split(";", maxsplit=1)[0]
-    # Cells are texts for participants, so 0.5 in the format `0%` is read as "50%", as it is shown.
-    decimals = re.fullmatch(r"#?,?#*0(?:\.(0+))?(%?)", format_section)
-    if decimals:
-        percent = decimals[2]
-        # Spreadsheet programs round a 5 up, and they round the decimal digits of the number.
-        shown = Decimal(repr(value)) * (100 if percent else 1)
-        step = Decimal(1).scaleb(-len(decimals[1] or ""))
-        with localcontext(prec=400):
-            shown = shown.quantize(step, ROUND_HALF_UP)
-        # A spreadsheet program shows no negative zero.
-        return f"{shown if shown else abs(shown):f}{percent}"
-    if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
-        return f"{int(value):0{min(len(format_section), 30)}d}"
-    return number_text(value)
+        text = value.strip() if isinstance(value, str) else format_number(value, cell.number_format)
+        row[cell.column] = Cell(value, text, cell.kind == "date")
 
 
 # --- what a person sees ------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any
 
 from folkmoot.conversation.choices import indistinguishable_pairs
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.studies.workbook.config import VarType, number_text
+from folkmoot.spreadsheet_cells import number_text
+from folkmoot.studies.workbook.config import VarType
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_literal
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     Choice,
