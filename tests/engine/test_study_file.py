@@ -33,18 +33,24 @@ class Config(StudyConfig):
     people: int = Field(300, ge=1)
     storage: bool = True
     mapping: dict[str, str] = {}
+    folds: int = 1
+    seated: bool = False
 
     @model_validator(mode="after")
     def _mapped(self):
         if self.mapping and set(self.mapping) != set(self.topic.options):
             raise ValueError("mapping: misses an option")
+        if self.method == "embedding" and self.folds > self.people:
+            raise ValueError(f"folds: {self.folds} are too many for {self.people} people")
         return self
 
 async def protocol(session):
     pass
 
 def check(config, folder):
-    return [Problem("too many", key="topic.options[3]")] if len(config.topic.options) > 2 else []
+    found = ["topic.options[3]"] if len(config.topic.options) > 2 else []
+    found += ["seats"] if config.seated and config.people > 299 else []
+    return [Problem("too many", key=key) for key in found]
 
 STUDY = Study("mine", "Mine", Config, protocol, check_config=check)
 """
@@ -117,6 +123,30 @@ def test_checks_over_several_keys_are_told_beside_single_mistakes(folder: Path) 
         "study.yaml:6: treshold: unknown key (did you mean threshold?)",
         "study.yaml:7: people: must be at least 1, is 0",
         "study.yaml:8: mapping: misses an option",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("invalid", "other"),
+    [
+        ("people: 0", "folds: 400"),
+        ("people: many", "seated: true"),
+        ("method: embeding", "folds: 400"),
+    ],
+)
+def test_nothing_is_checked_against_the_default_of_an_invalid_key(
+    folder: Path, invalid: str, other: str
+) -> None:
+    assert len(mistakes(folder, f"{GOOD}{other}\n")) == 1
+    (problem,) = mistakes(folder, f"{GOOD}{invalid}\n{other}\n")
+    assert problem.startswith(f"study.yaml:6: {invalid.partition(':')[0]}: must be")
+
+
+def test_what_does_not_depend_on_an_invalid_key_is_told_beside_it(folder: Path) -> None:
+    text = GOOD.replace("Jobs]", "Jobs, Roads]") + "people: 0\nseated: true\n"
+    assert mistakes(folder, text) == [
+        "study.yaml:5: topic.options[3]: too many",
+        "study.yaml:6: people: must be at least 1, is 0",
     ]
 
 

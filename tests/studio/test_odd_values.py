@@ -119,6 +119,11 @@ def test_dates_that_are_too_few_are_named_at_their_list(tmp_path: Path) -> None:
     assert rest == []
     (problem,) = placed["f-trip-date"]
     assert problem.message == "needs as many dates as “Days”, 2, and has 1"
+    # Of days that are no number, the dates cannot be too few.
+    path = study_of(tmp_path, "days: 0\ntrip: {date: ['2026-01-01']}\n")
+    with pytest.raises(InputError) as error:
+        load_study_file(path)
+    assert [problem.key for problem in error.value.problems] == ["days"]
 
 
 MEMBER = """\

@@ -8,12 +8,14 @@ from __future__ import annotations
 import codecs
 import copy
 import json
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.settings.config import StudyConfig
@@ -148,11 +150,10 @@ def validate_settings(
 
     # A deep copy, because repairs during the checks change the data.
     tree = YamlTree(copy.deepcopy(dict(data)), {(): SourceLocation("", 0)})
-    config, problems = _validate_config(study, tree, folder)
-    if config is not None and folder is not None:
-        problems += _independent_problems(
-            problems, _study_problems(study, config, folder / study.name, tree)
-        )
+    if folder is None:
+        config, problems = _validate_config(study, tree, None).result
+    else:
+        config, problems = _find_problems(study, tree, folder / study.name)
     if config is None or problems:
         raise InputError(sort_problems(problems))
     return config
@@ -241,9 +242,7 @@ def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
     # A run folder keeps these settings, and `folkmoot report` finds the study type by this key.
     tree.value.setdefault("study", study.name)
     try:
-        config, problems = _validate_config(study, tree, path.parent)
-        if config is not None:
-            problems += _independent_problems(problems, _study_problems(study, config, path, tree))
+        config, problems = _find_problems(study, tree, path)
     except OSError as error:
         # For example a name that is too long for the file system.
         named = Path(str(error.filename)).name[:SHOWN_NAME_CHARACTERS]
@@ -254,14 +253,64 @@ def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
     return StudyFile(path, study, config, tree.value)
 
 
-def _validate_config(
-    study: Study, tree: YamlTree, folder: Path | None
+class _Validated(NamedTuple):
+    # `problems` are certain. `further` ones were found after defaults had replaced the invalid
+    # values of the keys in `replaced`. The configuration is None if there is none.
+    config: StudyConfig | None
+    problems: list[Problem]
+    further: list[Problem]
+    replaced: set[str]
+
+    @property
+    def result(self) -> tuple[StudyConfig | None, list[Problem]]:
+        return self.config, [*self.problems, *self.further]
+
+
+def _find_problems(
+    study: Study, tree: YamlTree, path: Path
 ) -> tuple[StudyConfig | None, list[Problem]]:
-    # The configuration is None if there is none. Checks of several keys run only when each key is
-    # valid. So invalid optional values are removed after a failure, and the rest is validated
-    # again.
+    # Returns the configuration with all problems of the settings and of the study type.
+    found = _validate_all(study, tree, path)
+    further = found.further
+    for key in found.replaced if further else ():
+        # A problem that depends on the default in place of an invalid value would be a false one.
+        # It is not found with each value that the key accepts.
+        for value in _accepted_values(study.config.model_fields[key]):
+            other_tree = YamlTree({**copy.deepcopy(tree.value), key: value}, tree.locations)
+            _, other_problems = _validate_all(study, other_tree, path).result
+            further = [problem for problem in further if problem in other_problems]
+    return found._replace(further=further).result
+
+
+def _validate_all(study: Study, tree: YamlTree, path: Path) -> _Validated:
+    found = _validate_config(study, tree, path.parent)
+    if found.config is None:
+        return found
+    keys = {problem.key for problem in found.problems if problem.key}
+    further = _study_problems(study, found.config, path, tree)
+    return found._replace(further=[problem for problem in further if problem.key not in keys])
+
+
+def _accepted_values(field: FieldInfo) -> list[object]:
+    # Some values that a key with few values or with bounds accepts.
+    values: list[object] = []
+    for kind in (field.annotation, *typing.get_args(field.annotation)):
+        if kind is bool:
+            values += [True, False]
+        elif typing.get_origin(kind) is Literal:
+            values += typing.get_args(kind)
+    for bound in field.metadata:
+        values += [getattr(bound, name) for name in ("ge", "le") if hasattr(bound, name)]
+        values += [getattr(bound, name) + 1 for name in ("ge", "gt") if hasattr(bound, name)]
+    return values
+
+
+def _validate_config(study: Study, tree: YamlTree, folder: Path | None) -> _Validated:
+    # Checks of several keys run only when each key is valid. So invalid optional values are removed
+    # after a failure, and the rest is validated again.
     problems: list[Problem] = find_hidden_characters(tree)
     pruned = _strip_hidden_characters(tree.value) if problems else copy.deepcopy(tree.value)
+    replaced: set[str] = set()
     # Each pass converts values, removes keys or ends the loop. Removed keys can reveal new errors,
     # so there may be several passes. Their number is bounded in any case.
     for _ in range(8):
@@ -273,14 +322,15 @@ def _validate_config(
         except ValidationError as error:
             if _coerce_scalars(error, tree, pruned):
                 continue
-            problems.extend(
-                problems_from_validation(error, YamlTree(pruned, tree.locations), study.config)
-            )
-            if not _remove_invalid(error, study.config, pruned):
-                return None, problems
+            found = problems_from_validation(error, YamlTree(pruned, tree.locations), study.config)
+            removed = _remove_invalid(error, study.config, pruned)
+            if not removed:
+                return _Validated(None, problems, found, replaced)
+            problems += found
+            replaced |= {str(path[0]) for path in removed} & {*study.config.model_fields}
         else:
-            return config, problems
-    return None, problems
+            return _Validated(config, problems, [], replaced)
+    return _Validated(None, problems, [], replaced)
 
 
 def _strip_hidden_characters(value: Any) -> Any:
@@ -313,20 +363,20 @@ def _coerce_scalars(error: ValidationError, tree: YamlTree, data: object) -> boo
 
 def _remove_invalid(
     error: ValidationError, model: type[StudyConfig], data: dict[str, object]
-) -> bool:
-    # Removes unknown keys and invalid optional values. If another problem would remain, nothing is
-    # removed and the result is False.
+) -> list[KeyPath]:
+    # Removes unknown keys and invalid optional values, and returns their paths. If another problem
+    # would remain, nothing is removed.
     removable: list[KeyPath] = []
     for detail in error.errors(include_url=False, include_context=False):
         path = existing_path(data, detail["loc"])
         if not path or detail["type"] == "missing":
-            return False
+            return []
         field = model.model_fields.get(str(path[0]))
         is_scalar = not isinstance(get_value(data, path), (dict, list))
         is_optional = len(path) == 1 and field is not None and not field.is_required() and is_scalar
         # Removing a part of a list or a group would change the meaning of the rest.
         if detail["type"] != "extra_forbidden" and not is_optional:
-            return False
+            return []
         removable.append(path)
     # In reverse order, so that a removal does not move later paths.
     for path in sorted(
@@ -334,7 +384,7 @@ def _remove_invalid(
     ):
         parent = get_value(data, path[:-1])
         parent.pop(path[-1], None)
-    return bool(removable)
+    return removable
 
 
 def locate_problem(study_file: StudyFile, problem: Problem) -> Problem:
@@ -374,14 +424,6 @@ def _seat_problems(study: Study, config: StudyConfig, folder: Path) -> list[Prob
     except InputError as error:
         return error.problems
     return []
-
-
-def _independent_problems(
-    known_problems: Sequence[Problem], further_problems: Sequence[Problem]
-) -> list[Problem]:
-    # An invalid key was removed, so a later check has seen its default and not its value.
-    keys = {problem.key for problem in known_problems if problem.key}
-    return [problem for problem in further_problems if problem.key not in keys]
 
 
 def _unknown_model_problems(tree: YamlTree) -> list[Problem]:
