@@ -141,12 +141,42 @@ def test_a_study_in_utf_16_has_a_form_as_it_can_be_run(client: Client) -> None:
     assert "Küchen appliances" in client.get(f"{address}text")
 
 
-def test_a_name_of_a_file_that_is_too_long_is_a_problem_of_the_study(client: Client) -> None:
-    study = client.folder / "ovens" / "ovens.yaml"
-    study.write_text(STUDY.replace("enabled: false", f"codebooks: {'x' * 5000}"), "utf-8")
+def mistake_at(text: str, field_id: str) -> str:
+    """What a page says at a field."""
+    found = re.search(rf'<span class="mistake" id="m-{field_id}">(.*?)</span>', text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("study", "key", "field_id"),
+    [
+        ("negotiation", "groups: {}", "groups"),
+        ("negotiation", "personas: {}", "personas"),
+        ("negotiation", "trip: {{file: {}}}", "trip-file"),
+        ("focus_group", "panel: {}", "panel"),
+        ("focus_group", "prompts: {}", "prompts"),
+        ("focus_group", "coding: {{codebooks: {}}}", "coding-codebooks"),
+    ],
+)
+def test_a_name_of_a_file_that_is_too_long_is_a_problem_at_its_field(
+    client: Client, study: str, key: str, field_id: str
+) -> None:
+    text = STUDY.partition("coding")[0] if study == "focus_group" else f"study: {study}\n"
+    file = client.folder / "ovens" / "ovens.yaml"
+    file.write_text(f"{text}{key.format('x' * 5000)}\n", "utf-8")
     text = client.get(f"{OVENS}/")
-    assert "a file that the study names cannot be read (File name too long): xxx" in text
-    assert "Product concept" in text
+    assert "File name too long" in mistake_at(text, f"f-{field_id}")
+    assert f'<li><a href="#f-{field_id}">' in text
+
+
+def test_a_problem_in_a_file_is_told_at_the_field_that_names_the_file(client: Client) -> None:
+    file = client.folder / "ovens" / "ovens.yaml"
+    file.write_text("study: negotiation\ngroups: ours.csv\n", "utf-8")
+    ours = "group_id,group_type,role,size\ng1,family,parent,2\n"
+    (client.folder / "ovens" / "ours.csv").write_text(ours, "utf-8")
+    mistake = mistake_at(client.get(f"{OVENS}/"), "f-groups")
+    assert mistake.startswith("line 1: unknown column <code>size</code>")
 
 
 @pytest.mark.parametrize("tab", ["prompts", "run"])

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from folkmoot.authoring.keys import UNSET
@@ -300,14 +301,19 @@ def place_problems(
     sections: Sequence[FormSection], problems: Sequence[Problem]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
     """Return a map from field id to problems, and a list of all other problems."""
-    keys = {
-        format_path(field.path): field.id
-        for section in sections
-        for field in walk_fields(section.fields)
+    fields = [field for section in sections for field in walk_fields(section.fields)]
+    keys = {format_path(field.path): field.id for field in fields}
+    files = {
+        Path(field.value).name: field for field in fields if field.kind == "text" and field.value
     }
     placed: dict[str, list[Problem]] = {}
     rest = []
     for problem in problems:
+        # A problem in a file belongs to the field that names the file. Its key may be a column.
+        named_by = files.get(Path(problem.file).name)
+        if named_by is not None:
+            placed.setdefault(named_by.id, []).append(_with_place_in_file(problem, named_by))
+            continue
         matching_keys = [
             key
             for key in keys
@@ -319,6 +325,13 @@ def place_problems(
         else:
             rest.append(problem)
     return placed, rest
+
+
+def _with_place_in_file(problem: Problem, field: StudyField) -> Problem:
+    # A field shows the message only.
+    line = f"line {problem.where}" if problem.where.isdecimal() else problem.where
+    key = problem.key if problem.key != format_path(field.path) else ""
+    return replace(problem, message=": ".join(filter(None, (line, key, problem.message))))
 
 
 def _fields_of_group(

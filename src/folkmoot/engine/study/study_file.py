@@ -244,13 +244,24 @@ def _validate_tree(path: Path, study: Study, tree: YamlTree) -> StudyFile:
     try:
         config, problems = _find_problems(study, tree, path)
     except OSError as error:
-        # For example a name that is too long for the file system.
-        named = Path(str(error.filename)).name[:SHOWN_NAME_CHARACTERS]
-        reason = f"a file that the study names cannot be read ({error.strerror}): {named}"
-        raise InputError(sort_problems([*tree.problems, Problem(reason, str(path))])) from error
+        raise InputError(
+            sort_problems([*tree.problems, _unreadable_file_problem(error, tree)])
+        ) from error
     if config is None or problems or tree.problems:
         raise InputError(sort_problems([*tree.problems, *problems]))
     return StudyFile(path, study, config, tree.value)
+
+
+def _unreadable_file_problem(error: OSError, tree: YamlTree) -> Problem:
+    # For example a name that is too long for the file system.
+    path = Path(str(error.filename))
+    values = {key: get_value(tree.value, key) for key in tree.locations}
+    names = {key: Path(value).parts for key, value in values.items() if isinstance(value, str)}
+    keys = [key for key, parts in names.items() if parts and path.parts[-len(parts) :] == parts]
+    message = f"a file that the study names cannot be read ({error.strerror})"
+    return located_problem(
+        f"{message}: {path.name[:SHOWN_NAME_CHARACTERS]}", keys[0] if keys else (), tree
+    )
 
 
 class _Validated(NamedTuple):
