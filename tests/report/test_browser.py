@@ -96,6 +96,20 @@ def test_text_in_drawings_can_be_read_on_a_dark_page(browser: Browser, pilot: Ru
     page.close()
 
 
+@pytest.mark.parametrize("finished", ["cross_pollination", "negotiation"], indirect=True)
+def test_every_table_of_a_report_has_a_name_for_a_screen_reader(
+    browser: Browser, finished: RunFolder
+) -> None:
+    page = browser.new_page()
+    page.goto(address_of(finished))
+    without_name = """[...document.querySelectorAll("table")]
+        .filter(table => !table.caption?.textContent.trim() && !table.ariaLabel)
+        .map(table => table.outerHTML.slice(0, 80))"""
+    assert page.locator("table").count() > 5
+    assert page.evaluate(without_name) == []
+    page.close()
+
+
 def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
     page = browser.new_page()
     page.goto(address_of(pilot))

@@ -43,6 +43,9 @@ PAGES = {
     "search_all": "/search?q=park",
     "missing": "/run/nothing/-/",
 }
+TABLES_WITHOUT_NAME = """[...document.querySelectorAll("table")]
+    .filter(table => !table.caption?.textContent.trim() && !table.ariaLabel)
+    .map(table => table.outerHTML.slice(0, 80))"""
 Presentation = tuple[int, Literal["light", "dark"]]
 DESK: Presentation = (1280, "light")
 PHONE: Presentation = (375, "dark")
@@ -95,6 +98,16 @@ def look(page: Page, name: str, heard: Presentation = PHONE) -> None:
             assert found.violations_count == 0, (width, scheme, found.generate_report())
         if SHOTS:
             page.screenshot(path=Path(SHOTS) / f"view-{name}-{width}-{scheme}.png", full_page=True)
+
+
+@pytest.mark.parametrize("name", ["runs", "run", "people", "person", "rooms", "search_all"])
+def test_every_table_has_a_name_for_a_screen_reader(
+    open_page: Page, served: PageServer, name: str
+) -> None:
+    open_page.goto(served.url + PAGES[name])
+    if name == "run":
+        open_page.wait_for_selector(".finding, .alarm", timeout=60_000)
+    assert open_page.evaluate(TABLES_WITHOUT_NAME) == []
 
 
 def test_the_call_behind_an_utterance_opens_in_place(open_page: Page, served: PageServer) -> None:
