@@ -279,6 +279,47 @@ def test_a_button_pressed_slowly_after_typing_adds_one_row(
     expect(page.get_by_label("Participants in a group")).to_have_value("5")
 
 
+def test_the_focus_stays_with_what_a_button_changed(page: Page, studio: StudioProcess) -> None:
+    make_study(page, studio, "negotiation", "moves")
+    page.get_by_text("Further settings").click()
+
+    def press(name: str) -> None:
+        page.get_by_role("button", name=name, exact=True).focus()
+        page.keyboard.press("Enter")
+
+    press("Enter Your own groups as rows")
+    expect(page.get_by_label("Name of the group")).to_be_focused()
+    for number, role in enumerate(("parent", "child", "child"), 1):
+        press("Add to members")
+        focused = page.get_by_role("group", name=f"Row {number}").last.get_by_label("Role")
+        expect(focused).to_be_focused()
+        page.keyboard.type(role)
+    press("Move members 3 up")
+    expect(page.get_by_role("button", name="Move members 2 up", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    # The first row cannot move up.
+    first = page.get_by_role("group", name="Row 1").last
+    expect(first.get_by_label("Role")).to_be_focused()
+    expect(first.get_by_label("Role")).to_have_value("child")
+    press("Remove Your own groups 1")
+    expect(page.get_by_role("button", name="Enter Your own groups as rows")).to_be_focused()
+
+
+def test_a_field_with_a_mistake_is_invalid_for_a_screen_reader(
+    page: Page, studio: StudioProcess
+) -> None:
+    make_study(page, studio, "negotiation", "invalid")
+    days = page.get_by_label("Days", exact=True)
+    for value, invalid in (("many", "true"), ("2", None), ("0", "true")):
+        days.fill(value)
+        if invalid:
+            expect(days).to_have_attribute("aria-invalid", invalid)
+        else:
+            expect(days).not_to_have_attribute("aria-invalid", re.compile(""))
+    page.reload()
+    expect(days).to_have_attribute("aria-invalid", "true")
+
+
 def test_a_file_that_an_editor_changed_is_not_overwritten(
     page: Page, studio: StudioProcess
 ) -> None:

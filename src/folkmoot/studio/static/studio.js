@@ -1,18 +1,35 @@
 // The form of a study is drawn anew when a row is added, removed or moved. What was open stays
-// open, and the focus goes to the new row, or to the list from which a row was removed.
+// open, and the focus goes to the new row, to the moved row, or to the list from which a row was
+// removed.
 (() => {
   const field = "input:not([type=hidden]), select, textarea, summary";
   let pressed = null;
   let open = new Map();
   const fields = () => document.getElementById("fields");
+  const rowsOf = (list) => [...list.children].filter((each) => each.matches(".row"));
+  const buttonOf = (value) =>
+    [...fields().querySelectorAll("button[name=action]")].find((each) => each.value === value);
+  const focusAfter = ({ verb, value, place, list }) => {
+    const add = buttonOf(`add ${list}`);
+    const rows = add ? rowsOf(add.parentElement) : [];
+    const row = { add: rows.at(-1), rows: rows[0], up: rows[place - 1] }[verb];
+    const up = verb === "up" && row?.querySelector(":scope > .row-actions > button[value^='up ']");
+    const same = verb === "column" && buttonOf(value);
+    // A list without rows may be a single field again, which can become rows.
+    const places = [up, row?.querySelector(field), same, add, buttonOf(`rows ${list}`)];
+    places.find((each) => each && each.checkVisibility())?.focus();
+  };
   // Until the rows are drawn anew, nothing can be typed or pressed: it would belong to old rows.
   addEventListener(
     "submit",
     (e) => {
       const button = e.submitter;
       if (!fields()?.contains(button)) return;
+      const [verb, ...path] = button.value.split(" ");
+      const row = button.closest(".row");
       const add = button.closest(".list")?.querySelector(":scope > button[value^='add ']");
-      pressed = { verb: button.value.split(" ")[0], add: add?.value };
+      pressed = { verb, value: button.value, place: row ? rowsOf(row.parentElement).indexOf(row) : 0 };
+      pressed.list = verb === "rows" ? path.join(" ") : add?.value.slice("add ".length);
       fields().inert = true;
     },
     true,
@@ -36,12 +53,19 @@
     fields().inert = false;
     for (const details of fields().querySelectorAll("details[id]"))
       if (open.has(details.id)) details.open = open.get(details.id);
-    const buttons = [...fields().querySelectorAll("button[value^='add ']")];
-    const add = buttons.find((b) => b.value === pressed?.add);
-    const rows = add ? [...add.parentElement.children].filter((row) => row.matches(".row")) : [];
-    const to = pressed?.verb === "add" ? rows.at(-1)?.querySelector(field) : add;
-    (to?.checkVisibility() ? to : add)?.focus();
+    if (pressed) focusAfter(pressed);
     pressed = null;
+  });
+
+  // The mistakes are drawn anew beside the fields, which stay as they are.
+  addEventListener("htmx:afterSettle", () => {
+    for (const mistake of fields()?.querySelectorAll(".mistake") ?? []) {
+      const input = document.getElementById(mistake.id.slice("m-".length));
+      if (!input?.matches(field)) continue;
+      const isWrong = mistake.textContent.trim() && !mistake.matches(".warning");
+      if (isWrong) input.setAttribute("aria-invalid", "true");
+      else input.removeAttribute("aria-invalid");
+    }
   });
 
   // A change is sent a moment after it was made. Whoever leaves the page before, for example to
