@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import http.client
+import io
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode
 
+import openpyxl
 import pytest
 from playwright.sync_api import Page, expect
 
+from folkmoot.authoring.template import new_files
+from folkmoot.engine.study.study import find_study
 from folkmoot.studio.pages import Studio
 from folkmoot.studio.processes import Keys, Processes
 from folkmoot.view.site import READING, Guard, create_app
@@ -177,6 +182,36 @@ def test_a_problem_in_a_file_is_told_at_the_field_that_names_the_file(client: Cl
     (client.folder / "ovens" / "ours.csv").write_text(ours, "utf-8")
     mistake = mistake_at(client.get(f"{OVENS}/"), "f-groups")
     assert mistake.startswith("line 1: unknown column <code>size</code>")
+
+
+def upload_workbook(client: Client, change: Callable[[openpyxl.Workbook], None]) -> str:
+    """The page of the example of a workbook, after a change by a spreadsheet program."""
+    content = new_files(find_study("workbook"))["public_goods.xlsx"]
+    assert isinstance(content, bytes)
+    book = openpyxl.load_workbook(io.BytesIO(content))
+    change(book)
+    changed = io.BytesIO()
+    book.save(changed)
+    status, address = client.upload("/open", "goods.xlsx", changed.getvalue())
+    assert status == 303
+    return html.unescape(client.get(address))
+
+
+def test_a_sheet_is_named_as_it_has_to_be_named_in_a_spreadsheet_program(client: Client) -> None:
+    def rename(book: openpyxl.Workbook) -> None:
+        book["agent_roles"].title = "agent_rolex"
+        book.copy_worksheet(book["agent_profiles"])
+
+    text = upload_workbook(client, rename)
+    assert "rename 'agent_rolex' to 'agent_roles'" in text
+    assert "the sheet 'agent_profiles Copy' does not belong here" in text
+    assert "sheets are 'experimental_setting', 'treatments', 'agent_roles'," in text
+
+
+def test_a_workbook_without_roles_says_so_and_nothing_that_follows_from_it(client: Client) -> None:
+    text = upload_workbook(client, lambda book: book["agent_roles"].delete_rows(2, 100))
+    assert "there is no role " in mistake_at(text, "f-agent_roles")
+    assert re.findall(r'<li><a href="#([^"]*)">', text) == ["f-agent_roles"]
 
 
 @pytest.mark.parametrize("tab", ["prompts", "run"])

@@ -17,9 +17,9 @@ WORDS = {
     "api": "API", "id": "ID", "llm": "LLM", "max": "maximum", "num": "number of", "var": "variable",
 }  # fmt: skip
 _SNAKE_CASE = r"[a-z0-9]+(?:_[a-z0-9]+)+"
-# A name between backticks, or a name with underscores in a sentence. A name in braces is a
-# placeholder that the researcher types as it is.
-_NAME = re.compile(rf"`([^`]+)`|(?<![{{\w])({_SNAKE_CASE})(?![\w}}])")
+# A name between backticks, or a name with underscores in a sentence. A name in braces or quotes is
+# one that the researcher typed, or types as it is.
+_NAME = re.compile(rf"`([^`]+)`|(?<![{{'\w])({_SNAKE_CASE})(?![\w}}])")
 
 
 def words_of(name: str) -> str:

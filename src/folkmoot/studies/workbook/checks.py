@@ -567,7 +567,7 @@ def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) ->
     speaking_roles = [label for label in play.prompts if label in roles and not special_role(label)]
     if task.type == "context":
         return
-    if not speaking_roles:
+    if not speaking_roles and roles:
         message = f"no participant takes part in {task.task_id}"
         hint = "add a role of the participants to the dict"
         problems.add_problem(message, task.at.get("llm_text", ""), hint)
@@ -593,7 +593,8 @@ def _check_task(play: TaskInPlay, experiment: Experiment, problems: Problems) ->
 def _check_roles(
     labels: Mapping[str, object], where: str, known: Sequence[str], problems: Problems
 ) -> None:
-    for label in labels:
+    # Without any role, the missing rows of roles are the problem, which is reported at their sheet.
+    for label in labels if known else ():
         if label not in known:
             hint = did_you_mean(label, known, f"roles are {', '.join(known)}")
             problems.add_problem(f"there is no role {label!r}", where, hint)

@@ -160,7 +160,9 @@ def sheet_problems(
             hint = f"rename {guess!r} to {expected!r}"
             unexpected.remove(guess)
         problems.add_problem(f"the sheet {expected} is missing", hint=hint)
-    known = f"{', '.join(layout.sheets.values())} and, if wanted, {COMPUTED} and {NOTES_SHEET}"
+    # In quotes, as a form keeps the names that have to be typed in a spreadsheet program.
+    own_names = ", ".join(map(repr, layout.sheets.values()))
+    known = f"{own_names} and, if wanted, {COMPUTED!r} and {NOTES_SHEET!r}"
     for name in unexpected:
         kind, first_step = ("hidden sheet", "unhide it, then ") if name in hidden else ("sheet", "")
         hint = f"{first_step}delete or rename it; sheets are {known}"
