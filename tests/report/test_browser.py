@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import RunFolder
 from tests.sweeps import sample_daily
+from tests.view.test_browser import luminance_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
@@ -117,6 +118,32 @@ def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
     closed.focus()
     page.keyboard.press("Enter")
     expect(page.locator("details[open] > summary:focus")).to_have_count(1)
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_focus_can_be_seen_at_every_stop_of_the_tab_key(
+    browser: Browser, pilot: RunFolder, scheme: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(address_of(pilot))
+    paper = luminance_of(
+        page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
+    )
+    stops = 0
+    while True:
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            """(({outlineStyle, outlineColor}) => [document.activeElement.tagName, outlineStyle,
+                outlineColor])(getComputedStyle(document.activeElement))"""
+        )
+        if focused[0] == "BODY":
+            break
+        stops += 1
+        low, high = sorted([paper, luminance_of(focused[2])])
+        # WCAG 2.2, criterion 1.4.11.
+        assert focused[1] == "solid" and (high + 0.05) / (low + 0.05) >= 3, focused
+    assert stops > 30
     page.close()
 
 
