@@ -334,6 +334,11 @@ def test_a_file_that_an_editor_changed_is_not_overwritten(
     status = page.locator("#status")
     expect(status).to_contain_text("changed by another program in the meantime")
     assert file.read_text("utf-8") == edited
+    # Whoever types on without a reload overwrites nothing either.
+    with page.expect_response(lambda response: response.request.method == "POST"):
+        page.get_by_label("Participants per condition").fill("8")
+    expect(status).to_contain_text("changed by another program in the meantime")
+    assert file.read_text("utf-8") == edited
     # The page with the text does the same, and a reload shows what the editor wrote.
     page.get_by_role("link", name="Text").click()
     text = page.get_by_role("textbox", name="Study file")

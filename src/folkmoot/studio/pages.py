@@ -239,7 +239,8 @@ class Studio:
         study_form = read_study_form(path)
         # The form contains a hash of the file that it shows. Another hash means that an editor or
         # another page has changed the file, and saving would undo that change.
-        if _text_of(form, "version") != _version(path):
+        is_outdated = _text_of(form, "version") != _version(path)
+        if is_outdated:
             hint = "reload this page, and enter the last change again"
             problems.append(
                 Problem("the file was changed by another program in the meantime", hint=hint)
@@ -257,6 +258,9 @@ class Studio:
         variables["rest"] = [*rest, *variables["rest"]]
         if not is_part:
             return self._page("study.html.j2", variables)
+        if is_outdated and not action:
+            # The fields stay as they are, so they are still those of the version that was sent.
+            variables["version"] = _text_of(form, "version")
         return self._page("_form_and_status.html.j2" if action else "_saved.html.j2", variables)
 
     async def estimate(self, request: Request) -> Response:
