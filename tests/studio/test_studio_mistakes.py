@@ -214,6 +214,25 @@ def test_a_workbook_without_roles_says_so_and_nothing_that_follows_from_it(clien
     assert re.findall(r'<li><a href="#([^"]*)">', text) == ["f-agent_roles"]
 
 
+@pytest.mark.parametrize("content", [b"", b"PK", b"\xd0\xcf\x11\xe0 an old file"])
+def test_a_file_that_is_no_workbook_does_not_replace_the_workbook(
+    client: Client, content: bytes
+) -> None:
+    client.fill_in("/new", kind="workbook", name="prices")
+    workbook = client.folder / "prices" / "experiment.xlsx"
+    before = workbook.read_bytes()
+    status, text = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", content)
+    assert status == 200
+    assert "save it as .xlsx" in text
+    assert workbook.read_bytes() == before
+    # Another workbook replaces it, with all mistakes that it may have.
+    book = io.BytesIO()
+    openpyxl.Workbook().save(book)
+    status, _ = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", book.getvalue())
+    assert status == 303
+    assert workbook.read_bytes() == book.getvalue()
+
+
 @pytest.mark.parametrize("tab", ["prompts", "run"])
 def test_a_study_with_a_mistake_keeps_its_tabs(client: Client, tab: str) -> None:
     client.fill_in("/new", kind="workbook", name="prices")

@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from openpyxl import Workbook, load_workbook
@@ -21,7 +22,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from folkmoot.child_process import Limits, run_in_child
 from folkmoot.errors import FolkmootError, InputError, LimitReached, Problem
 from folkmoot.files import write_bytes
-from folkmoot.spreadsheet_cells import format_date, format_number
+from folkmoot.spreadsheet_cells import format_date, format_number, read_spreadsheet
 
 LIMITS = Limits(seconds=60, memory_bytes=2_000_000_000)
 # A sheet with more rows or columns is edited in a spreadsheet program. Each cell is a form field.
@@ -91,6 +92,17 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
         return f"The workbook cannot be read as a form: {_IN_PROGRAM}."
     assert isinstance(sheets, (list, str))
     return sheets
+
+
+def require_workbook(file_name: str, content: bytes) -> None:
+    """Check that a file can be read as a workbook.
+
+    Raises InputError if it cannot. The content of its sheets is not checked.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / file_name
+        path.write_bytes(content)
+        read_spreadsheet(path)
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
