@@ -303,7 +303,8 @@ def _validate_all(study: Study, tree: YamlTree, path: Path) -> _Validated:
 
 
 def _accepted_values(field: FieldInfo) -> list[object]:
-    # Some values that a key with few values or with bounds accepts.
+    # Some values that a key with few values or with a lower bound accepts. Large ones could make
+    # the checks slow.
     values: list[object] = []
     for kind in (field.annotation, *typing.get_args(field.annotation)):
         if kind is bool:
@@ -311,8 +312,10 @@ def _accepted_values(field: FieldInfo) -> list[object]:
         elif typing.get_origin(kind) is Literal:
             values += typing.get_args(kind)
     for bound in field.metadata:
-        values += [getattr(bound, name) for name in ("ge", "le") if hasattr(bound, name)]
-        values += [getattr(bound, name) + 1 for name in ("ge", "gt") if hasattr(bound, name)]
+        if hasattr(bound, "ge"):
+            values += [bound.ge, bound.ge + 1]
+        elif hasattr(bound, "gt"):
+            values.append(bound.gt + 1)
     return values
 
 

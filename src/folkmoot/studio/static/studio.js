@@ -57,7 +57,7 @@
     pressed = null;
   });
 
-  // The mistakes are drawn anew beside the fields, which stay as they are.
+  // The mistakes beside the fields are replaced, and the fields stay as they are.
   addEventListener("htmx:afterSettle", () => {
     for (const mistake of fields()?.querySelectorAll(".mistake") ?? []) {
       const input = document.getElementById(mistake.id.slice("m-".length));
