@@ -303,3 +303,22 @@ def test_what_replies_as_short_as_the_respondent_s_take_is_within_the_range(
     assert total.output_range is not None and total.input_range is not None
     assert 0.8 * total.output_range.low < said < total.output_range.high
     assert 0.7 * total.input_range.low < sent < total.input_range.high
+
+
+def test_an_estimate_prices_its_many_short_calls_as_short_calls() -> None:
+    """Gemini 2.5 Pro charges more for a token of a long request. Its cached tokens cost less."""
+    name = "gemini-2.5-pro"
+    spec = resolve_model(name, environ={})
+    rate = find_price(spec)
+    assert rate is not None
+    total = RunEstimate(
+        (StageEstimate("talk", 100, 1_000_000, 100_000),),
+        models={name: (1_000_000, 100_000)},
+        model_calls={name: 100},
+        cacheable_tokens_by_model={name: 400_000},
+    )
+    cost = rate.short_calls_cost(1_000_000, 100_000)
+    assert total.model_cost(name, spec) == pytest.approx(cost)
+    assert total.model_cost(name, spec, batch=True) == pytest.approx(cost / 2)
+    cached = rate.short_calls_cost(1_000_000, 100_000, 400_000)
+    assert 0 < total.cache_savings(name, spec) == pytest.approx(cost - cached)

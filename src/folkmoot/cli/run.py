@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -400,10 +401,9 @@ def _preflight_requests(
         # The progress of a grid covers all cells, and an estimate covers one.
         if isinstance(options.progress, TerminalProgress) and len(runs) == repeats == 1:
             options.progress.forecast = Forecast(estimate, partial(_price_of, study_file))
-        specs = {name: resolve_model(name, study_file.config.endpoints) for name in estimate.models}
-        cost += sum(
-            estimate_cost(specs[name], *tokens, calls=estimate.model_calls.get(name, 1)) or 0.0
-            for name, tokens in estimate.models.items()
+        cost += math.fsum(
+            estimate.model_cost(name, resolve_model(name, study_file.config.endpoints)) or 0.0
+            for name in estimate.models
         )
         paid_requests = (
             request

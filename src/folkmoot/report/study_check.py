@@ -38,7 +38,7 @@ from folkmoot.kit.named_controls import estimate_with_controls
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_dollars
 from folkmoot.models.api_keys import find_key
 from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, resolve_model
-from folkmoot.models.prices import estimate_cost, supports_batches
+from folkmoot.models.prices import supports_batches
 from folkmoot.models.wire.batches import PROMISED_HOURS
 from folkmoot.storage.run_folder import OUTPUTS
 
@@ -297,13 +297,10 @@ def _describe_token_range(tokens: TokenRange, direction: str) -> str:
 
 def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str:
     repeated_tokens = sum(estimate.cacheable_tokens_by_model.values())
-    saved_usd = 0.0
-    for name, tokens in estimate.cacheable_tokens_by_model.items():
-        spec = resolve_model(name, study_file.config.endpoints)
-        calls = estimate.model_calls.get(name, 1)
-        saved_usd += (estimate_cost(spec, tokens, 0, calls=calls) or 0.0) - (
-            estimate_cost(spec, tokens, 0, tokens, calls=calls) or 0.0
-        )
+    saved_usd = math.fsum(
+        estimate.cache_savings(name, resolve_model(name, study_file.config.endpoints))
+        for name in estimate.cacheable_tokens_by_model
+    )
     if not repeated_tokens or not saved_usd or not estimate.input_tokens:
         return ""
     share = repeated_tokens / estimate.input_tokens
@@ -352,15 +349,11 @@ def _describe_run_cost(
         for name in estimate.models
         if resolve_model(name, study_file.config.endpoints) not in specs
     }
-    for name, tokens in estimate.models.items():
+    for name in estimate.models:
         spec = resolve_model(name, study_file.config.endpoints)
         # Embeddings are not sent through batch APIs, so they have no batch price.
-        costs[spec.name] = estimate_cost(
-            spec,
-            *tokens,
-            calls=estimate.model_calls.get(name, 1),
-            batch=batch and name not in embedding_models,
-        )
+        is_batched = batch and name not in embedding_models
+        costs[spec.name] = estimate.model_cost(name, spec, batch=is_batched)
     known_costs = {name: cost for name, cost in costs.items() if cost is not None}
     unpriced_models = [name for name in costs if name not in known_costs]
     unknown_text = (

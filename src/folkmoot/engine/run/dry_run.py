@@ -34,7 +34,8 @@ from folkmoot.engine.settings.claims import ClaimReader, find_declared
 from folkmoot.engine.study.study import planned_parts, select_study_seats
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import StorageError
-from folkmoot.models.catalog import SYNTHETIC_MODEL, open_provider, resolve_model
+from folkmoot.models.catalog import SYNTHETIC_MODEL, ModelSpec, open_provider, resolve_model
+from folkmoot.models.prices import estimate_cost
 from folkmoot.models.request import (
     ModelRequest,
     Provider,
@@ -121,6 +122,29 @@ class RunEstimate:
     @property
     def output_tokens(self) -> int:
         return sum(stage.output_tokens for stage in self.stages)
+
+    def model_cost(self, name: str, spec: ModelSpec, *, batch: bool = False) -> float | None:
+        """Return the cost of the calls to the model `name` in USD, or None if it is unknown.
+
+        - `batch`: whether the calls are submitted through the vendor's batch API.
+        """
+        return self._price_calls(name, spec, *self.models[name], batch=batch)
+
+    def cache_savings(self, name: str, spec: ModelSpec) -> float:
+        """Return how much the vendor's cache can save at most for the model `name`, in USD.
+
+        Returns 0 if the price is unknown.
+        """
+        tokens = self.cacheable_tokens_by_model[name]
+        uncached = self._price_calls(name, spec, tokens, 0)
+        cached = self._price_calls(name, spec, tokens, 0, tokens)
+        return (uncached or 0.0) - (cached or 0.0)
+
+    def _price_calls(
+        self, name: str, spec: ModelSpec, *tokens: int, batch: bool = False
+    ) -> float | None:
+        # Long requests cost more per token, so the price depends on the number of calls.
+        return estimate_cost(spec, *tokens, calls=self.model_calls.get(name, 1), batch=batch)
 
     def cost_range(self, middle: float) -> tuple[float, float]:
         """Return the lowest and the highest cost of the run, in USD.
