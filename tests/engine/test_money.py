@@ -339,7 +339,7 @@ def test_each_reply_has_the_price_of_its_time(
             hour = later
             await session.ask(Speaker("p"), "Why?")
 
-    monkeypatch.setattr(prices, "_current_period", lambda: 2 * (24 * 20_786 + hour))
+    monkeypatch.setattr(prices, "_current_time", lambda: 3600 * (24 * 20_786 + hour))
     study = Study(name="times", title="Times", config=StudyConfig, protocol=ask_at_two_times)
     with ServerThread(FaultPlan()) as server:
         named = {"model": "deepseek/deepseek-chat", "endpoints": {"deepseek": server.openai}}

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 
 import pytest
 from genai_prices import Usage as PricedUsage
 from genai_prices import calc_price
+from genai_prices.types import (
+    ConditionalPrice,
+    ModelPrice,
+    StartDateConstraint,
+    TimeOfDateConstraint,
+)
 
 from folkmoot.models import prices
 from folkmoot.models.catalog import resolve_model
 from folkmoot.models.prices import (
-    PERIOD_SECONDS,
     estimate_cost,
     find_highest_price,
     find_price,
@@ -71,7 +77,7 @@ def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
 ) -> None:
     spec = resolve_model("deepseek/deepseek-chat", environ={})
     at = datetime(2026, 11, 29, hour, tzinfo=UTC)
-    monkeypatch.setattr(prices, "_current_period", lambda: int(at.timestamp()) // PERIOD_SECONDS)
+    monkeypatch.setattr(prices, "_current_time", lambda: int(at.timestamp()))
     costs = []
     for moment in (at, datetime(2026, 11, 29, 3, tzinfo=UTC)):
         exact = calc_price(
@@ -85,6 +91,53 @@ def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
     assert now is not None and highest is not None
     assert now.cost(Usage(900, 90)) == pytest.approx(costs[0])
     assert highest.max_cost_usd(900, 90) == pytest.approx(costs[1])
+
+
+@pytest.mark.parametrize(
+    ("at", "now_usd", "highest_usd"),
+    [
+        (datetime(2026, 11, 29, 8, 9, 59), 1, 5),
+        (datetime(2026, 11, 29, 8, 10), 5, 5),
+        (datetime(2026, 11, 29, 8, 19, 59), 5, 5),
+        (datetime(2026, 11, 29, 8, 20), 1, 5),
+        (datetime(2026, 11, 30, 0, 0, 1), 1, 7),
+        (datetime(2026, 12, 1, 0, 0), 7, 7),
+    ],
+)
+def test_a_price_changes_at_any_minute_and_on_its_date(
+    at: datetime, now_usd: int, highest_usd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The price of ten minutes of a day counts in all of the 24 hours before."""
+    constraints = [
+        (None, 1),
+        (TimeOfDateConstraint(time(8, 10, tzinfo=UTC), time(8, 20, tzinfo=UTC)), 5),
+        (StartDateConstraint(date(2026, 12, 1)), 7),
+    ]
+    conditional = [
+        ConditionalPrice(
+            constraint, prices=ModelPrice(input_mtok=Decimal(usd), output_mtok=Decimal(usd))
+        )
+        for constraint, usd in constraints
+    ]
+    spec = resolve_model("deepseek/deepseek-chat", environ={})
+    assert spec.price_model is not None
+    model = calc_price(
+        PricedUsage(), model_ref=spec.price_model, provider_id=spec.price_provider
+    ).model
+    monkeypatch.setattr(model, "prices", conditional)
+    monkeypatch.setattr(prices, "_current_time", lambda: int(at.replace(tzinfo=UTC).timestamp()))
+    _forget_prices()
+    now, highest = find_price(spec), find_highest_price(spec)
+    _forget_prices()
+    assert now is not None and highest is not None
+    assert 10**6 * now.input_usd == pytest.approx(now_usd)
+    assert 10**6 * highest.input_usd == pytest.approx(highest_usd)
+
+
+def _forget_prices() -> None:
+    for cached in vars(prices).values():
+        if hasattr(cached, "cache_clear"):
+            cached.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["exaone-4.0", "openai/some-local-llama", "ollama/llama3"])

@@ -9,19 +9,22 @@ import functools
 import math
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from datetime import time as clock_time
+from typing import TYPE_CHECKING
 
 from folkmoot.models.catalog import LOCAL_MODEL, ModelSpec
 from folkmoot.models.request import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import PriceCalculation
 
 # Up to this number of tokens, prices are proportional to tokens. Some vendors charge more per token
 # in long requests, so these are priced by the library itself.
 MAX_LINEAR_TOKENS = 20_000
 # The token count with which the library is asked for the prices per token.
 _PROBE_TOKENS = 1_000
-# Some prices depend on the time of day or begin on a date. They change at full half hours only.
-PERIOD_SECONDS = 1_800
-PERIODS_PER_DAY = 48
+_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,9 @@ class ModelPrice:
     cache_write_usd: float
     # The factor by which the library's price is multiplied, such as 0.5 in a batch.
     share: float = 1.0
-    # The price holds in this period, counted in half hours since 1970.
-    period: int = 0
+    # The beginning of the interval in which the price holds, in seconds since 1970. Some prices
+    # depend on the time of day or begin on a date.
+    since: int = 0
 
     def batch_price(self) -> ModelPrice:
         """Return the price of the model in a batch. It is half the normal price at all vendors."""
@@ -66,7 +70,7 @@ class ModelPrice:
             # In a batch without cache discount, the library must not apply that discount either.
             ignores_cache = self.share < 1.0 and self.cached_usd == self.input_usd
             priced_usage = usage._replace(cached_tokens=None) if ignores_cache else usage
-            exact = _library_cost(self.provider, self.model, priced_usage, self.period)
+            exact = _library_cost(self.provider, self.model, priced_usage, self.since)
             if exact is not None:
                 return exact * self.share
         return self.short_calls_cost(
@@ -118,7 +122,8 @@ def find_price(spec: ModelSpec) -> ModelPrice | None:
         return FREE_PRICE
     if spec.price_provider is None:
         return None
-    return _load_price(spec.price_provider, spec.price_model, _current_period())
+    starts = _price_starts(spec.price_provider, spec.price_model, _current_time())
+    return _load_price(spec.price_provider, spec.price_model, starts[0])
 
 
 def find_highest_price(spec: ModelSpec) -> ModelPrice | None:
@@ -127,7 +132,12 @@ def find_highest_price(spec: ModelSpec) -> ModelPrice | None:
     price = find_price(spec)
     if price is None or price.provider is None:
         return price
-    return _load_highest_price(price.provider, price.model, price.period)
+    starts = _price_starts(price.provider, price.model, _current_time())
+    prices = (_load_price(price.provider, price.model, start) for start in starts)
+    return max(
+        (price for price in prices if price is not None),
+        key=lambda price: price.short_calls_cost(_PROBE_TOKENS, _PROBE_TOKENS),
+    )
 
 
 def estimate_cost(
@@ -161,26 +171,53 @@ def supports_batches(spec: ModelSpec) -> bool:
     return not spec.local and spec.price_provider in ("openai", "anthropic", "google")
 
 
-def _current_period() -> int:
-    return int(time.time()) // PERIOD_SECONDS
+def _current_time() -> int:
+    # In seconds since 1970.
+    return int(time.time())
+
+
+def _price_starts(provider: str, model: str, now: int) -> list[int]:
+    # The beginnings of the price intervals that reach into the next 24 hours, in seconds since
+    # 1970. The first interval is the present one.
+    dates, times_of_day = _price_changes(provider, model)
+    midnight = now - now % _DAY_SECONDS
+    changes = {0, *dates}
+    for day in (midnight - _DAY_SECONDS, midnight, midnight + _DAY_SECONDS):
+        changes.update(day + seconds for seconds in times_of_day)
+    present = max(change for change in changes if change <= now)
+    later = (change for change in changes if now < change < now + _DAY_SECONDS)
+    return [present, *sorted(later)]
 
 
 @functools.cache
-def _load_highest_price(provider: str, model: str, period: int) -> ModelPrice | None:
-    probe = Usage(_PROBE_TOKENS, _PROBE_TOKENS, 0)
-    costs = {
-        later: _library_cost(provider, model, probe, later) or 0.0
-        for later in range(period, period + PERIODS_PER_DAY)
-    }
-    return _load_price(provider, model, max(costs, key=costs.__getitem__))
+def _price_changes(provider: str, model: str) -> tuple[frozenset[int], frozenset[int]]:
+    # The dates (seconds since 1970) and the times of day (seconds since midnight, UTC) at which the
+    # price changes.
+    from genai_prices.types import StartDateConstraint, TimeOfDateConstraint
+
+    calculation = _calculate_price(provider, model, Usage(0, 0, 0), 0)
+    prices = [] if calculation is None else calculation.model.prices
+    dates, times_of_day = set[int](), set[int]()
+    for price in prices if isinstance(prices, list) else ():
+        constraint = price.constraint
+        if isinstance(constraint, StartDateConstraint):
+            start = datetime.combine(constraint.start_date, clock_time.min, UTC)
+            dates.add(int(start.timestamp()))
+        elif isinstance(constraint, TimeOfDateConstraint):
+            for moment in (constraint.start_time, constraint.end_time):
+                # A time without a zone is UTC.
+                zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                start = datetime.combine(date(1970, 1, 2), zoned)
+                times_of_day.add(int(start.timestamp()) % _DAY_SECONDS)
+    return frozenset(dates), frozenset(times_of_day)
 
 
 @functools.cache
-def _load_price(provider: str, model: str, period: int) -> ModelPrice | None:
-    per_input = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0), period)
-    per_output = _library_cost(provider, model, Usage(0, _PROBE_TOKENS, 0), period)
-    per_cached = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, _PROBE_TOKENS), period)
-    per_written = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0, _PROBE_TOKENS), period)
+def _load_price(provider: str, model: str, at: int) -> ModelPrice | None:
+    per_input = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0), at)
+    per_output = _library_cost(provider, model, Usage(0, _PROBE_TOKENS, 0), at)
+    per_cached = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, _PROBE_TOKENS), at)
+    per_written = _library_cost(provider, model, Usage(_PROBE_TOKENS, 0, 0, _PROBE_TOKENS), at)
     if per_input is None or per_output is None:
         return None
     return ModelPrice(
@@ -190,11 +227,18 @@ def _load_price(provider: str, model: str, period: int) -> ModelPrice | None:
         per_output / _PROBE_TOKENS,
         (per_input if per_cached is None else per_cached) / _PROBE_TOKENS,
         (per_input if per_written is None else per_written) / _PROBE_TOKENS,
-        period=period,
+        since=at,
     )
 
 
-def _library_cost(provider: str | None, model: str, usage: Usage, period: int) -> float | None:
+def _library_cost(provider: str | None, model: str, usage: Usage, at: int) -> float | None:
+    calculation = _calculate_price(provider, model, usage, at)
+    return None if calculation is None else float(calculation.total_price)
+
+
+def _calculate_price(
+    provider: str | None, model: str, usage: Usage, at: int
+) -> PriceCalculation | None:
     # The import takes 0.4 s, too long for every `--help`.
     from genai_prices import Usage as PricedUsage
     from genai_prices import calc_price
@@ -206,12 +250,11 @@ def _library_cost(provider: str | None, model: str, usage: Usage, period: int) -
         cache_write_tokens=usage.cache_write_tokens or 0,
     )
     try:
-        price = calc_price(
+        return calc_price(
             tokens,
             model_ref=model,
             provider_id=provider,
-            genai_request_timestamp=datetime.fromtimestamp(period * PERIOD_SECONDS, UTC),
+            genai_request_timestamp=datetime.fromtimestamp(at, UTC),
         )
-        return float(price.total_price)
     except (LookupError, ValueError):
         return None
