@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
+from filelock import FileLock
 
 import folkmoot
 from folkmoot import Choice, Session, Speaker, Study, StudyConfig, Transcript
@@ -31,7 +32,12 @@ from folkmoot.engine.seats.personal_texts import (
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Words
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, PendingQuestion, SeatManager, SeatState
 from folkmoot.engine.seats.seats import Seat
-from folkmoot.engine.seats.withdrawal import finish_withdrawal, read_withdrawals, withdraw_texts
+from folkmoot.engine.seats.withdrawal import (
+    STAGING_FOLDER,
+    finish_withdrawal,
+    read_withdrawals,
+    withdraw_texts,
+)
 from folkmoot.errors import InputError
 from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
 from folkmoot.kit.sources import find_wrong_sources
@@ -602,6 +608,44 @@ withdrawal.withdraw_texts(run, found, "researcher")
     assert finish_withdrawal(talked.path)
     assert held(talked.path, "grandfather") == []
     assert verify_run(RunFolder(talked.path), TALK).differences == []
+
+
+@pytest.mark.parametrize("completed_by_another", [True, False])
+def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
+    completed_by_another: bool,
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Another process holds the lock before this one, and completes a withdrawal or is killed."""
+    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
+    staged, aside = run.path / STAGING_FOLDER, study.parent / "aside"
+    acquire = FileLock.acquire
+
+    def fail(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("folkmoot.engine.seats.withdrawal.replace_journal", fail)
+        with pytest.raises(KilledError):
+            withdraw_command(str(run.path), "p_0002", yes=True)
+    if not completed_by_another:
+        staged.rename(aside)
+
+    def acquire_after_another(lock: FileLock, timeout: float | None = None) -> object:
+        if completed_by_another:
+            finish_withdrawal(run.path)
+        elif aside.exists():
+            aside.rename(staged)
+        return acquire(lock, timeout)
+
+    capsys.readouterr()
+    monkeypatch.setattr(FileLock, "acquire", acquire_after_another)
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    told = capsys.readouterr().out
+    assert ("interrupted is now complete" in told) is not completed_by_another
+    assert "has withdrawn from this run already" in told
+    assert held(run.path, HIDDEN[0]) == []
 
 
 def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(

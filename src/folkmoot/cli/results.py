@@ -27,7 +27,6 @@ from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.seats.personal_texts import describe_texts, find_personal_texts
 from folkmoot.engine.seats.seat_manager import read_seats
 from folkmoot.engine.seats.withdrawal import (
-    is_withdrawal_interrupted,
     read_withdrawals,
     withdraw_texts,
 )
@@ -223,11 +222,9 @@ def withdraw_command(name: str, seat: str, *, yes: bool) -> None:
     """Delete the texts of the human in a seat, if the user agrees."""
     # The texts and the speakers who quoted them are listed first.
     run = find_run(name)
-    # A killed withdrawal has prepared new files and left the old ones in place. The lock completes
-    # it.
-    was_interrupted = is_withdrawal_interrupted(run.path)
-    with lock_folder(run.path):
-        if was_interrupted:
+    # A killed withdrawal has prepared new files and left the old ones in place.
+    with lock_folder(run.path) as completed_withdrawal:
+        if completed_withdrawal:
             output_console().print("A withdrawal that was interrupted is now complete.")
         require_no_later_questions(run.path)
         seats = tuple(read_seats(run.path))

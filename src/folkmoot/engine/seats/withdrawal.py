@@ -154,11 +154,6 @@ def finish_withdrawal(run: Path) -> bool:
     return True
 
 
-def is_withdrawal_interrupted(run: Path) -> bool:
-    """Return whether a withdrawal was killed after it had prepared the new versions of files."""
-    return (run / STAGING_FOLDER).exists()
-
-
 def process_pending_withdrawals(run: RunFolder) -> None:
     """Remove the texts of all humans who withdrew during the run.
 

@@ -244,10 +244,11 @@ def remove_empty_run(folder: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[bool]:
     """Context manager that locks the run folder for this process.
 
     Completes a withdrawal that was killed, so that no files are read or amended that it replaces.
+    The value of the context is whether there was one.
 
     - `wait_seconds`: how long to wait for another process that has locked the folder.
 
@@ -269,8 +270,7 @@ def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[None]:
         # `is_held`.
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
         write_text(folder / HOLDER_FILE, json.dumps(holder) + "\n")
-        finish_withdrawal(folder)
-        yield
+        yield finish_withdrawal(folder)
     finally:
         (folder / HOLDER_FILE).unlink(missing_ok=True)
         lock.release()
