@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -227,7 +226,7 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_re
             db.execute("DROP TABLE IF EXISTS loans")
             db.execute(LOANS)
             # What a process leaves that is killed with a call in flight.
-            write_loan(db, OutstandingLoan(time.time(), PROCESS, 1, max_usd))
+            write_loan(db, OutstandingLoan(0.0, PROCESS, 1, max_usd))
         assert said in " ".join(line.run(*resume, expect=code).split())
 
 
