@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,18 @@ def test_a_coding_that_ran_out_of_money_is_resumed_by_the_same_command(
     code_finished_run(done, SECOND, RunOptions(custom_provider=provider))
     assert provider.calls == 2
     assert [a.kind for a in read_amendments(done.path)] == ["coding"]
+
+
+def test_a_coding_that_was_deleted_is_missed_and_does_not_count(done: RunFolder) -> None:
+    code_finished_run(done, SECOND, RunOptions(custom_provider=coder(by_words)))
+    (folder,) = (done.path / "codings").iterdir()
+    shutil.rmtree(folder)
+    assert cli("codes", done.path)[0] == 0
+    assert [c.name for c in coding.read_codings(done)["price"].coders].count(SECOND) == 0
+    code, said = cli("verify", done.path)
+    assert code == 4 and said.count(f"The folder codings/{folder.name} is missing") == 1
+    code, said = cli("codes", done.path, "--coder", SECOND)
+    assert code == 2 and f"{SECOND} has coded this run, but" in " ".join(said.split())
 
 
 def test_a_coding_that_was_changed_afterwards_is_found(done: RunFolder) -> None:

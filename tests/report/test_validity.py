@@ -143,6 +143,25 @@ def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
     assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
 
 
+def test_a_report_says_that_the_folder_of_the_controls_is_missing(sound: Path) -> None:
+    run_controls(RunFolder(sound), {"participants": 4}, RunOptions())
+    shutil.rmtree(sound / "controls")
+    done = CliRunner().invoke(app, ["report", str(sound)])
+    assert done.exit_code == 0, done.output
+    page = (sound / "report.html").read_text("utf-8")
+    assert "The controls were asked, but their folder is missing: restore it from a copy." in page
+    assert "The folder controls is missing, so its answers do not count." in page
+    assert "No control questions were asked." not in page
+    assert card_of(page)["User drift"].consequence.endswith("but their folder is missing.")
+    # Controls are asked once, so the report proposes no command, and the command says why.
+    assert "folkmoot controls RUN" not in page
+    again = CliRunner().invoke(app, ["controls", str(sound)])
+    assert again.exit_code == 2
+    assert "the controls were asked, but" in " ".join(again.output.split())
+    checked = CliRunner().invoke(app, ["verify", str(sound)])
+    assert checked.exit_code == 4 and checked.output.count("folder controls is missing") == 1
+
+
 def test_controls_that_left_a_threat_out_name_its_key(sound: Path) -> None:
     run = RunFolder(sound)
     run_controls(run, {"negative": False, "participants": 4}, RunOptions())

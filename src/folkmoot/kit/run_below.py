@@ -157,10 +157,11 @@ def verify_below(
     Returns the path of the subfolder and the result of the replay.
     """
     name = str(amendment.data["folder"])
-    folder = run.path / name
-    if not folder.is_dir():
-        return name, Verification([f"The folder {name} is missing."])
-    verification = verify_run(RunFolder(folder), study)
+    below = run.open_subfolder(name)
+    if below is None:
+        # The verification of the run itself reports the missing folder.
+        return name, Verification([])
+    verification = verify_run(below, study)
     if verification.content_digest != amendment.data["journal_digest"]:
         verification.differences.append(
             f"{name}: its journal has changed since the amendment was written."

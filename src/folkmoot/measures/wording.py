@@ -430,6 +430,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "rest",
         "begun": "the controls are not finished, and the `folkmoot controls` command that began "
         "them asks the rest",
+        "missing": "the controls were asked, but their folder is missing",
         "ask": "to know it, run {command}",
         "ask later": "to know it, run {command} once the run has finished",
         "too few": "its control was asked, and too few answers could be read",
@@ -586,6 +587,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "resume of the run (--resume) asks the rest.",
         "controls, unusable": "The study file names controls. They were not asked, because the run "
         "has no usable result: {reason}.",
+        "controls missing": "The controls were asked, but their folder is missing: restore it "
+        "from a copy.",
         "nothing to test": "{what}; nothing can be tested.",
         "no variance": "{decision}: all answers are equal, so that no variance can be divided.",
         "change not known": "{contrast}, {specification}: not known",

@@ -328,6 +328,11 @@ class RunFolder:
     def has_table(self, name: str) -> bool:
         return (self.path / TABLES / f"{name}.parquet").exists()
 
+    def open_subfolder(self, name: str) -> RunFolder | None:
+        """Return the run in a subfolder, such as controls, or None if the subfolder holds none."""
+        folder = self.path / name
+        return RunFolder(folder) if is_run_folder(folder) else None
+
     def read_table(self, name: str) -> pl.DataFrame:
         """Return a table as a data frame. Raises StorageError if there is no such table."""
         # The error names the existing tables.

@@ -27,7 +27,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader, ReplayJournal
 from folkmoot.engine.run.event_loop import run_until_complete
 from folkmoot.engine.run.execution import TIME_PLACEHOLDER, Execution, RunOptions, execute_study
 from folkmoot.engine.run.preflight import preflight_requests_in
-from folkmoot.engine.seats.withdrawal import read_withdrawals
+from folkmoot.engine.seats.withdrawal import read_withdrawals, select_since_withdrawal
 from folkmoot.engine.session.folder_access import describe_other_version
 from folkmoot.engine.session.plan import (
     ANNOUNCED,
@@ -145,7 +145,12 @@ def list_changes(run: RunFolder) -> list[str]:
             for name, new, old in zip(DIGESTS, current_digests, recorded_digests, strict=True)
             if old and old != new
         ]
-    return [*_changed_files(run, format_version), *amendments.list_changes(run.path), *changes]
+    return [
+        *_changed_files(run, format_version),
+        *amendments.list_changes(run.path),
+        *_missing_subfolders(run),
+        *changes,
+    ]
 
 
 def digests_of(run: RunFolder, journal: JournalReader) -> tuple[str, str]:
@@ -231,6 +236,21 @@ def _changed_files(run: RunFolder, journal_format: int) -> list[str]:
         elif file_sha256(path) != recorded_hash:
             changes.append(f"{name} was changed after the run: its hash is not the recorded one.")
     return changes
+
+
+def _missing_subfolders(run: RunFolder) -> list[str]:
+    # Controls and later codings are in folders that amendments name.
+    try:
+        recorded = select_since_withdrawal(amendments.read_amendments(run.path))
+    # `amendments.list_changes` reports damaged amendments.
+    except StorageError:
+        return []
+    folders = [str(row.data["folder"]) for row in recorded if "folder" in row.data]
+    return [
+        f"The folder {folder} is missing, so its answers do not count."
+        for folder in folders
+        if run.open_subfolder(folder) is None
+    ]
 
 
 def _last_withdrawal(run: RunFolder) -> Mapping[str, Any]:

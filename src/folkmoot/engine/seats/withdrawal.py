@@ -175,8 +175,12 @@ def read_withdrawals(run: Path) -> list[Amendment]:
     return [amendment for amendment in read_amendments(run) if amendment.kind == AMENDMENT_KIND]
 
 
-def select_since_withdrawal(amendments: Iterable[Amendment], kind: str) -> list[Amendment]:
-    """Return the amendments of one kind since the last withdrawal, oldest first.
+def select_since_withdrawal(
+    amendments: Iterable[Amendment], kind: str | None = None
+) -> list[Amendment]:
+    """Return the amendments since the last withdrawal, oldest first.
+
+    - `kind`: the kind of the amendments, or None for all of them.
 
     These name the controls or later codings that exist, because a withdrawal deletes them.
     """
@@ -184,7 +188,7 @@ def select_since_withdrawal(amendments: Iterable[Amendment], kind: str) -> list[
     for amendment in amendments:
         if amendment.kind == AMENDMENT_KIND:
             found.clear()
-        elif amendment.kind == kind:
+        elif kind is None or amendment.kind == kind:
             found.append(amendment)
     return found
 

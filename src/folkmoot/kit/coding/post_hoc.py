@@ -67,16 +67,27 @@ def code_finished_run(
 def require_codable(run: RunFolder, coder: str) -> None:
     """Raise InputError if this model cannot code this run."""
     require_finished(run)
+    endpoints = run.config.get("endpoints", {})
     read = read_codings(run)
     if not read:
         raise no_texts_error(run)
+    amendments = select_since_withdrawal(read_amendments(run.path), POST_HOC_CODING)
+    for amendment in amendments:
+        folder = str(amendment.data["folder"])
+        if same_model(coder, amendment.author, endpoints) and run.open_subfolder(folder) is None:
+            raise InputError(
+                Problem(
+                    f"{coder} has coded this run, but {run.path / folder} is missing",
+                    hint="restore the folder from a copy, or name another model",
+                )
+            )
     names = {
         coder_result.name
         for codebook in read.values()
         for coder_result in codebook.coders
         if coder_result.coder_role != "rule"
     }
-    if any(same_model(coder, name, run.config.get("endpoints", {})) for name in names):
+    if any(same_model(coder, name, endpoints) for name in names):
         raise InputError(
             Problem(
                 f"{coder} has already coded this run, and the agreement of a model with itself is "

@@ -262,7 +262,8 @@ def read_codings(run: RunFolder) -> dict[str, CodebookResults]:
     tables += [
         coding_run.read_table("codes")
         for amendment in select_since_withdrawal(amendments, POST_HOC_CODING)
-        if (coding_run := RunFolder(run.path / amendment.data["folder"])).has_table("codes")
+        if (coding_run := run.open_subfolder(amendment.data["folder"])) is not None
+        and coding_run.has_table("codes")
     ]
     results = {}
     for name in texts["codebook"].unique(maintain_order=True):

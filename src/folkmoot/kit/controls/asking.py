@@ -83,6 +83,7 @@ from folkmoot.kit.controls.tables import (
     PersonaVarianceRow,
     closed_value,
     finished_controls,
+    open_controls,
 )
 from folkmoot.kit.run_below import (
     Below,
@@ -125,7 +126,15 @@ def run_controls(
     """
     require_finished(run)
     if finished_controls(run) is not None:
-        hint = f"they are in {run.path / CONTROLS}; folkmoot report shows them"
+        folder = run.path / CONTROLS
+        if open_controls(run) is None:
+            raise InputError(
+                Problem(
+                    f"{run.path}: the controls were asked, but {folder} is missing",
+                    hint="restore the folder from a copy; controls are asked only once",
+                )
+            )
+        hint = f"they are in {folder}; folkmoot report shows them"
         raise InputError(Problem(f"{run.path}: the run has controls already", hint=hint))
     asked = Counter(decision.model for decision in find_decisions(run))
     # Ask the model that answered most decisions. It may differ from the study file's model, because

@@ -41,6 +41,7 @@ from folkmoot.kit.controls.tables import (
     NEGATIVE,
     RETEST,
     ControlRow,
+    finished_controls,
     open_controls,
 )
 from folkmoot.kit.findings import (
@@ -82,15 +83,23 @@ LEAST_RELIABLE = Margin(low=0.8)
 def control_findings(run: RunFolder) -> list[Finding]:
     """Return the findings of the controls of a run, or an empty list without controls.
 
-    If the controls are unfinished, returns one finding that says so.
+    If the controls are unfinished, or their folder is missing, returns one finding that says so.
     """
     controls = open_controls(run)
     if controls is None:
+        if finished_controls(run) is not None:
+            return [_not_known("Controls are missing", "controls missing")]
         # A finished run without the requested controls must not look like one that passed them. A
         # fork has the settings of its source run, and asks no controls of its own accord.
         named = None if "fork" in run.manifest else run.config.get("controls")
         is_missing = named and ControlSettings.model_validate(named).asks_anything
-        return [_unfinished(run.unusable_reason)] if is_missing and run.is_finished else []
+        if not is_missing or not run.is_finished:
+            return []
+        # A run without a usable result asks no controls, and a resume would not ask them either.
+        if run.unusable_reason:
+            title, key = "Controls were not asked", "controls, unusable"
+            return [_not_known(title, key, reason=run.unusable_reason)]
+        return [_not_known("Controls are not finished", "controls unfinished")]
     return findings_in(
         controls.read_table(ControlRow.table),
         _options_in(run),
@@ -209,13 +218,12 @@ def _margins(controls: RunFolder) -> dict[str, float]:
     return {question.id: question.equivalence_margin for question in settings.questions}
 
 
-def _unfinished(unusable_reason: str) -> Finding:
-    # A run without a usable result asks no controls, and a resume would not ask them either.
-    reason = {"reason": unusable_reason} if unusable_reason else {}
+def _not_known(title: str, key: str, **values: str) -> Finding:
+    # `key`: the refusal that says why the results of the controls are not known.
     return Finding(
         UNFINISHED,
-        "Controls were not asked" if unusable_reason else "Controls are not finished",
-        word("refusal", "controls, unusable" if reason else "controls unfinished", **reason),
+        title,
+        word("refusal", key, **values),
         ResultTable((), ()),
         section=SECTION,
         headline=True,

@@ -121,5 +121,8 @@ def finished_controls(run: RunFolder) -> Amendment | None:
 
 
 def open_controls(run: RunFolder) -> RunFolder | None:
-    """Return the folder of a run's finished controls, or None if there are none."""
-    return None if finished_controls(run) is None else RunFolder(run.path / CONTROLS)
+    """Return the folder of a run's finished controls, or None if there are none.
+
+    Returns None also if the folder was deleted.
+    """
+    return None if finished_controls(run) is None else run.open_subfolder(CONTROLS)

@@ -23,6 +23,7 @@ from folkmoot.kit.controls.tables import (
     NAMES,
     NEGATIVE,
     ControlRow,
+    finished_controls,
     open_controls,
 )
 from folkmoot.kit.exposure import ExposureRow
@@ -194,7 +195,9 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
 
 def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]:
     controls = open_controls(run)
-    if controls is None:
+    if controls is None and finished_controls(run) is not None:
+        yield "Control questions were asked, but their folder is missing."
+    elif controls is None:
         yield "No control questions were asked."
     else:
         table = with_roles(controls.read_table(ControlRow.table))

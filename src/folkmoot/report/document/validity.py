@@ -26,7 +26,15 @@ from folkmoot.kit.controls.findings import (
     UNFINISHED,
     USER_DRIFT,
 )
-from folkmoot.kit.controls.tables import FACT, NEGATIVE, ORDER, RETEST, ControlRow, open_controls
+from folkmoot.kit.controls.tables import (
+    FACT,
+    NEGATIVE,
+    ORDER,
+    RETEST,
+    ControlRow,
+    finished_controls,
+    open_controls,
+)
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import HUMAN_BENCHMARK_SECTION, RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import (
@@ -412,6 +420,8 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
         return word("advice", "no decisions")
     if control == FACT and not read_ages(run):
         return word("advice", "no ages")
+    if finished_controls(run) is not None and open_controls(run) is None:
+        return word("advice", "missing")
     if any(finding.key == UNFINISHED for finding in findings):
         return word("advice", "unfinished")
     asked = _controls_asked(run)
