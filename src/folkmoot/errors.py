@@ -18,7 +18,8 @@
     │   │   └── RateLimitedError      429: `retry_after` pauses all calls to the model
     │   ├── QuotaError            the account is empty; QuotaExhaustedError after one wait
     │   ├── FatalModelError       wrong key, unknown model, no access: the run stops  exit 2
-    │   │   └── NotFoundError         404: no such model, batch or address
+    │   │   ├── NotFoundError         404: no such model, batch or address
+    │   │   └── UnknownBatchError     a DriftError too: the vendor does not know a journaled batch
     │   └── RefusedError          context too long, content filter: the answer is Missing
     │       └── RejectedError         a 400 without a known reason, for one prompt or for all
     ├── LimitReached          a child process exceeded its memory or time limit
@@ -209,6 +210,10 @@ class FatalModelError(ModelError):
 
 class NotFoundError(FatalModelError):
     """Status 404: the server has no such model, batch or address."""
+
+
+class UnknownBatchError(FatalModelError, DriftError):
+    """The vendor does not know a batch of the journal."""
 
 
 class RefusedError(ModelError):

@@ -211,6 +211,24 @@ def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     assert 0 < desk.calls == journaled(run / CONTROLS).total()
 
 
+def test_a_batch_of_controls_that_the_vendor_no_longer_knows_proposes_what_their_command_can_do(
+    dialogues: Path, tmp_path: Path, serve: Serve
+) -> None:
+    server = serve(answers="respondent")
+    line, desk = CommandLine(server.openai), server.model.batches
+    run = Path(shutil.copytree(dialogues, tmp_path / "run"))
+    study = run / "study.yaml"
+    settings = study.read_text().replace("batch: false\n", "")
+    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    command = ["controls", run, "--no-persona", "--no-retest", "--participants", 2, "--trust"]
+    desk.plan = BatchPlan(cancel=frozenset({0}))
+    line.run(*command, expect=75)
+    desk.jobs[0].id = "gone"
+    said = " ".join(line.run(*command, expect=2).split())
+    assert "begun with other settings" in said and "does not know batch" in said
+    assert "--accept-changes" not in said
+
+
 def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_repeats(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:

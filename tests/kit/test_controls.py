@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot import Transcript
 from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
@@ -22,6 +23,7 @@ from folkmoot.engine.seats.withdrawal import withdraw_texts
 from folkmoot.engine.settings.controls import shipped_questions
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import BudgetReachedError, DriftError, InputError
+from folkmoot.kit.controls import conversations
 from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
@@ -340,6 +342,21 @@ def test_controls_that_asked_nothing_yet_can_be_asked_with_other_settings(sound:
     # Controls have no study file, and their command has no such option.
     assert "--accept-changes" not in str(refused.value)
     assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
+
+
+def test_a_changed_request_of_begun_controls_proposes_only_what_their_command_can_do(
+    sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, settings = RunFolder(sound), {"participants": 2}
+    with pytest.raises(BudgetReachedError):
+        run_controls(run, settings, RunOptions(), budget_calls=4)
+    # Another version would send other messages: here, only the last one before the question.
+    monkeypatch.setattr(conversations, "Transcript", lambda messages: Transcript(messages[-1:]))
+    with pytest.raises(DriftError, match="begun with other settings") as refused:
+        run_controls(run, settings, RunOptions())
+    assert "request differs from the one in the journal" in str(refused.value)
+    assert "+++ now" in str(refused.value)
+    assert "--accept-changes" not in str(refused.value)
 
 
 def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:

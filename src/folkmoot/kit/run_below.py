@@ -104,8 +104,8 @@ def run_below(
     except DriftError as error:
         # There is no study file that the researcher could restore.
         raise DriftError(
-            f"{folder} was begun with other settings: {error.difference or error} Repeat the first "
-            "command, or delete the folder, which loses its answers."
+            f"{folder} was begun with other settings. Repeat the first command, or delete the "
+            f"folder, which loses its answers. {error.difference or error}"
         ) from error
     except RunPausedError as error:
         error.has_partial_report = False

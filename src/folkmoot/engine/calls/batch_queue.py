@@ -35,6 +35,7 @@ from folkmoot.errors import (
     RefusedError,
     RunPausedError,
     TransientError,
+    UnknownBatchError,
 )
 from folkmoot.json_text import encode_json
 from folkmoot.measures.inference.estimates import format_count
@@ -419,11 +420,13 @@ class BatchQueue:
         except NotFoundError as error:
             if self._journal.accept_changes:
                 return BatchStatus(is_finished=True), {}
-            raise FatalModelError(
-                f"{batch.model} does not know batch {batch.id} ({error}). Resume with the key "
-                "and the address with which the batch was submitted, or add --accept-changes "
-                "to ask its calls again"
-            ) from None
+            difference = f"{batch.model} does not know batch {batch.id} ({error})."
+            unknown = UnknownBatchError(
+                f"{difference} Resume with the key and the address with which the batch was "
+                "submitted, or add --accept-changes to ask its calls again"
+            )
+            unknown.difference = difference
+            raise unknown from None
 
     async def _resubmit(
         self, batch: BatchRecord, calls: Sequence[QueuedCall], status: BatchStatus, *, earlier: bool

@@ -449,11 +449,14 @@ class JournalReader:
     def _drift_error(
         self, address: str, stored: str, request: Callable[[], Mapping[str, object]]
     ) -> JournalEntry | None:
-        raise DriftError(
-            f"{address}: the request differs from the one in the journal. Restore the study as "
-            "it was, or add --accept-changes to ask again where it differs.\n"
-            + format_difference(self._restore_texts(json.loads(stored)), request())
+        changed_lines = format_difference(self._restore_texts(json.loads(stored)), request())
+        summary = f"{address}: the request differs from the one in the journal."
+        error = DriftError(
+            f"{summary} Restore the study as it was, or add --accept-changes to ask again where "
+            f"it differs.\n{changed_lines}"
         )
+        error.difference = f"{summary}\n{changed_lines}"
+        raise error
 
     def read_entries(self, kind: str | None = None) -> Iterable[JournalEntry]:
         """Yield the committed entries in address order, with long texts restored.

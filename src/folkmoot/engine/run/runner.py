@@ -199,10 +199,14 @@ def run_study(
         # If another version made the run, say so: that is the likely cause of the difference.
         if not other_version:
             raise
-        raise type(error)(
-            f"{error}\nThe run was {other_version}. To continue with unchanged requests, "
-            "install the version that made the run."
-        ) from error
+        cause = (
+            f"The run was {other_version}. To continue with unchanged requests, install the "
+            "version that made the run."
+        )
+        explained = type(error)(f"{error}\n{cause}")
+        if isinstance(explained, DriftError) and isinstance(error, DriftError) and error.difference:
+            explained.difference = f"{error.difference}\n{cause}"
+        raise explained from error
     return RunFolder(folder)
 
 
