@@ -115,8 +115,11 @@ def test_a_coding_that_ran_out_of_money_is_resumed_by_the_same_command(
     with pytest.raises(BudgetReachedError):
         code_finished_run(done, SECOND, RunOptions(custom_provider=first, concurrency=1))
     assert not read_amendments(done.path)
+    unfinished = f"The coding by {SECOND} is not finished: `folkmoot codes RUN --coder {SECOND}`"
+    assert unfinished in cli("codes", done.path)[1]
     code_finished_run(done, SECOND, RunOptions(custom_provider=provider))
     assert provider.calls == 2
+    assert "is not finished" not in cli("codes", done.path)[1]
     assert [a.kind for a in read_amendments(done.path)] == ["coding"]
 
 

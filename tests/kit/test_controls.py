@@ -359,6 +359,19 @@ def test_a_changed_request_of_begun_controls_proposes_only_what_their_command_ca
     assert "--accept-changes" not in str(refused.value)
 
 
+def test_the_folder_of_controls_is_shown_without_a_warning_and_reported_by_its_run(
+    sound: Path,
+) -> None:
+    run_controls(RunFolder(sound), {"participants": 2}, RunOptions())
+    shown = CliRunner().invoke(app, ["show", str(sound / CONTROLS)])
+    assert shown.exit_code == 0 and "Participants" in shown.output
+    assert "study type" not in shown.output
+    reported = CliRunner().invoke(app, ["report", str(sound / CONTROLS)])
+    assert reported.exit_code == 2
+    said = " ".join(reported.output.split())
+    assert f"this is a part of the run {sound} (folkmoot report {sound} shows its results)" in said
+
+
 def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     few = PILOT.replace("participants_per_condition: 40", "participants_per_condition: 4")

@@ -25,7 +25,7 @@ from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hints import capitalise, command_line, shorten
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import column_heading, format_cell
-from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, find_main_run
 from folkmoot.view.people import names_in, people_of, table_of
 from folkmoot.view.person import find_person
 from folkmoot.view.rooms import Line, Room, find_rooms, in_room, room_columns, spoken_at, spoken_by
@@ -179,7 +179,9 @@ def _render_study_additions(run: RunFolder, key: Sequence[str]) -> Iterator[Text
     try:
         study = find_study_of_run(run)
     except InputError as error:
-        print_warning(f"{error} The table is left out.")
+        # Controls and later codings have no study type of their own that could add lines.
+        if find_main_run(run.path) is None:
+            print_warning(f"{error} The table is left out.")
         return
     try:
         for line in study.render_run(run, key):

@@ -94,6 +94,21 @@ def is_run_folder(path: Path) -> bool:
     return any((path / name).is_file() for name in (PLAN, MANIFEST, STUDY_FILE_NAME))
 
 
+def find_main_run(run: Path) -> Path | None:
+    """Return the folder of the run that the controls or the later coding in `run` belong to.
+
+    Returns None for any other run.
+    """
+    folder = run.resolve()
+    if folder.name == CONTROLS:
+        main = folder.parent
+    elif folder.parent.name == CODINGS:
+        main = folder.parent.parent
+    else:
+        return None
+    return main if is_run_folder(main) else None
+
+
 def cache_folder(run: Path) -> Path:
     """Return the folder in which charts and search indices of a run are cached."""
     # It is outside the run folder. Only the user can read it, and it can be deleted at any time.

@@ -46,7 +46,7 @@ from folkmoot.engine.study.strict_answers import (
 )
 from folkmoot.engine.study.study_code import load_study_code
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import command_line, did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.measures.reply_checks import UnitOf
@@ -59,7 +59,7 @@ from folkmoot.storage.partial_run import PartialRun, Parts, PartsView, describe_
 from folkmoot.storage.provenance_table import ProvenanceRow
 from folkmoot.storage.rows import Row, column_meanings
 from folkmoot.storage.rows import columns_of_class as declared_tables
-from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar
+from folkmoot.storage.run_folder import JOURNAL, RunFolder, RunSoFar, find_main_run
 from folkmoot.storage.table_buffer import TableBuffer, TemporaryRowFile
 from folkmoot.storage.tables import CONDITION_COLUMNS, Table, build_codebook
 
@@ -281,6 +281,12 @@ def find_study_of_run(run: RunFolder) -> Study:
     # it, and in the current folder.
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
+        main_run = find_main_run(run.path)
+        if study_name not in registered_studies() and main_run is not None:
+            hint = f"{command_line('report', main_run)} shows its results"
+            raise InputError(
+                Problem(f"{run.path}: this is a part of the run {main_run}", hint=hint)
+            )
         return find_study(study_name)
     # A run that was killed has no manifest, but its plan was written at the start.
     study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""

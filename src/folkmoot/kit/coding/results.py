@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from folkmoot.engine.seats.withdrawal import select_since_withdrawal
+from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.errors import InputError, Problem
 from folkmoot.kit.coding.codebook import NO_CODE_LABEL, Codebook
 from folkmoot.kit.coding.tables import CODER_ROLE, HUMAN_ROLE, RULE_ROLE, SECOND_CODER_ROLE
@@ -28,7 +29,7 @@ from folkmoot.measures.inference.estimates import Estimate, format_count, format
 from folkmoot.randomness import digest
 from folkmoot.storage.amendments import Amendment, read_amendments
 from folkmoot.storage.findings import Finding, ResultTable, column_heading
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.run_folder import CODINGS, RunFolder
 
 # The kinds of amendments that codings and sheets make.
 POST_HOC_CODING, CODE_CORRECTION, HAND_CODING = "coding", "code", "hand_coding"
@@ -330,6 +331,7 @@ def coding_finding(run: RunFolder) -> Finding | None:
     sentences: list[str] = []
     alpha_lines: list[str] = []
     codings = read_codings(run)
+    sentences += _describe_unfinished(run)
     if any(
         results.primary_coder is not None and results.primary_coder.is_embedded
         for results in codings.values()
@@ -365,6 +367,22 @@ def coding_finding(run: RunFolder) -> Finding | None:
         unit="text",
         units=sum(len(results.texts) for results in codings.values()),
     )
+
+
+def _describe_unfinished(run: RunFolder) -> Iterator[str]:
+    # A coding is named by an amendment once it is finished.
+    recorded = select_since_withdrawal(read_amendments(run.path), POST_HOC_CODING)
+    finished = {amendment.data["folder"] for amendment in recorded}
+    for path in sorted((run.path / CODINGS).glob("*")):
+        folder = f"{CODINGS}/{path.name}"
+        begun = None if folder in finished else run.open_subfolder(folder)
+        if begun is not None and has_calls(path):
+            coder = begun.config.get("model", path.name)
+            sample = " --sample" if begun.config.get("sample") else ""
+            yield (
+                f"The coding by {coder} is not finished: `folkmoot codes RUN --coder {coder}"
+                f"{sample}` goes on with it."
+            )
 
 
 def _coder_row(results: CodebookResults, coder: CoderResult | None) -> Row:
