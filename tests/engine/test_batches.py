@@ -26,6 +26,7 @@ from folkmoot.engine.calls import gateway as gateway_module
 from folkmoot.engine.calls.progress import Event, format_event
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.verify import verify_run
+from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.engine.session.run_totals import money_in, spent_below
 from folkmoot.errors import (
     BudgetReachedError,
@@ -296,6 +297,44 @@ def test_what_a_refused_batch_may_cost_is_told(
         assert sorted(len(job.items) for job in desk.jobs) == [PEOPLE, PEOPLE]
     assert done.table("answers").height == 2 * PEOPLE
     assert not spent_below(tmp_path / "run").open_batch_calls
+
+
+@pytest.mark.parametrize("vendor", ["openai", "google"])
+@pytest.mark.parametrize(("processed", "may_be_billed"), [(0, 0), (2, PEOPLE)])
+def test_a_batch_that_failed_may_be_billed_only_if_the_vendor_processed_some_of_it(
+    vendor: str, processed: int, may_be_billed: int, tmp_path: Path
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, vendor), server.model.batches
+        desk.plan = BatchPlan(fail="invalid_model", most_calls=1, processed=processed)
+        with pytest.raises(FatalModelError, match="invalid_model"):
+            run(STUDY, values, out=tmp_path / "run")
+        assert spent_below(tmp_path / "run").open_batch_calls == may_be_billed
+        assert ("may be billed" in money_in(tmp_path / "run")) == bool(may_be_billed)
+        assert has_calls(tmp_path / "run") == bool(may_be_billed)
+        with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
+            assert not journal.find_damage()
+        desk.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+    assert done.table("answers").height == 2 * PEOPLE
+    assert not spent_below(tmp_path / "run").open_batch_calls
+
+
+def test_a_file_that_could_not_be_uploaded_is_in_no_batch_that_may_be_billed(
+    tmp_path: Path,
+) -> None:
+    with ServerThread(FaultPlan()) as server:
+        values, desk = settings(server, max_api_retries=1), server.model.batches
+        desk.plan = BatchPlan(upload=503)
+        with pytest.raises(RunPausedError):
+            run(STUDY, values, out=tmp_path / "run")
+        assert not desk.jobs
+        assert not spent_below(tmp_path / "run").open_batch_calls
+        assert not money_in(tmp_path / "run") and not has_calls(tmp_path / "run")
+        desk.plan = BatchPlan()
+        done = resumed(values, tmp_path / "run")
+        assert [len(job.items) for job in desk.jobs] == [PEOPLE, PEOPLE]
+    assert done.table("answers").height == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("vendor", MODELS)

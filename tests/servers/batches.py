@@ -30,6 +30,8 @@ class BatchPlan:
     cancel: frozenset[int] = frozenset()  # batches that somebody cancels by hand
     fail: str = ""  # error code with which batches of more than `most_calls` calls fail
     most_calls: int = 50_000
+    processed: int = 0  # requests that a batch had processed before it failed
+    upload: int = 0  # the HTTP status with which every file is refused
     swallow: frozenset[int] = frozenset()  # taken, but the connection is dropped before the answer
     errors: frozenset[int] = frozenset()  # batches whose first request ends in an error
     stall: bool = False  # taken, but never answered
@@ -97,6 +99,8 @@ class BatchDesk:
     async def upload(self, request: web.Request) -> web.Response:
         if not self.plan.interface:
             return _missing()
+        if self.plan.upload:
+            return web.json_response({"error": {"message": "no"}}, status=self.plan.upload)
         form = await request.post()
         file = form["file"]
         assert form["purpose"] == "batch"
@@ -151,10 +155,15 @@ class BatchDesk:
             "status": "failed" if failed else state,
             "errors": {"object": "list", "data": errors} if failed else None,
             "created_at": int(job.made),
+            "in_progress_at": None if failed and not self.plan.processed else int(job.made),
             "metadata": {"name": job.name},
             "output_file_id": f"out-{job.id}" if over and not failed else None,
             "error_file_id": f"err-{job.id}" if over and not failed else None,
-            "request_counts": {"total": len(job.items), "completed": 0, "failed": 0},
+            "request_counts": {
+                "total": len(job.items),
+                "completed": self.plan.processed if failed else 0,
+                "failed": 0,
+            },
         }
 
     def _openai_line(self, key: str, how: str, answer: Any) -> dict[str, Any]:
@@ -260,6 +269,10 @@ class BatchDesk:
         }
         if self._failed(job):
             said["error"] = {"code": 3, "message": self.plan.fail}
+            # As text, and without a count of zero.
+            counts = {"requestCount": len(job.items), "successfulRequestCount": self.plan.processed}
+            stats = {name: str(count) for name, count in counts.items() if count}
+            said["metadata"]["batchStats"] = stats
         elif over:
             rows = []
             for key, how, answer in job.results or ():

@@ -328,6 +328,7 @@ class BatchQueue:
         # If the outcome is unknown, look for the batch at the vendor before submitting it again. If
         # every attempt was refused, the vendor has nothing to bill.
         batches, path = calls[0].provider.batches, calls[0].path
+        items = [call.item for call in calls]
         may_have_arrived = False
 
         async def submit_batch() -> str:
@@ -338,14 +339,17 @@ class BatchQueue:
                 )
             ):
                 return submitted_id
+            has_uploaded = False
             try:
-                return await batches.submit_batch(batch.name, path, [call.item for call in calls])
+                uploaded = await batches.upload_requests(batch.name, path, items)
+                has_uploaded = True
+                return await batches.submit_batch(batch.name, path, uploaded)
             except NotFoundError as error:
                 raise FatalModelError(
                     f"{batch.model} has no batch API at this address; leave out --batch ({error})"
                 ) from None
             except ModelError as error:
-                may_have_arrived = may_have_arrived or not error.is_refusal
+                may_have_arrived = may_have_arrived or (has_uploaded and not error.is_refusal)
                 raise
 
         try:
@@ -381,6 +385,8 @@ class BatchQueue:
             status, responses = await self._read_results(batch, calls[0].provider.batches)
         finally:
             self._open.pop(batch.name, None)
+        if status.processed_nothing:
+            await asyncio.wrap_future(self._journal.release_batch(batch.name))
         if status.problem:
             await self._resubmit(batch, calls, status, earlier=earlier)
             return

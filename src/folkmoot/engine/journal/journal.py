@@ -252,7 +252,7 @@ class Journal(JournalReader):
         return self._run_in_writer(lambda db: write_batch(db, batch, keys))
 
     def release_batch(self, name: str) -> Future[None]:
-        """Record that the vendor refused a batch, so that none of its requests may be billed.
+        """Record that the vendor processed no request of a batch, so that none may be billed.
 
         The returned future is done after the write.
         """

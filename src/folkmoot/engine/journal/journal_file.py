@@ -358,7 +358,7 @@ def write_batch(db: sqlite3.Connection, batch: BatchRecord, keys: Iterable[str])
 
 
 def release_batch(db: sqlite3.Connection, name: str) -> None:
-    """Remove the keys of the requests in a batch, because the vendor refused it."""
+    """Remove the keys of the requests in a batch, because the vendor processed none of them."""
     # The row of the batch stays, so that no later batch gets its name.
     db.execute("DELETE FROM batched WHERE batch = ?", (name,))
     write_meta_value(db, "batches", hash_batches(db))

@@ -200,7 +200,7 @@ def has_calls(folder: Path) -> bool:
             journal_has_calls = (
                 reader.count_calls()
                 or reader.read_broken_replies()
-                or reader.read_batches()
+                or reader.count_open_batch_calls()
                 or reader.read_outstanding_loans()
             )
             # The manifest of a fork also counts the replies that it took over, which cost nothing.

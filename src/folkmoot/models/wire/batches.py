@@ -53,6 +53,9 @@ class BatchStatus(NamedTuple):
     queue_was_full: bool = False
     # True if the batch was cancelled at the vendor.
     is_cancelled: bool = False
+    # True if the vendor states that it processed no request of a batch that failed. Then the vendor
+    # has nothing to bill.
+    processed_nothing: bool = False
 
 
 class BatchApi(Protocol):
@@ -66,8 +69,17 @@ class BatchApi(Protocol):
     # True if the vendor charges extra for writing to its prompt cache.
     bills_cache_writes: bool
 
-    async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
-        """Submit a batch of requests to `path` and return the vendor's id."""
+    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+        """Upload what the vendor wants before a batch, and return what `submit_batch` needs.
+
+        No batch exists yet, so the vendor has nothing to bill.
+        """
+
+    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
+        """Submit a batch of requests to `path` and return the vendor's id.
+
+        - `uploaded`: the result of `upload_requests`.
+        """
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
         """Return the id of the batch that was submitted as `name`.
@@ -101,9 +113,8 @@ class OpenAIBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
-        # The batch file states paths below the host, not below the base URL.
-        url = f"/v1{path}"
+    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+        url = self._request_url(path)
         lines = _encode_json_lines(
             {"custom_id": key, "method": "POST", "url": url, "body": body} for key, body in items
         )
@@ -111,9 +122,12 @@ class OpenAIBatchApi:
         file_data = read_json(
             (await self._wire.send_bulk("POST", "/files", form_body, content_type))[2]
         )
+        return file_data.get("id")
+
+    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
         batch_request = {
-            "input_file_id": file_data.get("id"),
-            "endpoint": url,
+            "input_file_id": uploaded,
+            "endpoint": self._request_url(path),
             "completion_window": f"{PROMISED_HOURS}h",
             "metadata": {"name": name},
         }
@@ -156,7 +170,16 @@ class OpenAIBatchApi:
             problem,
             any(error.get("code") == "token_limit_exceeded" for error in errors),
             status == "cancelled",
+            # A batch fails in the validation of its file, before the vendor processes requests.
+            status == "failed"
+            and not batch_data.get("in_progress_at")
+            and not (batch_data.get("request_counts") or {}).get("completed"),
         )
+
+    @staticmethod
+    def _request_url(path: str) -> str:
+        # The batch file states paths below the host, not below the base URL.
+        return f"/v1{path}"
 
     async def fetch_results(
         self, batch: str, status: BatchStatus
@@ -181,10 +204,12 @@ class AnthropicBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
-        batch_request = {"requests": [{"custom_id": key, "params": body} for key, body in items]}
+    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+        return {"requests": [{"custom_id": key, "params": body} for key, body in items]}
+
+    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
         response = await self._wire.send_bulk(
-            "POST", "/messages/batches", json_text.encode_json(batch_request)
+            "POST", "/messages/batches", json_text.encode_json(uploaded)
         )
         return _read_id(response, "id")
 
@@ -236,12 +261,14 @@ class GeminiBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def submit_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> str:
+    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
         requests = [{"request": body, "metadata": {"key": key}} for key, body in items]
-        batch = {"displayName": name, "inputConfig": {"requests": {"requests": requests}}}
+        return {"displayName": name, "inputConfig": {"requests": {"requests": requests}}}
+
+    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
         batch_path = path.replace(":generateContent", ":batchGenerateContent")
         response = await self._wire.send_bulk(
-            "POST", batch_path, json_text.encode_json({"batch": batch})
+            "POST", batch_path, json_text.encode_json({"batch": uploaded})
         )
         return _read_id(response, "name")
 
@@ -265,10 +292,15 @@ class GeminiBatchApi:
         state = str(metadata.get("state") or "").rpartition("STATE_")[2]
         has_failed = state == "FAILED" or (bool(operation.get("error")) and state != "EXPIRED")
         reason = (operation.get("error") or {}).get("message") or "no reason was given"
+        counts = metadata.get("batchStats")
         return BatchStatus(
             state in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED"),
             problem=str(reason) if has_failed else "",
             is_cancelled=state == "CANCELLED",
+            # The counts are text, and the API leaves a count of zero out.
+            processed_nothing=has_failed
+            and isinstance(counts, Mapping)
+            and all(counts.get(name, "0") in ("0", 0) for name in _GEMINI_PROCESSED),
         )
 
     async def fetch_results(
@@ -327,6 +359,8 @@ def _parse_anthropic_result(line: JsonObject) -> tuple[str, HttpResponse]:
     return key, _error_response(EXPIRED, {"message": str(result.get("type"))})
 
 
+# The counts of processed requests in `batchStats`, by https://ai.google.dev/api/batch-api
+_GEMINI_PROCESSED = ("successfulRequestCount", "failedRequestCount")
 # google.rpc.Code as HTTP statuses, by https://cloud.google.com/apis/design/errors
 _GOOGLE_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16: 401}
 
