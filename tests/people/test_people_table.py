@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import polars as pl
@@ -61,6 +62,23 @@ def test_demographics_are_known_by_the_names_that_surveys_give_them(tmp_path: Pa
     assert (ann.demographics, ann.extra) == ({"sex": "F"}, {"gender": "fluid"})
     path.write_text("gender,age\nfluid,30\n")
     assert read_personas(path)[0].text == "a 30-year-old person. Sex: fluid."
+
+
+def test_a_column_is_known_in_every_spelling_of_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    size = "Gr\u00f6\u00dfe"
+    # An accent of its own, and wide letters.
+    for spelling in (size, unicodedata.normalize("NFD", size)):
+        path.write_text(f"\uff29\uff24,\uff21\uff47\uff45,{spelling}\nann,41,180\n", "utf-8")
+        (ann,) = read_personas(path)
+        assert (ann.id, ann.demographics, ann.extra) == (
+            "ann",
+            {"age": 41},
+            {"gr\u00f6\u00dfe": 180},
+        )
+    path.write_text(f"id,{size},{unicodedata.normalize('NFD', size)}\nann,180,170\n", "utf-8")
+    with pytest.raises(InputError, match="have the same name"):
+        read_personas(path)
 
 
 def test_faults_name_the_line(tmp_path: Path) -> None:

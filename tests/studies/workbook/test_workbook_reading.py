@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from openpyxl import load_workbook
@@ -415,6 +416,42 @@ def test_manual_columns_by_either_row(tmp_path: Path, name: str) -> None:
     book = setting(book, "session_column", name)
     for i, row in enumerate(book["agent_profiles"][2:]):
         row[2] = "A" if i < 4 else "B"
+    assert mistakes(book, tmp_path) == []
+
+
+@pytest.mark.parametrize(("in_sheet", "in_setting"), [("NFC", "NFD"), ("NFD", "NFC")])
+@pytest.mark.parametrize(
+    ("row", "title"), [(0, "r\u00e9gion"), (0, "r\u00e9gion 1"), (1, "O\u00f9 ?")]
+)
+def test_a_manual_column_is_found_in_either_spelling_of_its_accents(
+    in_sheet: Literal["NFC", "NFD"],
+    in_setting: Literal["NFC", "NFD"],
+    row: int,
+    title: str,
+    tmp_path: Path,
+) -> None:
+    book = setting(good(), "session_assignment_strategy", "manual")
+    book = setting(book, "session_column", unicodedata.normalize(in_setting, title))
+    book["agent_profiles"][row][2] = unicodedata.normalize(in_sheet, title)
+    for i, cells in enumerate(book["agent_profiles"][2:]):
+        cells[2] = "A" if i < 4 else "B"
+    assert mistakes(book, tmp_path) == []
+
+
+def test_a_column_of_the_profiles_has_one_name_in_either_spelling(tmp_path: Path) -> None:
+    book, name = good(), "\u00e2ge"
+    book["agent_profiles"][0][1] = unicodedata.normalize("NFD", name)
+    assert read(book, tmp_path).workbook.profiles.names[1] == name
+    book["agent_profiles"][0][2] = name
+    assert "duplicate name" in only(mistakes(book, tmp_path))
+
+
+def test_an_attribute_of_a_treatment_is_found_in_either_spelling(tmp_path: Path) -> None:
+    book = shorter()
+    for treatment, text in zip(book["treatment"][1:], ("calm", "open"), strict=True):
+        attribute = unicodedata.normalize("NFD", "\u00e9tat")
+        treatment[1] = f'{{"description": "Calm.", "{attribute}": "{text}"}}'
+    book["prompt"][2][5] = "The market is {{ treatment.\u00e9tat }}. What is a fair price?"
     assert mistakes(book, tmp_path) == []
 
 

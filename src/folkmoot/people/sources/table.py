@@ -60,6 +60,7 @@ def read_personas(path: Path, *, with_first_answers: bool = False) -> list[Perso
     # too, the description is made from all other columns. Empty cells are left out.
     table = _read_people_frame(path, with_first_answers)
     meant = _known_meanings(table.columns)
+    _require_different_names(meant, path)
     people: list[Persona] = []
     problems: list[Problem] = []
     seen: set[str] = set()
@@ -130,6 +131,15 @@ def _known_meanings(columns: Sequence[str]) -> dict[str, str]:
             taken[known] += 1
             taken[name] -= 1
     return meant
+
+
+def _require_different_names(meant: Mapping[str, str], path: Path) -> None:
+    first_columns: dict[str, str] = {}
+    for column, name in meant.items():
+        if name in first_columns:
+            problem = f"the columns {first_columns[name]} and {column} have the same name"
+            raise InputError(Problem(problem, str(path), "1", hint="remove or rename one"))
+        first_columns[name] = column
 
 
 def _build_persona(number: int, cells: dict[str, object]) -> Persona | None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import unicodedata
 from pathlib import Path
 
 import polars as pl
@@ -38,7 +39,9 @@ def first_line(path: Path) -> int:
 
 def clean_name(column: str) -> str:
     """Return the name of a column in lower case, with underscores in place of spaces."""
-    return column.strip().lower().replace(" ", "_").replace("-", "_")
+    # Two spellings of a letter, such as an accent of its own, give the same name.
+    name = unicodedata.normalize("NFKC", column)
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def read_frame(path: Path) -> pl.DataFrame:

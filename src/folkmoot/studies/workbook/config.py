@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
@@ -292,15 +293,22 @@ class Profiles(_Part):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def column_index(self, name: str) -> int | None:
-        """Return the index of the column with this short name or question.
+        """Return the index of the first column with this short name or question.
 
         Returns None if there is no such column.
         """
-        # Short names come first, because they are unique and questions need not be.
+        return next(iter(self.matching_columns(name)), None)
+
+    def matching_columns(self, name: str) -> list[int]:
+        """Return the indices of all columns with this short name, or else with this question."""
+        # Short names come first, because they are unique and questions need not be. The same name
+        # can be written in several ways, for example with an accent of its own.
+        wanted = unicodedata.normalize("NFKC", name)
         for titles in (self.names, self.questions):
-            if name in titles:
-                return titles.index(name)
-        return None
+            normalised = [unicodedata.normalize("NFKC", title) for title in titles]
+            if wanted in normalised:
+                return [column for column, title in enumerate(normalised) if title == wanted]
+        return []
 
     @property
     def id_column(self) -> int:

@@ -374,7 +374,7 @@ def _read_labelled_row(row: Row, kind: type[D], layout: Layout, problems: Proble
         for key in invalid_keys:
             problems.add_problem(f"the attribute {key!r} is not a text", where, "write a text")
         extra = {
-            str(key): scalar_text(entry)
+            _normalise_name(str(key)): scalar_text(entry)
             for key, entry in value.items()
             if key not in invalid_keys and is_scalar(entry)
         }
@@ -549,7 +549,7 @@ def read_profiles(sheet: Sheet, problems: Problems) -> Profiles:
     columns = sorted(names)
     _check_header(sheet, header, problems)
     profiles = Profiles(
-        names=tuple(names[column] for column in columns),
+        names=tuple(_normalise_name(names[column]) for column in columns),
         questions=tuple(questions.get(column, names[column]) for column in columns),
         rows=tuple(
             tuple(
@@ -683,11 +683,12 @@ def _check_header(sheet: Sheet, top: int, problems: Problems) -> None:
             )
     seen: set[str] = set()
     for column, title in sorted(names.items()):
-        if title in seen:
+        normalised = unicodedata.normalize("NFKC", title)
+        if normalised in seen:
             problems.add_problem(
                 f"duplicate name {title!r} in row {top}", sheet.cell_address(top, column), "rename"
             )
-        seen.add(title)
+        seen.add(normalised)
 
 
 def _check_ids(profiles: Profiles, problems: Problems) -> None:
