@@ -359,6 +359,19 @@ def test_a_changed_request_of_begun_controls_proposes_only_what_their_command_ca
     assert "--accept-changes" not in str(refused.value)
 
 
+@pytest.mark.parametrize("text", [None, "", "topic: 1\n"])
+def test_controls_without_the_study_file_of_the_run_say_so(text: str | None, sound: Path) -> None:
+    path = sound / "study.yaml"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    asked = CliRunner().invoke(app, ["controls", str(sound), "--trust"])
+    assert asked.exit_code == 2 and isinstance(asked.exception, SystemExit)
+    said = " ".join(asked.output.split())
+    problem = "is missing" if text is None else "has unreadable settings"
+    assert f"{path} {problem}" in said and "restore the file" in said
+
+
 def test_the_folder_of_controls_is_shown_without_a_warning_and_reported_by_its_run(
     sound: Path,
 ) -> None:

@@ -122,7 +122,7 @@ def run_grid_with_controls(
     cells = [run for _, run in grid.finished_cells().values()]
     for run in cells:
         # Read the key from each cell, because a grid may vary it, such as `controls.confounders`.
-        settings = find_study_of_run(run).config.model_validate(run.config).controls
+        settings = run.read_settings(find_study_of_run(run).config).controls
         # The budget of the grid covers its preflight and all cells, so their cost counts as spent.
         others = [folder for folder in grid.journal_folders() if folder != run.path]
         others += [folder / CONTROLS for folder in others]

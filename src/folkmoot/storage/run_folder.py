@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
+from pydantic import BaseModel, ValidationError
 
 from folkmoot.errors import StorageError
 from folkmoot.files import read_yaml, user_cache_dir
@@ -29,6 +30,8 @@ from folkmoot.storage.manifest import (
 from folkmoot.storage.provenance_table import PROVENANCE, RequestSpans, unpack_spans
 from folkmoot.storage.table_buffer import TableBuffer, has_waiting_rows, read_recordings
 from folkmoot.storage.tables import is_one_of
+
+C = TypeVar("C", bound=BaseModel)
 
 # The default folder of all runs.
 OUTPUTS = Path("outputs")
@@ -288,6 +291,23 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
         return data if isinstance(data, dict) else {}
+
+    def read_settings(self, config_class: type[C]) -> C:
+        """Return the settings of the run as an object of the configuration class of its study type.
+
+        Raises StorageError if the study file of the run is missing, or its settings are invalid.
+        """
+        path = self.path / STUDY_FILE_NAME
+        try:
+            return config_class.model_validate(self.config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            problem = f"has unreadable settings ({key}: {first['msg']})"
+            raise StorageError(
+                f"{path} {problem if path.exists() else 'is missing'}: restore the file from a "
+                "copy, or use the version of Folkmoot that made the run"
+            ) from error
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

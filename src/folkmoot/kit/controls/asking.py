@@ -160,7 +160,7 @@ def study_of(run: RunFolder, *, with_humans: bool = False) -> Study[ControlsConf
     """
     study = find_study_of_run(run)
     roles = {str(role) for (role,) in run.rows("answers", "role")}
-    config = study.config.model_validate(run.config)
+    config = run.read_settings(study.config)
     part = part_for(study.respondent_part, config, sorted(roles))
     return Study(
         "controls",

@@ -214,7 +214,7 @@ def _options_in(run: RunFolder) -> dict[str, tuple[str, ...]]:
 
 
 def _margins(controls: RunFolder) -> dict[str, float]:
-    settings = ControlsConfig.model_validate(controls.config).requested_controls
+    settings = controls.read_settings(ControlsConfig).requested_controls
     return {question.id: question.equivalence_margin for question in settings.questions}
 
 

@@ -42,7 +42,7 @@ def label_source(source: Source) -> str:
 
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield every vote with the texts that the prompt of the vote should contain."""
-    config = CrossPollinationConfig.model_validate(run.config)
+    config = run.read_settings(CrossPollinationConfig)
     votes = run.scan_table("answers").filter(
         pl.col("stage").is_in([*DECISIONS]), kind="choice", role="participant"
     )

@@ -161,7 +161,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
 def summarise_run(run: RunFolder) -> dict[str, object]:
     """Return the content of `summary.json`."""
-    config = CrossPollinationConfig.model_validate(run.config)
+    config = run.read_settings(CrossPollinationConfig)
     table = run.scan_table("participants").select(CountedVotes._fields).collect()
     people = [CountedVotes(*row) for row in table.iter_rows()]
     provenance, name = run.provenance_sentence, "checkpoint.json"

@@ -42,7 +42,7 @@ def unusable_reason(run: RunFolder) -> str:
         return ""
     if _lacks_values(run, "initial_choice"):
         return "no participant gave a valid first vote"
-    config = CrossPollinationConfig.model_validate(run.config)
+    config = run.read_settings(CrossPollinationConfig)
     informed = [
         name for name, design in config.condition_designs.items() if design != ConditionDesign()
     ]

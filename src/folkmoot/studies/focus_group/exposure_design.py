@@ -50,7 +50,7 @@ def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     A decision names the texts that the prompt of the question should contain.
     """
     # Of the questions on purchase intent, only the one at the product's own price counts.
-    config = DiscussionConfig.model_validate(run.config)
+    config = run.read_settings(DiscussionConfig)
     config_of = {concept.id: config.for_stimulus(concept) for concept in config.concepts}
     utterances = run.read_table("utterances")
     # No participant has spoken yet.

@@ -62,7 +62,7 @@ def write_discussion(session: Session[DiscussionConfig], transcript: DiscussionT
 
 def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str, object]]:
     """Yield `topline.json` and `topline.md`, a short summary of all discussions that have ended."""
-    config = DiscussionConfig.model_validate(run.config)
+    config = run.read_settings(DiscussionConfig)
     recorded_talks = set(run.rows("statements", "group", "stimulus"))
     talk_keys = ((group, concept.id) for group in config.groups for concept in config.concepts)
     folders = {

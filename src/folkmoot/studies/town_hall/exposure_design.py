@@ -67,7 +67,7 @@ class _Discussion:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield the decisions of a run: statements, reflections, votes and satisfaction ratings."""
     # A reply for all residents yields one decision for each of them.
-    config = TownHallConfig.model_validate(run.config)
+    config = run.read_settings(TownHallConfig)
     discussions: dict[str, _Discussion] = {}
     for row in run.read_table("portraits").iter_rows(named=True):
         discussion_id, resident_id = row["discussion_id"], row["agent_id"]

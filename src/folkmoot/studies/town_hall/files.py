@@ -93,7 +93,7 @@ class StoredDiscussion:
 
 def read_discussions(run: RunFolder) -> Iterator[StoredDiscussion]:
     """Yield the discussions of a run in order."""
-    config = TownHallConfig.model_validate(run.config)
+    config = run.read_settings(TownHallConfig)
     levels = run.plan["sealed"]["discussions"]["data"]["levels"]
     # Read and partition each table once, because a run may have hundreds of discussions.
     names = [row.table for row in TABLES if "discussion_id" in row.columns()]

@@ -32,7 +32,7 @@ def label_source(source: Source) -> str:
 def exposure_decisions(run: RunFolder) -> Iterator[Decision]:
     """Yield a `Decision` for each answer of a participant."""
     # The exposure results check which texts the prompt held.
-    workbook = WorkbookConfig.model_validate(run.config).workbook
+    workbook = run.read_settings(WorkbookConfig).workbook
     treatments = {
         (experiment, treatment): {cell_id("treatments.description", experiment, treatment)}
         if text

@@ -45,7 +45,7 @@ def derived_files(run: RunFolder, _journal: JournalReader) -> Iterator[tuple[str
 
     The files are computed from the rows of finished sessions.
     """
-    config = WorkbookConfig.model_validate(run.config)
+    config = run.read_settings(WorkbookConfig)
     for experiment in build_experiments(config.workbook):
         # Killed runs of earlier versions have no histories. A resume records them.
         if rows_of_experiment(run, History, experiment):

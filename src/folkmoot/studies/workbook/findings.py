@@ -60,7 +60,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     # Leave out the Facilitator and the Summarizer, who are no participants.
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
-    design = WorkbookConfig.model_validate(run.config).workbook
+    design = run.read_settings(WorkbookConfig).workbook
     results_alone = values.filter(~pl.col("name").is_in(design.helper_names))
     names = results_alone.select("name", "computed").unique(maintain_order=True).iter_rows()
     # The first measures in the order of the data, so that a large workbook has a readable report.
