@@ -18,7 +18,7 @@ from folkmoot.engine.run.fork import ReplyReplacement, fork_change
 from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repeats
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered_studies
-from folkmoot.errors import DriftError, ForeignJournalError, InputError
+from folkmoot.errors import DriftError, ForeignJournalError, InputError, StorageError
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.comparison.compare import compare_runs
@@ -269,6 +269,18 @@ def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -
     shutil.copy(other.path / JOURNAL, base / JOURNAL)
     with pytest.raises((ForeignJournalError, InputError)):
         folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
+
+
+@pytest.mark.parametrize("out", ["file", "file/forks"])
+def test_repeats_in_a_place_that_is_no_folder_are_refused(
+    out: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    base = RunFolder(small_run("cross_pollination"))
+    name, _ = public_words(base.path)
+    (tmp_path / "file").write_text("")
+    options = RunOptions(out=tmp_path / out)
+    with pytest.raises(StorageError, match="a file is where a folder is needed"):
+        repeat_fork(base, name, ReplyReplacement(say=WORDS), 2, options)
 
 
 @pytest.mark.nightly(part="truths")

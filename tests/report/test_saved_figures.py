@@ -39,6 +39,16 @@ def _texts(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
+def test_a_folder_for_figures_that_cannot_be_made_is_named(
+    finished: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["report", str(finished.path), "--figures", str(tmp_path / "file" / "figures")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "a file is where a folder is needed" in " ".join(result.output.split())
+
+
 def test_figures_of_a_killed_run_say_who_answered_in_the_words_of_a_finished_one(
     finished: RunFolder, tmp_path: Path
 ) -> None:

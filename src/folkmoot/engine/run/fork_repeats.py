@@ -37,6 +37,7 @@ from folkmoot.engine.session.folder_access import choose_folder, lock_folder
 from folkmoot.engine.session.run_totals import spent_in
 from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import BudgetReachedError, InputError, Problem, RunExistsError
+from folkmoot.files import storage_errors
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
@@ -61,7 +62,9 @@ def repeat_fork(
     # A process that was killed before the first fork has left only the file of the grid. That file
     # does not hold the change, so these forks cannot be resumed and start again.
     is_unused = is_grid(folder) and not any(folder.rglob(JOURNAL))
-    if folder.exists() and any(folder.iterdir()) and not is_unused:
+    with storage_errors(folder):
+        is_empty = not folder.exists() or not any(folder.iterdir())
+    if not is_empty and not is_unused:
         raise RunExistsError(
             f"{folder} already exists; resume it with --resume, or choose another folder with --out"
         )
@@ -71,7 +74,8 @@ def repeat_fork(
     seed = run.manifest["seed"] + 1
     grid = RunGrid(folder, axes, repeats, tuple(build_cells(axes, repeats, seed)))
     change = build_reply_change(run, folder, address, replacement)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with storage_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_grid(grid, study_file.path, seed)
     return _RepeatedFork(run, grid, study_file, options, stopper).run_cells(change)
 
@@ -173,7 +177,8 @@ class _RepeatedFork:
             options = replace(options, budget=usd_left)
         if earlier_run is not None:
             return resume_fork(earlier_run, replace(options, out=folder), self.stopper)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with storage_errors(folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         change = replace(change, run=relative_path(self.run.path, folder))
         cell_options = replace(options, out=folder, change=change)
         return start_fork(self.run, study_file, cell_options, self.stopper)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from folkmoot.errors import InputError, Problem
-from folkmoot.files import write_bytes
+from folkmoot.files import storage_errors, write_bytes
 from folkmoot.report.document.document import Document
 from folkmoot.report.document.style import FONT, svg_to_png
 from folkmoot.storage.json_files import write_text
@@ -74,11 +74,12 @@ def save_figures(document: Document, folder: Path, *, png: bool = True) -> None:
 
     - `png`: True to write PNG files too.
 
-    Raises InputError if `folder` is a file.
+    Raises InputError if `folder` is a file, and StorageError if it cannot be created.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(Problem("is a file; name a folder for the figures", str(folder)))
-    folder.mkdir(parents=True, exist_ok=True)
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for figure in figures_of_report(document):
         write_text(folder / f"{figure.name}.svg", figure.svg)
         if png:
