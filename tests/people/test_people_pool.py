@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from folkmoot.errors import InputError
+from folkmoot.errors import InputError, StorageError
 from folkmoot.people import Persona, Pool, draw_personas, migrate_personas, target_pool_size
 from folkmoot.randomness import generator
 
@@ -92,6 +92,12 @@ def test_what_is_no_pool_is_refused_and_left_alone(tmp_path: Path, content: byte
         with pytest.raises(InputError, match="not a persona pool"):
             act()
     assert path.read_bytes() == content
+
+
+def test_a_pool_below_a_file_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="a file is where a folder is needed"):
+        Pool(tmp_path / "file" / "pool.json").add_personas([Persona("p", "a nurse.")])
 
 
 def test_a_failed_write_leaves_the_pool_as_it_was(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from folkmoot.errors import InputError, Problem, StorageError
-from folkmoot.files import write_bytes
+from folkmoot.files import storage_errors, write_bytes
 from folkmoot.people.persona import Persona, persona_key
 
 DEFAULT_POOL = Path("data/personas.json")
@@ -120,17 +120,19 @@ class Pool:
 
     @contextmanager
     def _locked_pool(self) -> Iterator[None]:
-        lock_path = self.path.with_name(f".{self.path.name}.lock")
+        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
+        with storage_errors(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=LOCK_SECONDS)
+            except Timeout as error:
+                raise StorageError(
+                    f"another process has been writing {self.path} for {LOCK_SECONDS:.0f} s"
+                ) from error
         try:
-            lock_path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(lock_path, timeout=LOCK_SECONDS):
-                yield
-        except Timeout as error:
-            raise StorageError(
-                f"another process has been writing {self.path} for {LOCK_SECONDS:.0f} s"
-            ) from error
-        except PermissionError as error:
-            raise StorageError(f"cannot write in {self.path.parent}: {error.strerror}") from error
+            yield
+        finally:
+            lock.release()
 
 
 def _serialise_personas(people: Sequence[Persona]) -> bytes:
