@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -395,3 +396,6 @@ def test_a_grid_is_run_shown_reported_verified_and_resumed(here: Path) -> None:
     assert again.exit_code == 0, again.output
     assert folkmoot("run", "vote.yaml", "people=2,3").exit_code == 2
     assert folkmoot("run", "vote.yaml", "--grid", "people").exit_code == 2
+    shutil.rmtree(grid / "cells" / "people=3_temperature=1_r2")
+    left = " ".join(folkmoot("verify", "vote").stdout.split())
+    assert "1 cell of 8 without a finished run; not verified" in left

@@ -119,6 +119,12 @@ def verify_command(name: str, digest: str | None) -> None:
             soft_wrap=True,
         )
         print_money(grid.path)
+    elif grid is not None and (missing := len(grid.cells) - len(runs)):
+        output_console().print(
+            f"{escape(str(grid.path))}: {format_count(missing, 'cell')} of {len(grid.cells)} "
+            "without a finished run; not verified.",
+            soft_wrap=True,
+        )
     if not consistent or not all(consistent):
         raise typer.Exit(EXIT_DIFFERS)
 
