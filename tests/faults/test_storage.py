@@ -96,6 +96,18 @@ def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve) -> None:
     assert server.model.counts["received"] == 0
 
 
+@pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
+def test_a_folder_in_place_of_a_log_is_said(tmp_path: Path, serve: Serve, name: str) -> None:
+    line, study, out = CommandLine(serve().openai), panel(tmp_path), tmp_path / "run"
+    line.run("run", study, "--out", out)
+    (out / name).unlink()
+    (out / name).mkdir()
+    said = line.run("run", study, "--out", out, "--resume", expect=2)
+    assert f"{name}: a folder is where a file is needed" in said
+    (out / name).rmdir()
+    line.run("run", study, "--out", out, "--resume")
+
+
 def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(hold_after=40))
     line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"

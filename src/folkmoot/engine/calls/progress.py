@@ -391,6 +391,12 @@ def format_duration(seconds: float) -> str:
     return f"{seconds_left // 3600} h {seconds_left % 3600 // 60:02} min"
 
 
+def _open_log(path: Path) -> TextIO:
+    # Line buffering: a reader of the log sees whole lines while the run goes on.
+    with storage_errors(path):
+        return path.open("a", encoding="utf-8", buffering=1)
+
+
 class RunLog:
     """A progress callback that writes `run.log` for humans and `log.jsonl` for programs.
 
@@ -426,8 +432,7 @@ class RunLog:
         """Write the lines that waited in memory, and write later lines at once."""
         if self._files is None:
             paths = (self.path, self._folder / LOG_LINES)
-            # Line buffering: a reader of the log sees whole lines while the run goes on.
-            text, lines = (path.open("a", encoding="utf-8", buffering=1) for path in paths)
+            text, lines = map(_open_log, paths)
             self._files = text, lines
             for held in self._held:
                 self._append_line(*held)
