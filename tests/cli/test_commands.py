@@ -40,6 +40,7 @@ def test_run_prints_headlines_the_mark_and_the_files_and_is_never_overwritten(he
         assert said in result.stdout
     assert "Not a headline" not in result.stdout
     assert "a note to read" in result.stderr
+    assert "(.parquet and .csv; provenance: .parquet alone)" in result.stdout
     before = tables(here / "outputs" / "vote")
     again = folkmoot("run", "vote.yaml")
     assert again.exit_code == 2

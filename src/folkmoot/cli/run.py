@@ -92,6 +92,7 @@ from folkmoot.storage.run_folder import (
     STUDY_FILE_NAME,
     RunFolder,
 )
+from folkmoot.storage.tables import PARQUET_ONLY
 
 # The live table shows the last stages only, so that it fits into a small terminal.
 MAX_SHOWN_STAGES = 12
@@ -590,8 +591,11 @@ def _list_files(folder: RunFolder) -> list[str]:
     ]
     study_files = [name for name in study_files if name not in (*RECORD, LOG_LINES, SEATS, PEOPLE)]
     path_text = escape(str(folder.path))
+    tables = folder.table_names()
+    without_csv = [name for name in tables if name in PARQUET_ONLY]
+    exception = f"; {', '.join(without_csv)}: .parquet alone" if without_csv else ""
     rows = {
-        "tables/": ", ".join(folder.table_names()) + " (.parquet and .csv)",
+        "tables/": f"{', '.join(tables)} (.parquet and .csv{exception})",
         "results": ", ".join(study_files),
         "record": ", ".join(RECORD),
     }
