@@ -629,3 +629,11 @@ def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path:
     assert "The digest proves nothing: in journal format 3" in verify(tmp_path / "run")[1]
     code, said = verify_with(tmp_path / "run", digest)
     assert code == 4 and "digest proves nothing" in said and "Verified" not in said
+
+
+@pytest.mark.parametrize("table", ["exposure", "answers"])
+def test_a_table_that_cannot_be_read_is_one_of_the_differences(run: Path, table: str) -> None:
+    (run / "tables" / f"{table}.parquet").write_bytes(b"x")
+    code, said = verify(run)
+    assert code == 4
+    assert f"tables/{table}.parquet" in said and "journal entries" in said
