@@ -49,6 +49,7 @@ def test_a_folder_for_figures_that_cannot_be_made_is_named(
     assert "a file is where a folder is needed" in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
 def test_figures_of_a_killed_run_say_who_answered_in_the_words_of_a_finished_one(
     finished: RunFolder, tmp_path: Path
 ) -> None:
