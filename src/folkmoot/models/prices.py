@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from datetime import time as clock_time
@@ -133,11 +134,7 @@ def find_highest_price(spec: ModelSpec) -> ModelPrice | None:
     if price is None or price.provider is None:
         return price
     starts = _price_starts(price.provider, price.model, _current_time())
-    prices = (_load_price(price.provider, price.model, start) for start in starts)
-    return max(
-        (price for price in prices if price is not None),
-        key=lambda price: price.short_calls_cost(_PROBE_TOKENS, _PROBE_TOKENS),
-    )
+    return _load_highest_price(price.provider, price.model, starts)
 
 
 def estimate_cost(
@@ -176,17 +173,22 @@ def _current_time() -> int:
     return int(time.time())
 
 
-def _price_starts(provider: str, model: str, now: int) -> list[int]:
+def _price_starts(provider: str, model: str, now: int) -> tuple[int, ...]:
     # The beginnings of the price intervals that reach into the next 24 hours, in seconds since
     # 1970. The first interval is the present one.
+    starts = _starts_around(provider, model, now // _DAY_SECONDS)
+    return starts[bisect_right(starts, now) - 1 : bisect_left(starts, now + _DAY_SECONDS)]
+
+
+# Each call asks for its price, so the intervals of a day are computed once.
+@functools.cache
+def _starts_around(provider: str, model: str, day: int) -> tuple[int, ...]:
+    # The beginnings of all price intervals up to the end of the next day, in ascending order.
     dates, times_of_day = _price_changes(provider, model)
-    midnight = now - now % _DAY_SECONDS
     changes = {0, *dates}
-    for day in (midnight - _DAY_SECONDS, midnight, midnight + _DAY_SECONDS):
-        changes.update(day + seconds for seconds in times_of_day)
-    present = max(change for change in changes if change <= now)
-    later = (change for change in changes if now < change < now + _DAY_SECONDS)
-    return [present, *sorted(later)]
+    for midnight in range((day - 1) * _DAY_SECONDS, (day + 2) * _DAY_SECONDS, _DAY_SECONDS):
+        changes.update(midnight + seconds for seconds in times_of_day)
+    return tuple(sorted(changes))
 
 
 @functools.cache
@@ -210,6 +212,15 @@ def _price_changes(provider: str, model: str) -> tuple[frozenset[int], frozenset
                 start = datetime.combine(date(1970, 1, 2), zoned)
                 times_of_day.add(int(start.timestamp()) % _DAY_SECONDS)
     return frozenset(dates), frozenset(times_of_day)
+
+
+@functools.cache
+def _load_highest_price(provider: str, model: str, starts: tuple[int, ...]) -> ModelPrice | None:
+    prices = (_load_price(provider, model, start) for start in starts)
+    return max(
+        (price for price in prices if price is not None),
+        key=lambda price: price.short_calls_cost(_PROBE_TOKENS, _PROBE_TOKENS),
+    )
 
 
 @functools.cache
