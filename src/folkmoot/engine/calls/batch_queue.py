@@ -339,17 +339,17 @@ class BatchQueue:
                 )
             ):
                 return submitted_id
-            has_uploaded = False
+            is_prepared = False
             try:
-                uploaded = await batches.upload_requests(batch.name, path, items)
-                has_uploaded = True
-                return await batches.submit_batch(batch.name, path, uploaded)
+                prepared = await batches.prepare_batch(batch.name, path, items)
+                is_prepared = True
+                return await batches.submit_batch(batch.name, path, prepared)
             except NotFoundError as error:
                 raise FatalModelError(
                     f"{batch.model} has no batch API at this address; leave out --batch ({error})"
                 ) from None
             except ModelError as error:
-                may_have_arrived = may_have_arrived or (has_uploaded and not error.is_refusal)
+                may_have_arrived = may_have_arrived or (is_prepared and not error.is_refusal)
                 raise
 
         try:

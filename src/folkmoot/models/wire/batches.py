@@ -69,16 +69,16 @@ class BatchApi(Protocol):
     # True if the vendor charges extra for writing to its prompt cache.
     bills_cache_writes: bool
 
-    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
-        """Upload what the vendor wants before a batch, and return what `submit_batch` needs.
+    async def prepare_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+        """Upload or arrange the requests of a batch, and return what `submit_batch` needs.
 
         No batch exists yet, so the vendor has nothing to bill.
         """
 
-    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
+    async def submit_batch(self, name: str, path: str, prepared: object) -> str:
         """Submit a batch of requests to `path` and return the vendor's id.
 
-        - `uploaded`: the result of `upload_requests`.
+        - `prepared`: the result of `prepare_batch`.
         """
 
     async def find_submitted_batch(self, name: str, submitted_at: float, calls: int) -> str | None:
@@ -113,7 +113,7 @@ class OpenAIBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+    async def prepare_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
         url = self._request_url(path)
         lines = _encode_json_lines(
             {"custom_id": key, "method": "POST", "url": url, "body": body} for key, body in items
@@ -124,9 +124,9 @@ class OpenAIBatchApi:
         )
         return file_data.get("id")
 
-    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
+    async def submit_batch(self, name: str, path: str, prepared: object) -> str:
         batch_request = {
-            "input_file_id": uploaded,
+            "input_file_id": prepared,
             "endpoint": self._request_url(path),
             "completion_window": f"{PROMISED_HOURS}h",
             "metadata": {"name": name},
@@ -204,12 +204,12 @@ class AnthropicBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+    async def prepare_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
         return {"requests": [{"custom_id": key, "params": body} for key, body in items]}
 
-    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
+    async def submit_batch(self, name: str, path: str, prepared: object) -> str:
         response = await self._wire.send_bulk(
-            "POST", "/messages/batches", json_text.encode_json(uploaded)
+            "POST", "/messages/batches", json_text.encode_json(prepared)
         )
         return _read_id(response, "id")
 
@@ -261,14 +261,14 @@ class GeminiBatchApi:
     def __init__(self, wire: HttpClient) -> None:
         self._wire = wire
 
-    async def upload_requests(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
+    async def prepare_batch(self, name: str, path: str, items: Sequence[BatchItem]) -> object:
         requests = [{"request": body, "metadata": {"key": key}} for key, body in items]
         return {"displayName": name, "inputConfig": {"requests": {"requests": requests}}}
 
-    async def submit_batch(self, name: str, path: str, uploaded: object) -> str:
+    async def submit_batch(self, name: str, path: str, prepared: object) -> str:
         batch_path = path.replace(":generateContent", ":batchGenerateContent")
         response = await self._wire.send_bulk(
-            "POST", batch_path, json_text.encode_json({"batch": uploaded})
+            "POST", batch_path, json_text.encode_json({"batch": prepared})
         )
         return _read_id(response, "name")
 
