@@ -10,8 +10,6 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.sweeps import sample_daily
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
@@ -35,7 +33,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "times", "smaller"), sample_daily(CASES, daily=1, part="sweeps"))
+@pytest.mark.parametrize(("path", "times", "smaller"), CASES)
 def test_a_notebook_runs(path: Path, times: int, smaller: tuple[str, str], tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     folder = tmp_path / "examples" / "notebooks"
