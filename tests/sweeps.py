@@ -15,6 +15,8 @@ def sample_daily(cases: Iterable[Any], daily: Container[Any] | int, part: str) -
     `daily`: these cases, or so many of the first ones.
     """
     cases = list(cases)
+    if any(hasattr(case, "marks") for case in cases):
+        raise TypeError("write values, not pytest.param(…), which is a tuple of other things")
     every_day = cases[:daily] if isinstance(daily, int) else daily
     nightly = pytest.mark.nightly(part=part)
     return [
