@@ -225,10 +225,10 @@ def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def three_questions(first: str) -> Study:
+def three_questions(first: str, second: str = "And then?") -> Study:
     async def protocol(session: Session) -> None:
         heard: list[str] = []
-        for question in (first, "And then?", "What follows?"):
+        for question in (first, second, "What follows?"):
             scope = session.child(f"q{len(heard)}")
             said = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
             heard.append(str(said))
@@ -253,6 +253,28 @@ def test_a_study_that_asks_otherwise_is_no_fork(tmp_path: Path) -> None:
     fork = folkmoot.fork(base, "q1/ask0", study=study, **options)
     assert fork.manifest["fork"]["asked"] == 1, "the last question alone hears the second reply"
     assert fork.manifest["calls"] == 3
+
+
+def test_a_fork_that_would_ask_otherwise_is_told_to_be_made_again(tmp_path: Path) -> None:
+    def answer(request: ModelRequest, address: str) -> str:
+        if address == "q2/ask0" and not is_resumed:
+            raise Crash
+        return f"{len(request.messages[-1].content)} characters"
+
+    is_resumed = True
+    study, out = three_questions("How do you do?"), tmp_path / "fork"
+    base = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(answer))
+    options = {"say": "Well.", "out": out, "provider": ScriptedProvider(answer)}
+    is_resumed = False
+    with pytest.raises(Crash):
+        folkmoot.fork(base, "q0/ask0", study=study, **options)
+    is_resumed = True
+    changed = three_questions("How do you do?", "And now?")
+    with pytest.raises(DriftError, match="make it again in another folder") as refused:
+        folkmoot.fork(base, "q0/ask0", study=changed, **options)
+    assert "+" in str(refused.value) and "And now?" in str(refused.value)
+    assert "accept-changes" not in str(refused.value)
+    assert folkmoot.fork(base, "q0/ask0", study=study, **options).manifest["fork"]["asked"] == 2
 
 
 def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -> None:

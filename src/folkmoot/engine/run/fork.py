@@ -29,7 +29,7 @@ from folkmoot.engine.session.folder_access import choose_folder
 from folkmoot.engine.session.plan import DESIGN, FORK, Plan
 from folkmoot.engine.study.study import Study
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import DriftError, InputError, Problem
 from folkmoot.hints import closest_name
 from folkmoot.storage.run_folder import JOURNAL, PLAN, STUDY_FILE_NAME, RunFolder
 
@@ -88,13 +88,21 @@ def resume_fork(
     """Resume a fork that stopped.
 
     Raises InputError if the run is not a fork.
+    Raises DriftError if this version of Folkmoot would send different requests.
     """
     change = fork_change(fork)
     if change is None:
         hint = "folkmoot run STUDY --resume continues other runs"
         raise InputError(Problem(f"{fork.path}: is not a fork of a run", hint=hint))
     study_file = study_for_fork(RunFolder(fork.path / change.run), options, study)
-    return run_study(study_file, replace(options, out=fork.path, resume=True), stopper)
+    try:
+        return run_study(study_file, replace(options, out=fork.path, resume=True), stopper)
+    except DriftError as error:
+        # The settings are those of the run, so there is no study file to restore.
+        raise DriftError(
+            f"{fork.path}: the fork cannot be continued; make it again in another folder. "
+            f"{error.difference or error}"
+        ) from error
 
 
 def fork_change(run: RunFolder) -> ReplyChange | None:
