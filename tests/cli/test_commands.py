@@ -321,6 +321,10 @@ def test_personas_are_built_listed_and_migrated(here: Path) -> None:
     moved = folkmoot("personas", "migrate")
     assert "Runs read: 1." in moved.stdout
     assert "personas.json: 1; already in it: 0; unusable records: 1" in moved.stdout
+    nothing = folkmoot("personas", "migrate", "vote.yaml", "nowhere")
+    assert nothing.exit_code == 2
+    assert "vote.yaml: cannot be read" in nothing.stderr
+    assert "nowhere: no participants.json here" in nothing.stderr
     assert folkmoot("personas", "build", "3", "--source", "tabel").exit_code == 2
     assert folkmoot("personas", "build", "3", "--source", "table").exit_code == 2
 

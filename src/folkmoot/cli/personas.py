@@ -135,6 +135,8 @@ def migrate_command(folders: list[Path], pool_path: Path) -> None:
     if not runs:
         raise InputError("no run under outputs/ has a participants.json; name a run folder")
     result = migrate_personas(runs, Pool(pool_path))
+    if not result.runs:
+        raise InputError(list(result.problems))
     for problem in result.problems:
         print_warning(str(problem))
     output_console().print(
