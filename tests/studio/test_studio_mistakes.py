@@ -214,23 +214,38 @@ def test_a_workbook_without_roles_says_so_and_nothing_that_follows_from_it(clien
     assert re.findall(r'<li><a href="#([^"]*)">', text) == ["f-agent_roles"]
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"\xd0\xcf\x11\xe0 an old file"])
-def test_a_file_that_is_no_workbook_does_not_replace_the_workbook(
-    client: Client, content: bytes
+def workbook_bytes(*sheets: str) -> bytes:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for sheet in sheets:
+        book.create_sheet(sheet)
+    book.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "save it as .xlsx"),
+        (b"PK", "save it as .xlsx"),
+        (b"\xd0\xcf\x11\xe0 an old file", "save it as .xlsx"),
+        (workbook_bytes("people"), "has no sheet of this study"),
+    ],
+)
+def test_a_file_that_is_no_version_of_the_workbook_does_not_replace_it(
+    client: Client, content: bytes, told: str
 ) -> None:
     client.fill_in("/new", kind="workbook", name="prices")
     workbook = client.folder / "prices" / "experiment.xlsx"
     before = workbook.read_bytes()
     status, text = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", content)
     assert status == 200
-    assert "save it as .xlsx" in text
+    assert told in text
     assert workbook.read_bytes() == before
-    # Another workbook replaces it, with all mistakes that it may have.
-    book = io.BytesIO()
-    openpyxl.Workbook().save(book)
-    status, _ = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", book.getvalue())
+    # A version of it replaces it, with all mistakes that it may have.
+    version = workbook_bytes("treatments")
+    status, _ = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", version)
     assert status == 303
-    assert workbook.read_bytes() == book.getvalue()
+    assert workbook.read_bytes() == version
 
 
 @pytest.mark.parametrize("tab", ["prompts", "run"])

@@ -40,7 +40,7 @@ from folkmoot.studio.import_notes import group_notes
 from folkmoot.studio.labels import value_words
 from folkmoot.studio.processes import CheckOutput, Keys, Processes, run_words
 from folkmoot.studio.projects import Projects, checked_name, own_prompt_path, plain_name
-from folkmoot.studio.sheet_files import require_workbook
+from folkmoot.studio.sheet_files import require_version
 from folkmoot.studio.study_forms import (
     AnyForm,
     StudyForm,
@@ -350,7 +350,7 @@ class Studio:
                 raise InputError(Problem(f"{file} is not taken here", hint="copy it by hand"))
             if is_workbook(path) and target.suffix.lower() == path.suffix.lower():
                 # An edited workbook replaces the old one under any name.
-                await run_in_threadpool(require_workbook, file, content)
+                await run_in_threadpool(require_version, path, file, content)
                 target = path
             await run_in_threadpool(write_bytes, target, content)
         except InputError as error:

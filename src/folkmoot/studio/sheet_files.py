@@ -94,15 +94,24 @@ def read_sheets(path: Path) -> list[SheetCells] | str:
     return sheets
 
 
-def require_workbook(file_name: str, content: bytes) -> None:
-    """Check that a file can be read as a workbook.
+def require_version(workbook: Path, file_name: str, content: bytes) -> None:
+    """Check that a file is another version of a workbook.
 
-    Raises InputError if it cannot. The content of its sheets is not checked.
+    Raises InputError if it cannot be read, or has no sheet of the workbook. The content of its
+    sheets is not checked.
     """
     with TemporaryDirectory() as folder:
         path = Path(folder) / file_name
         path.write_bytes(content)
-        read_spreadsheet(path)
+        names = {sheet.name for sheet in read_spreadsheet(path)}
+    try:
+        own_names = {sheet.name for sheet in read_spreadsheet(workbook)}
+    except InputError:
+        # A damaged workbook can only be replaced.
+        return
+    if names.isdisjoint(own_names):
+        hint = f"give its sheets the names of {workbook.name}: {', '.join(sorted(own_names))}"
+        raise InputError(Problem("has no sheet of this study", file_name, hint=hint))
 
 
 def load_sheets(path: str) -> list[SheetCells] | str:
