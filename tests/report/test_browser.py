@@ -89,6 +89,7 @@ def test_a_long_title_without_a_space_stays_on_the_page(browser: Browser, pilot:
     page.close()
 
 
+@pytest.mark.nightly(part="pages")
 def test_text_in_drawings_can_be_read_on_a_dark_page(browser: Browser, pilot: RunFolder) -> None:
     page = browser.new_page(color_scheme="dark")
     page.goto(address_of(pilot))

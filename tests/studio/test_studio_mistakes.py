@@ -333,6 +333,7 @@ def test_pause_and_resume_of_a_page_that_was_not_updated_do_no_harm(client: Clie
     assert "Not possible" in text
 
 
+@pytest.mark.nightly(part="pages")
 def test_the_form_says_that_nothing_is_saved_when_the_studio_has_stopped(
     page: Page, tmp_path: Path
 ) -> None:

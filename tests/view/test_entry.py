@@ -29,7 +29,7 @@ from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.default_signals import with_default_signals
-from tests.sweeps import SCREEN_WIDTHS, sample_daily
+from tests.sweeps import SCREEN_WIDTHS
 from tests.view.asking import asking, served
 from tests.view.conftest import CHROMIUM
 from tests.view.test_seat import SHOTS, Table
@@ -209,7 +209,8 @@ def taken_seats(out: Path) -> set[str]:
     return {name for name, seat in seats.items() if seat["visit"]}
 
 
-@pytest.mark.parametrize("count", sample_daily([14, 60], [14], "scale"))
+@pytest.mark.nightly(part="scale")
+@pytest.mark.parametrize("count", [14, 60])
 async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
     tmp_path: Path, count: int
 ) -> None:

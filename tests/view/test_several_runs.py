@@ -98,6 +98,7 @@ def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
         assert server.get("/compare?run=first&run=no").status == 404
 
 
+@pytest.mark.nightly(part="pages")
 @pytest.mark.parametrize("width", SCREEN_WIDTHS)
 def test_a_grid_has_a_page_with_its_cells_and_a_finding(
     browser: Browser, grid: Path, width: int
