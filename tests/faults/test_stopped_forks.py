@@ -183,17 +183,22 @@ def test_a_budget_that_ends_inside_a_fork_of_a_run(
     assert tables(paused) == tables(whole)
 
 
+def with_batches(dialogues: Path, folder: Path) -> Path:
+    """A copy of the run, of which controls are asked in batches, as if its study had been."""
+    run = Path(shutil.copytree(dialogues, folder / "run"))
+    study = run / "study.yaml"
+    settings = study.read_text().replace("batch: false\n", "")
+    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    return run
+
+
 @pytest.mark.nightly(part="kills")
 def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
     line, desk = CommandLine(server.openai), server.model.batches
-    run = Path(shutil.copytree(dialogues, tmp_path / "run"))
-    # Controls are asked in batches if the study of their run was.
-    study = run / "study.yaml"
-    settings = study.read_text().replace("batch: false\n", "")
-    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    run = with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--trust"]
     desk.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
@@ -216,10 +221,7 @@ def test_a_batch_of_controls_that_the_vendor_no_longer_knows_proposes_what_their
 ) -> None:
     server = serve(answers="respondent")
     line, desk = CommandLine(server.openai), server.model.batches
-    run = Path(shutil.copytree(dialogues, tmp_path / "run"))
-    study = run / "study.yaml"
-    settings = study.read_text().replace("batch: false\n", "")
-    study.write_text(f"{settings}batch: true\nbatch_poll_seconds: 0.01\n")
+    run = with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--participants", 2, "--trust"]
     desk.plan = BatchPlan(cancel=frozenset({0}))
     line.run(*command, expect=75)

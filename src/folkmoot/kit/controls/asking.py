@@ -81,9 +81,9 @@ from folkmoot.kit.controls.tables import (
     RETEST,
     ControlRow,
     PersonaVarianceRow,
+    are_controls_missing,
     closed_value,
     finished_controls,
-    open_controls,
 )
 from folkmoot.kit.run_below import (
     Below,
@@ -127,7 +127,7 @@ def run_controls(
     require_finished(run)
     if finished_controls(run) is not None:
         folder = run.path / CONTROLS
-        if open_controls(run) is None:
+        if are_controls_missing(run):
             raise InputError(
                 Problem(
                     f"{run.path}: the controls were asked, but {folder} is missing",

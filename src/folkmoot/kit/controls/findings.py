@@ -41,7 +41,7 @@ from folkmoot.kit.controls.tables import (
     NEGATIVE,
     RETEST,
     ControlRow,
-    finished_controls,
+    are_controls_missing,
     open_controls,
 )
 from folkmoot.kit.findings import (
@@ -87,7 +87,7 @@ def control_findings(run: RunFolder) -> list[Finding]:
     """
     controls = open_controls(run)
     if controls is None:
-        if finished_controls(run) is not None:
+        if are_controls_missing(run):
             return [_not_known("Controls are missing", "controls missing")]
         # A finished run without the requested controls must not look like one that passed them. A
         # fork has the settings of its source run, and asks no controls of its own accord.

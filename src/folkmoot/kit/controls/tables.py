@@ -126,3 +126,8 @@ def open_controls(run: RunFolder) -> RunFolder | None:
     Returns None also if the folder was deleted.
     """
     return None if finished_controls(run) is None else run.open_subfolder(CONTROLS)
+
+
+def are_controls_missing(run: RunFolder) -> bool:
+    """Return whether the folder of a run's finished controls was deleted."""
+    return finished_controls(run) is not None and open_controls(run) is None

@@ -23,7 +23,7 @@ from folkmoot.kit.controls.tables import (
     NAMES,
     NEGATIVE,
     ControlRow,
-    finished_controls,
+    are_controls_missing,
     open_controls,
 )
 from folkmoot.kit.exposure import ExposureRow
@@ -195,7 +195,7 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
 
 def _describe_controls(run: RunFolder, card: Sequence[CardRow]) -> Iterator[str]:
     controls = open_controls(run)
-    if controls is None and finished_controls(run) is not None:
+    if are_controls_missing(run):
         yield "Control questions were asked, but their folder is missing."
     elif controls is None:
         yield "No control questions were asked."

@@ -32,7 +32,7 @@ from folkmoot.kit.controls.tables import (
     ORDER,
     RETEST,
     ControlRow,
-    finished_controls,
+    are_controls_missing,
     open_controls,
 )
 from folkmoot.kit.exposure import ExposureRow
@@ -420,7 +420,7 @@ def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Senten
         return word("advice", "no decisions")
     if control == FACT and not read_ages(run):
         return word("advice", "no ages")
-    if finished_controls(run) is not None and open_controls(run) is None:
+    if are_controls_missing(run):
         return word("advice", "missing")
     if any(finding.key == UNFINISHED for finding in findings):
         return word("advice", "unfinished")
