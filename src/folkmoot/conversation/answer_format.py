@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from folkmoot.json_text import Schema
@@ -286,6 +286,8 @@ def _is_description(text: object, field: Schema, definitions: Schema) -> bool:
     return words in (description, normalise_words(line))
 
 
+# Field names, descriptions and short answers repeat in every reply.
+@lru_cache(maxsize=4_096)
 def normalise_words(text: str) -> str:
     """Return the words of a text in lower case, separated by single spaces."""
     # Without punctuation.

@@ -57,6 +57,8 @@ def is_way_out(value: object) -> bool:
 def _flatten(
     node: Mapping[str, Any], definitions: Mapping[str, Any], depth: int = 0
 ) -> list[Schema]:
+    if node.keys().isdisjoint(_JOINING_KEYS):
+        return [dict(node)]
     own = {key: value for key, value in node.items() if key not in _JOINING_KEYS}
     inner = node.get("anyOf") or node.get("oneOf")
     if isinstance(node.get("$ref"), str):

@@ -111,7 +111,7 @@ def _question_lean(seed: int, key: str, about: str, answer: str, part: str) -> f
         return 2.0 * uniform_draw(seed, key, "lean", about, f"{answer}{part}") - 1.0
 
     def draw_lean(suffix: str) -> float:
-        word_draws = (normal_draw(seed, key, "word", word, suffix) for word in words)
+        word_draws = (_draw_for_word(seed, key, word, suffix) for word in words)
         return math.fsum(word_draws) / math.sqrt(len(words))
 
     total = draw_lean(answer)
@@ -119,6 +119,12 @@ def _question_lean(seed: int, key: str, about: str, answer: str, part: str) -> f
         # The shared draw has weight 1 and the draw of the part √2, so two parts correlate by 1/3.
         total = (total + math.sqrt(2) * draw_lean(f"{answer} {part}")) / math.sqrt(3)
     return 2.0 * _STANDARD.cdf(total) - 1.0
+
+
+# Different questions share most of their words.
+@lru_cache(maxsize=32_768)
+def _draw_for_word(seed: int, key: str, word: str, suffix: str) -> float:
+    return normal_draw(seed, key, "word", word, suffix)
 
 
 @lru_cache(maxsize=4096)

@@ -121,8 +121,10 @@ def _normalise_words(text: str) -> str:
 
 
 @lru_cache(maxsize=16384)
-def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
-    normalised = _normalise_words(text)
+def _matters_in_text(
+    names: tuple[str, ...], ignored_phrases: re.Pattern[str], text: str
+) -> tuple[str, ...]:
+    normalised = _normalise_words(ignored_phrases.sub(" ", text.lower()))
     present = [name for name in names if _normalise_words(name) in normalised]
     return tuple(
         matter
@@ -134,7 +136,7 @@ def _matters_in_text(names: tuple[str, ...], text: str) -> tuple[str, ...]:
 def spoken_matters(mind: SimulatedRespondent, text: str) -> tuple[str, ...]:
     """Return the noun phrases in a statement. An example is "the crossing"."""
     # Argument phrases are ignored.
-    return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase.sub(" ", text.lower()))
+    return _matters_in_text(mind.mentioned_names, mind.at.lexicon.any_phrase, text)
 
 
 def own_matters(mind: SimulatedRespondent) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from folkmoot.hints import natural_sort_key
 from folkmoot.studies.negotiation.rules.strategies import Member
@@ -177,12 +177,7 @@ class _Clause:
 def find_mentions(text: str, options: Sequence[str]) -> tuple[Mention, ...]:
     """Return every place in a text that names an option in full, in the order of the text."""
     # Longer options take precedence: "brew pub" does not mention "pub".
-    mentions: list[Mention] = []
-    for clause in _parse_clauses(text, options):
-        for start, end, option in clause.spans:
-            negated = clause.cue_near(start, end)
-            mentions.append(Mention(option, negated, not negated and clause.wish_before(start)))
-    return tuple(mentions)
+    return _read_text(text, tuple(options)).mentions
 
 
 def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
@@ -196,11 +191,10 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     # all of its options.
     # An option that is not named gets +1 for each distinct word in common with the text. Stop
     # words, words of other options and negated words do not count.
-    clauses = _parse_clauses(text, options)
+    mentions, loose = _read_text(text, tuple(options))
     mentions_of: dict[str, list[Mention]] = {}
-    for mention in find_mentions(text, options):
+    for mention in mentions:
         mentions_of.setdefault(mention.option, []).append(mention)
-    loose = _loose_words(clauses)
     result: dict[str, int] = {}
     for option in options:
         option_mentions = mentions_of.get(option, [])
@@ -221,8 +215,28 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
     return result
 
 
+class _TextReading(NamedTuple):
+    """What a text says about a list of options."""
+
+    mentions: tuple[Mention, ...]
+    # The words outside options by kind: "refused" (near a negation), "wanted" (after a wish) and
+    # "plain".
+    loose_words: Mapping[str, set[str]]
+
+
+# Every condition scores the same statements of a group, and each of them several times.
+@lru_cache(maxsize=4_096)
+def _read_text(text: str, options: tuple[str, ...]) -> _TextReading:
+    clauses = _parse_clauses(text, options)
+    mentions: list[Mention] = []
+    for clause in clauses:
+        for start, end, option in clause.spans:
+            negated = clause.cue_near(start, end)
+            mentions.append(Mention(option, negated, not negated and clause.wish_before(start)))
+    return _TextReading(tuple(mentions), _loose_words(clauses))
+
+
 def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
-    # The kinds are "refused" (near a negation), "wanted" (after a wish) and "plain".
     words_by_kind: dict[str, set[str]] = {"refused": set(), "wanted": set(), "plain": set()}
     for clause in clauses:
         for i, word in enumerate(clause.words):
@@ -233,12 +247,6 @@ def _loose_words(clauses: Iterable[_Clause]) -> dict[str, set[str]]:
 
 
 def _parse_clauses(text: str, options: Sequence[str]) -> tuple[_Clause, ...]:
-    return _parse_clauses_once(text, tuple(options))
-
-
-# Every condition scores the same statements of a group, and each of them several times.
-@lru_cache(maxsize=4_096)
-def _parse_clauses_once(text: str, options: tuple[str, ...]) -> tuple[_Clause, ...]:
     by_length: dict[int, dict[tuple[str, ...], str]] = {}
     for option in options:
         words = words_of(option)

@@ -30,8 +30,9 @@ def split_sentences(text: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _any_name(names: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = sorted(names, key=len, reverse=True)
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
+    longest_first = map(re.escape, sorted(names, key=len, reverse=True))
+    # Without names, the pattern matches nothing.
+    return re.compile(rf"\b(?:{'|'.join(longest_first) or '(?!)'})\b")
 
 
 class HeardStatements:
@@ -59,6 +60,7 @@ class HeardStatements:
         for resident_id, name in names.items():
             # A prompt may write names in capitals, and a statement may not.
             self._id_by_name |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
+        self._any_name = _any_name(tuple(self._id_by_name))
         self._mentions: list[tuple[str, set[str]]] = []
         for speaker, text in (
             *self.statements,
@@ -81,9 +83,7 @@ class HeardStatements:
 
     def named_in(self, text: str) -> set[str]:
         """Return the ids of the residents that a text names by id or by name."""
-        if not self._id_by_name:
-            return set()
-        return {self._id_by_name[name] for name in _any_name(tuple(self._id_by_name)).findall(text)}
+        return {self._id_by_name[name] for name in self._any_name.findall(text)}
 
     def statements_by(self, speaker_id: str) -> str:
         """Return all statements of a resident as one text."""
