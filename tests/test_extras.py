@@ -58,6 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+@pytest.mark.nightly(part="sweeps")
 def test_a_plain_installation_reports_in_html_and_names_what_a_pdf_needs(folder: Path) -> None:
     done = plainly(BOTH_REPORTS, folder)
     assert done.returncode == 2 and "report.html" in done.stdout, done.stderr

@@ -1,4 +1,4 @@
-"""Every headline figure of the example reports, computed anew from the exported CSV files."""
+"""Recompute every headline figure of the example reports from the exported CSV files."""
 
 from __future__ import annotations
 
@@ -19,88 +19,107 @@ from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.export import export_run
 from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import RunFolder
+from tests.conftest import SharedFolder
 from tests.planted.test_null_runs import study_file
 from tests.recompute import RECOMPUTED, Rows, pooled_changes, same
-from tests.sweeps import sample_daily
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-# Signs of an unfit model, a list of checks: each has its known answers in tests/measures.
+# A list of checks for signs of an unfit model. Each has its known answers in tests/measures.
 NOT_FIGURES = {"respondent_checks"}
-# As the examples are, smaller where that only takes time.
+# The examples, with fewer participants and rounds where that only saves time.
 SMALLER = {
     "cross_pollination": ("participants_per_condition=30", "min_responses_for_threshold=5"),
     "town_hall": ("levels=[1, 4]", "residents.general=3", "rounds=2"),
     "negotiation": ("group_types=[spouses, strangers]", "groups_per_type=3"),
 }
 
-
-# What is no figure of a run: a text, or the design.
-NAMES: dict[str, set[str]] = {}
-# Units enough for intervals and tests, which the examples of three studies are too small for.
+# The examples of three studies are too small for intervals and tests. These are large enough.
 WIDER = {
     "town_hall": ("levels=[1, 4]", "residents.general=2", "rounds=2", "sets=5"),
     "focus_group": ("replications=5",),
     "negotiation": ("group_types=[spouses]", "groups_per_type=5"),
 }
-Told = list[dict[str, TableCell]]
+FindingRows = list[dict[str, TableCell]]
 
 
-def made(source: Path, folder: Path, overrides: tuple[str, ...]) -> dict[str, Told]:
-    """Run a study, export it, and give the rows of its headline findings by key. No finding says
-    what no test of one run shows."""
+def run_and_export(source: Path, folder: Path, overrides: tuple[str, ...] = ()) -> None:
+    """Run a study in `folder / "run"`, and export its tables to `folder / "csv"`."""
     folkmoot.run(source, model="synthetic", out=folder / "run", overrides=overrides)
-    run = RunFolder(folder / "run")
-    export_run(run, "csv", folder / "csv")
+    export_run(RunFolder(folder / "run"), "csv", folder / "csv")
+
+
+def exported_pilot(shared_folder: SharedFolder) -> Path:
+    """Return the folder of the exported pilot study, which a test session makes once."""
+    source, overrides = example("cross_pollination"), SMALLER["cross_pollination"]
+    return shared_folder(
+        "recomputed/pilot", lambda folder: run_and_export(source, folder, overrides)
+    )
+
+
+def read_headline_findings(run: RunFolder) -> dict[str, FindingRows]:
+    """Return the rows of the headline findings of a run, by key."""
     findings = compute_findings(find_study_of_run(run), run)
-    for f in findings:
-        for text in (f.title, f.says, *f.notes, f.grid.caption, f.conclusion):
+    for finding in findings:
+        grid = finding.grid
+        for text in (finding.title, finding.says, *finding.notes, grid.caption, finding.conclusion):
             assert not find_forbidden(text), text
     return {
-        f.key: [dict(zip(f.grid.columns, row, strict=True)) for row in f.grid.rows]
-        for f in findings
-        if f.headline and f.key not in NOT_FIGURES
+        finding.key: [
+            dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows
+        ]
+        for finding in findings
+        if finding.headline and finding.key not in NOT_FIGURES
     }
 
 
-def faults(study: str, key: str, told: Told, rows: Rows) -> list[str]:
-    """Cells of a finding that are not as they were computed anew, or were not computed at all."""
+def find_differences(key: str, reported_rows: FindingRows, rows: Rows) -> list[str]:
+    """Return the cells of a finding that differ from the recomputed rows or are missing there."""
     assert rows, key
-    if len(told) != len(rows):
-        return [f"{key}: {len(told)} rows, {len(rows)} computed"]
-    # Rows are found by the texts that name them, and by their number where texts repeat.
-    names = [c for c in told[0] if isinstance(rows[0].get(c), str)]
-    keys = ["option"] if key == "votes" else [*names, *(c for c in ("round",) if c in told[0])]
-    found = []
+    if len(reported_rows) != len(rows):
+        return [f"{key}: {len(reported_rows)} rows, {len(rows)} computed"]
+    # Rows are matched by their texts, and by the round where texts repeat.
+    text_columns = [column for column in reported_rows[0] if isinstance(rows[0].get(column), str)]
+    round_columns = [column for column in ("round",) if column in reported_rows[0]]
+    keys = ["option"] if key == "votes" else [*text_columns, *round_columns]
+    differences = []
     for row in rows:
-        own = next((t for t in told if all(same(t[k], row[k]) for k in keys)), None)
-        if own is None:
-            found.append(f"{key}: no row {row}")
+        reported = next(
+            (
+                candidate
+                for candidate in reported_rows
+                if all(same(candidate[column], row[column]) for column in keys)
+            ),
+            None,
+        )
+        if reported is None:
+            differences.append(f"{key}: no row {row}")
             continue
-        for column in own.keys() - NAMES.get(study, set()):
-            if column not in row or not same(own[column], row[column]):
-                found.append(f"{key}, {column}: {own[column]}, computed {row.get(column)}")
-    return found
+        for column, cell in reported.items():
+            if column not in row or not same(cell, row[column]):
+                differences.append(f"{key}, {column}: {cell}, computed {row.get(column)}")
+    return differences
 
 
-def compared(study: str, source: Path, folder: Path, overrides: tuple[str, ...]) -> None:
-    """Each figure of each headline finding is what comes of the exported files, and any other one
-    would be noticed."""
-    headlines = made(source, folder, overrides)
+def assert_recomputed(study: str, folder: Path) -> None:
+    """Compare each headline figure with the exported files, and check that a wrong one is found."""
+    headlines = read_headline_findings(RunFolder(folder / "run"))
     assert headlines
-    for key, told in headlines.items():
+    for key, reported_rows in headlines.items():
         assert key in RECOMPUTED[study], f"{key} has no recomputation"
         rows = RECOMPUTED[study][key](folder / "csv")
-        assert faults(study, key, told, rows) == []
-        for column in told[0].keys() - NAMES.get(study, set()):
-            at = next((n for n, row in enumerate(told) if row[column] is not None), None)
-            if at is not None:
-                wrong = [dict(row) for row in told]
-                wrong[at][column] = otherwise(told[at][column])
-                assert faults(study, key, wrong, rows), (key, column)
+        assert find_differences(key, reported_rows, rows) == []
+        for column in reported_rows[0]:
+            first = next(
+                (n for n, row in enumerate(reported_rows) if row[column] is not None), None
+            )
+            if first is not None:
+                changed_rows = [dict(row) for row in reported_rows]
+                changed_rows[first][column] = change_cell(reported_rows[first][column])
+                assert find_differences(key, changed_rows, rows), (key, column)
 
 
-def otherwise(cell: TableCell) -> TableCell:
-    """Another cell of its kind, a figure off by a thousandth."""
+def change_cell(cell: TableCell) -> TableCell:
+    """Return another cell of the same type. A number is changed by a thousandth."""
     if isinstance(cell, bool) or cell is None:
         return not cell
     if isinstance(cell, str):
@@ -112,35 +131,32 @@ def example(study: str) -> Path:
     return EXAMPLES / ("public_goods.xlsx" if study == "workbook" else f"{study}.yaml")
 
 
-# Daily one study with units and one with sessions; the whole examples of all five by night.
-DAILY = ("cross_pollination",)
-
-
-@pytest.mark.parametrize("study", sample_daily(sorted(registered_studies()), DAILY, "truths"))
-def test_headline_figures_can_be_computed_from_the_exported_files(
-    study: str, tmp_path: Path
+def test_headline_figures_of_the_pilot_follow_from_the_exported_files(
+    shared_folder: SharedFolder,
 ) -> None:
-    compared(study, example(study), tmp_path, SMALLER.get(study, ()))
+    assert_recomputed("cross_pollination", exported_pilot(shared_folder))
 
 
 @pytest.mark.nightly(part="truths")
-@pytest.mark.parametrize("study", sorted(SMALLER))
-def test_so_can_those_of_the_whole_examples(study: str, tmp_path: Path) -> None:
-    compared(study, example(study), tmp_path, ())
+@pytest.mark.parametrize("study", sorted(registered_studies()))
+def test_headline_figures_of_whole_examples_follow_from_the_exported_files(
+    study: str, tmp_path: Path
+) -> None:
+    run_and_export(example(study), tmp_path)
+    assert_recomputed(study, tmp_path)
 
 
 @pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", [*WIDER, "workbook"])
-def test_so_can_intervals_and_tests_where_there_are_units_enough(
-    study: str, tmp_path: Path
-) -> None:
+def test_intervals_and_tests_follow_from_the_exported_files(study: str, tmp_path: Path) -> None:
     source = study_file(study, tmp_path) if study == "workbook" else example(study)
-    compared(study, source, tmp_path, WIDER.get(study, ()))
+    run_and_export(source, tmp_path, WIDER.get(study, ()))
+    assert_recomputed(study, tmp_path)
 
 
 @pytest.mark.nightly(part="truths")
-def test_so_can_the_tests_of_three_treatments(tmp_path: Path) -> None:
-    """Two comparisons with the first treatment, corrected together."""
+def test_the_tests_of_three_treatments_follow_from_the_exported_files(tmp_path: Path) -> None:
+    """Two comparisons with the first treatment are corrected together."""
     path = tmp_path / "three.xlsx"
     book = openpyxl.load_workbook(example("workbook"))
     for sheet, key, value in (
@@ -155,7 +171,8 @@ def test_so_can_the_tests_of_three_treatments(tmp_path: Path) -> None:
     for row in [[cell.value for cell in row] for row in profiles.iter_rows(min_row=3, max_row=16)]:
         profiles.append([f"{row[0]} again", *row[1:]])
     book.save(path)
-    compared("workbook", path, tmp_path, ())
+    run_and_export(path, tmp_path)
+    assert_recomputed("workbook", tmp_path)
 
 
 GRID = """
@@ -183,10 +200,10 @@ def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> Non
         folder = tmp_path / "csv" / cell.name
         export_run(run, "csv", folder)
         exported.setdefault(cell.repeat, []).append(folder)
-    (told,) = (f.grid for f in pooled_findings(grid) if f.key == "grid_standing")
-    rows = [dict(zip(told.columns, row, strict=True)) for row in told.rows]
-    of = "Differences between conditions"
-    changes = {row["figure"]: row["p"] for row in rows if row["finding"] == of}
+    (table,) = (finding.grid for finding in pooled_findings(grid) if finding.key == "grid_standing")
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    title = "Differences between conditions"
+    changes = {row["figure"]: row["p"] for row in rows if row["finding"] == title}
     assert len(changes) == 3
     computed = pooled_changes(exported)
     assert changes == pytest.approx({figure: computed[figure] for figure in changes})
@@ -195,7 +212,7 @@ def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> Non
     assert [row["holm_p"] for row in tested] == pytest.approx(holms)
 
 
-def test_the_recomputation_knows_nothing_of_what_it_checks() -> None:
+def test_the_recomputation_imports_nothing_from_folkmoot() -> None:
     tree = ast.parse((Path(__file__).parent / "recompute.py").read_text("utf-8"))
     imported = {
         name
