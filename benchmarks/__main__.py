@@ -82,7 +82,7 @@ def rows(quick: bool, long: bool) -> Iterator[Row]:
         )
         replay = alone("benchmarks.pilot.replay", folder=f"{folder}/pilot")
         yield _row(
-            "replay of that run, all files written anew",
+            "replay of that run, all files written again",
             f"{replay['wall_s']:.1f} s ({replay['cpu_s']:.1f} s of CPU)",
             "< 3 s",
             replay["wall_s"] < 3,

@@ -16,7 +16,7 @@ PERSONA = (
 
 
 async def main(url: str, path: str, people: int, concurrency: int) -> None:
-    """Ask everybody, keep each reply as it comes."""
+    """Ask all participants and store each reply when it arrives."""
     gate = asyncio.Semaphore(concurrency)
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE replies (person INTEGER, said TEXT)")

@@ -25,7 +25,7 @@ class Config(StudyConfig):
 
 
 async def protocol(session: Session[Config]) -> None:
-    """Ask everybody which option they choose; record it."""
+    """Ask all participants for their choice and record it."""
     people = find_persona_source("quota")(session.config.participants, session.rng)
 
     async def one(scope: Scope, persona: Persona) -> None:

@@ -71,7 +71,7 @@ def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
 
 
 def replay(folder: str) -> dict[str, float]:
-    """The same again from the journal: nothing is asked, all files are written anew."""
+    """Replay the run from the journal: no model is called, all files are written again."""
     began = time.perf_counter()
     folkmoot.run(PILOT, out=Path(folder))
     wall = time.perf_counter() - began
@@ -174,8 +174,11 @@ def _pilot_chain(run: Path) -> int:
 
 
 def _discussion_chain(run: Path) -> int:
-    """Most calls of one discussion that had to wait for each other: its places follow one another,
-    in each place everybody (the last part of the path) has a chain of their own."""
+    """Return the number of calls in the longest chain of one discussion.
+
+    The stages of a discussion follow one another. In each stage every speaker (the last part of
+    the path) has a separate chain.
+    """
     longest: dict[tuple[str, ...], int] = {}
     for path, calls in _calls_by_scope(run).items():
         longest[path[:-1]] = max(longest.get(path[:-1], 0), calls)

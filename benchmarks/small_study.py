@@ -30,7 +30,7 @@ def question(turn: int) -> str:
 
 
 async def protocol(session: Session) -> None:
-    """Ask everybody, several times in a row; record each answer."""
+    """Ask all participants several times in a row and record each answer."""
     config: Config = session.config
     answer = Choice(OPTIONS) if config.choose else Text()
 

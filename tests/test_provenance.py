@@ -291,7 +291,7 @@ def test_a_text_that_is_said_to_be_shown_must_be_there(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(Speaker("ann"), "Look at this.", shows=("that",))
 
-    with pytest.raises(ProtocolError, match="'that' does not stand in the prompt of ann"):
+    with pytest.raises(ProtocolError, match="'that' does not occur in the prompt of ann"):
         play(protocol, tmp_path / "run", {})
 
 

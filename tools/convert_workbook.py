@@ -85,7 +85,7 @@ _MOST_LISTED = 21  # numbers that are written out, so that an answer in words fi
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the new workbook beside the old one, or into a folder, and list every guess.
 
-    Return the exit status: 2 if a file is in the way, or a mistake is left that nobody can guess.
+    Return the exit status: 2 if a file is in the way, or a mistake remains.
     """
     parser = argparse.ArgumentParser(prog="python -m tools.convert_workbook")
     parser.add_argument("old", type=Path, help="the older workbook; it stays as it is")
@@ -280,7 +280,7 @@ class _Conversion:
     # --- tasks ---------------------------------------------------------------------------------
 
     def tasks(self, rows: dict[int, Values], sheet: str) -> Rows:
-        waiting: list[tuple[int, str]] = []  # contexts that stand between questions
+        waiting: list[tuple[int, str]] = []  # contexts between questions
         out: list[Values] = []
         ordered = any("task_order" in values for values in rows.values())
         self.flags(rows, sheet)
@@ -330,7 +330,7 @@ class _Conversion:
             self.guess(row, "a blank task after a discussion goes on with it")
             return "discussion"
         if free and text == "context" and values.get("var_name"):
-            self.guess(row, "a context whose answer has a name became a discussion")
+            self.guess(row, "a context with a named answer became a discussion")
             return "discussion"
         if text == "question":
             self.guess(row, "the type question became private_question")
@@ -370,7 +370,7 @@ class _Conversion:
         else:
             values["llm_text"] = f"{before}\n\n{text}"
         rows = rows_in_words([number for number, _ in waiting])
-        self.guess(row, f"the context in {rows} stands before this task's own words")
+        self.guess(row, f"the context in {rows} now precedes this task's own words")
 
     def options(self, values: Values, row: int) -> None:
         text = str(values.get("response_options") or "").strip()
@@ -528,7 +528,7 @@ def _ours(title: str, names: Sequence[str], called: Callable[[str], str]) -> str
 
 
 def _plain(cell: Cell) -> Scalar:
-    """A value as it is written anew: a number where that shows the same as the old cell."""
+    """Return the value to write: a number if it looks the same as the old cell."""
     if isinstance(cell.value, str):
         return cell.value
     if isinstance(cell.value, bool) or cell.text == number_text(cell.value):

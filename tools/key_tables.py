@@ -2,7 +2,7 @@
 
     python -m tools.key_tables
 
-A table stands between `<!-- keys: module:Class -->` and `<!-- end of keys -->`. The table of a
+A table is placed between `<!-- keys: module:Class -->` and `<!-- end of keys -->`. The table of a
 study type leaves out the keys that all study types share, unless it changes them. Keys named after
 `without` are left out, and those inside of groups that have a table on another page.
 """

@@ -114,7 +114,7 @@ def test_compare_shows_both_talks_and_who_read_the_words(
     assert read and {r["address"] for r in rows if r["changed words in the prompt"] == "yes"} == {
         a for a in read if a in {r["address"] for r in rows}
     }
-    assert f"stood in {len(read)} later prompt" in found.says
+    assert f"were in {len(read)} later prompt" in found.says
     with JournalReader(fork.path / JOURNAL) as journal:
         for address in read:
             assert any(WORDS in m.content for m in journal.messages(address))

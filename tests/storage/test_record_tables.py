@@ -79,7 +79,7 @@ def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
         "levels": {"acp": 20, "simple": 10},
     }
     assert book["columns"]["address"]["distinct"] == 31
-    assert "call stands" in book["columns"]["address"]["meaning"]
+    assert "position of the call" in book["columns"]["address"]["meaning"]
 
 
 @pytest.mark.parametrize("name", ["count", "value", "len", "distinct", ""])

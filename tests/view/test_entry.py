@@ -162,7 +162,7 @@ class OpenRun:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             name, _, link = line.strip().partition(": ")
-            if name == "One link for everybody":
+            if name == "One link for all":
                 self.entry = link
             elif name == "All seats, for you alone":
                 self.researcher = link
@@ -353,7 +353,7 @@ async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
         "seats: {lobby_minutes: 10, minutes: 5}\n"
     )
     table = Table(study, out, "open")
-    async with visitors(table.links["One link for everybody"], "", "") as people:
+    async with visitors(table.links["One link for all"], "", "") as people:
         await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
         assert "lobby" in await people[0].get(people[0].seat)
         table.now += 600
@@ -379,7 +379,7 @@ async def test_who_fails_a_check_amid_an_open_study_leaves_and_the_others_finish
         "       after_stage: before, on_failure: end}\n"
     )
     table = Table(study, out)
-    async with visitors(table.links["One link for everybody"], "", "") as people:
+    async with visitors(table.links["One link for all"], "", "") as people:
         await asyncio.gather(*(one.enter(f"Kim {n}") for n, one in enumerate(people)))
         people[1].second_at = "Name the drink."
         given = await asyncio.gather(*(one.take_part() for one in people))
@@ -406,7 +406,7 @@ async def test_a_placeholder_is_no_id_and_another_host_is_no_entry(tmp_path: Pat
     """A link whose id was never filled in would give one seat to everybody."""
     places = [Seat("p_1"), Seat("p_2")]
     async with served(tmp_path, SeatSettings(open=True), *places) as (desk, links):
-        entry = links["One link for everybody"]
+        entry = links["One link for all"]
         async with visitors(entry, "?PROLIFIC_PID={{%PROLIFIC_PID%}}", "") as (one, two):
             assert "no usable id" in await one.get(one.link)
             assert "no usable id" in await one.post(one.link, visit="x" * 32)
@@ -441,7 +441,7 @@ async def test_entry_lobby_consent_and_return_by_code_are_for_everybody(
     places = [Seat(f"p_{n}", ("group_001",)) for n in range(1, 4)]
     hosts: set[str] = set()
     async with served(tmp_path, settings, *places) as (desk, links):
-        entry = links["One link for everybody"]
+        entry = links["One link for all"]
 
         async def look(page: Page, name: str) -> None:
             page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))

@@ -141,7 +141,7 @@ def run(
         typer.Option(
             "--seat",
             metavar="PARTICIPANT",
-            help="Let a human play this participant; repeatable. `open`: one link for everybody.",
+            help="Let a human play this participant; repeatable. `open`: one link for all.",
         ),
     ] = None,
     host: Annotated[
@@ -455,7 +455,7 @@ def models(
         ),
     ] = None,
     try_: Annotated[
-        bool, typer.Option("--try", help="Make one small call to each model whose key is set.")
+        bool, typer.Option("--try", help="Make one small call to each model with a key.")
     ] = False,
     key: KeyOpt = None,
     base_url: Annotated[

@@ -51,7 +51,7 @@ def models_command(
     if is_trying and len(names) == 1:
         _ask_one(names[0], key, base_url)
     elif is_trying:
-        error_console().print("[dim]Making one small call to each model whose key is set …[/]")
+        error_console().print("[dim]Making one small call to each model with a key …[/]")
         _print_tried(try_models(names or DEFAULT_LISTED_MODELS, endpoints))
     else:
         _print_list(

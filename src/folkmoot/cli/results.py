@@ -328,7 +328,7 @@ def compare_command(names: Sequence[str], margin: float) -> None:
     """Print how runs differ from each other, or from human answers.
 
     - `names`: runs, and files with human answers.
-    - `margin`: values whose difference is within ± this margin count as equal.
+    - `margin`: values that differ by at most this margin count as equal.
     """
     # Two values count as equal if the whole interval of their difference lies within ± `margin`.
     from folkmoot.report.comparison.compare import compare_runs

@@ -273,7 +273,7 @@ def _count_filter_input(context: Context, value: object, growth: int) -> object:
 
 
 def _mark_own_words(tree: nodes.Template) -> nodes.Template:
-    # Literal texts and loop numbers of a template are said by nobody.
+    # Literal texts and loop numbers of a template have no speaker.
     for output in tree.find_all(nodes.Output):
         output.nodes = [_own_words(node) for node in output.nodes]
     for assignment in tree.find_all(nodes.Assign):

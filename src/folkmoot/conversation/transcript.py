@@ -238,7 +238,7 @@ def _with_shown(speaker: Speaker, prompt: str, shows: Sequence[str]) -> str:
     try:
         spans = find_exactly(prompt, shows)
     except ValueError as error:
-        raise ValueError(f"shows: {error} does not stand in the prompt of {speaker.id}") from None
+        raise ValueError(f"shows: {error} does not occur in the prompt of {speaker.id}") from None
     known_spans = (*spans_of(prompt), *spans)
     rest_spans = () if isinstance(prompt, SourcedText) else cover_rest(len(prompt), spans)
     return Prompt(prompt, sorted((*known_spans, *rest_spans)), cache_breakpoints_of(prompt))

@@ -159,9 +159,9 @@ class _Groups:
 
 
 def _scope_groups(answers: pl.DataFrame) -> Iterable[set[str]]:
-    # The outermost level of scopes that divides the participants. A scope that all are in divides
-    # nobody. Stages that have the same participants do not divide them either: a text of a later
-    # stage may be of anybody who spoke in an earlier one, so that all participants are one unit.
+    # The outermost level of scopes that divides the participants. A scope that contains all
+    # participants divides none. Stages with the same participants do not divide them either: a text
+    # of a later stage may be of any speaker of an earlier one, so all participants are one unit.
     rows = answers.filter(
         (pl.col("role") == PARTICIPANT_ROLE) & pl.col("speaker_id").is_not_null()
     ).select("scope", "speaker_id")

@@ -598,7 +598,7 @@ NOT_TESTED = word("refusal", "not tested")
 # In place of a verdict on a claim that is not primary.
 NO_CONCLUSION = "no conclusion"
 EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
-# Says how far a sealed plan goes: somebody who rewrites it can compute its hashes again.
+# The limit of a sealed plan: whoever rewrites the plan can also compute its hashes again.
 FIXED_BEFOREHAND = (
     "fixed before the first call according to plan.json, which only a digest published beforehand "
     "can prove"

@@ -75,7 +75,7 @@ function returns None, the shared rules give the answer.
 **`mind`** is the speaker who answers:
 
     who               the persona: camp, susceptibility, warmth, voice, calling, tastes. The camp
-                      is a number from 0 to 2 and stands for a way to justify choices
+                      is a number from 0 to 2 and means a way to justify choices
     person            True for a participant, False for other roles, such as moderator or coder
     options           the options that opinions are about: the offered options. If none are offered:
                       the texts of `option` passages. If there are no such passages: the

@@ -37,7 +37,7 @@ PERSONS = frozenset({"", "participant"})
 
 
 class Respondent(Provider):
-    """The provider whose replies follow a documented model of opinion dynamics."""
+    """A provider that replies according to a documented model of opinion dynamics."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         self._seed = settings.seed

@@ -139,7 +139,7 @@ PARTICIPANT_COLUMNS = ("participant_id", "persona_id", "member_id", "resident_id
 # Descriptions of the columns of the table `answers`, and of columns with one meaning in several
 # tables. The classes of tables describe further columns.
 ENGINE_COLUMNS: dict[str, str] = {
-    "address": "where in the run the call stands: scope path, kind, occurrence",
+    "address": "position of the call in the run: scope path, kind, occurrence",
     "stage": "named part of the protocol",
     "scope": "path of the scope that asked",
     "speaker_id": "who was asked or spoke",
@@ -340,7 +340,7 @@ class Units(NamedTuple):
 
 
 def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
-    """Return the independent unit of each row, such as the group whose members talked.
+    """Return the independent unit of each row, such as the group that talked.
 
     - `fewest_draws`: the smallest number of draws (versions of the same summary) that are units.
     """

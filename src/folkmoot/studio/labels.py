@@ -53,7 +53,7 @@ class FormWords:
         return FormWords({**self.labels, **labels}, self.values)
 
     def rewrite(self, text: str, choices: Iterable[str] = ()) -> str:
-        """Return a text in which labels stand for keys and words for values.
+        """Replace keys by labels and values by words in a text, and return it.
 
         - `choices`: the values of the field that the text describes. A name among them is a value,
           even if a key has the same name.

@@ -371,7 +371,7 @@ def _list_field(
 def _label_ways_out(
     way_values: Sequence[JsonValue], null: str, required: bool
 ) -> tuple[tuple[str, JsonValue], ...]:
-    # `null` is the name of the way out that null stands for. Null is left out if the field may stay
+    # `null` is the name of the way out that null means. Null is left out if the field may stay
     # blank (`required` is False). It is also left out if another pair has the same label.
     names_by_value = {way: null if way is None else str(way) for way in way_values}
     return tuple(

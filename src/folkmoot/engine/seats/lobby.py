@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from folkmoot.randomness import digest
 
-# Letters and digits that nobody confuses when they copy them from a screen or a blackboard.
+# Letters and digits that are hard to confuse when copied from a screen or a blackboard.
 CODE_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
 # Ten of 31 letters are 49 bits: too many to guess over the network, few enough to write down.
 CODE_LENGTH = 10
@@ -26,7 +26,7 @@ CODE_LENGTH = 10
 VISIT_BYTES = 24
 MAX_NAME_CHARACTERS = 100
 # What recruitment sites use as ids. A placeholder that the site did not fill in, such as
-# {{%PROLIFIC_PID%}}, is the same for everybody and must not count as an id.
+# {{%PROLIFIC_PID%}}, is the same for all and must not count as an id.
 _PLATFORM_ID = re.compile(r"[\w.@+-]{1,200}")
 
 
@@ -135,7 +135,7 @@ class Lobby:
 
     def _update_clock(self) -> None:
         # A researcher may start a run long before the lesson, so the first arrival starts the
-        # clock. When everybody has left again, it waits for the next arrival.
+        # clock. When all have left again, it waits for the next arrival.
         if not self.is_open or not self.occupants:
             self.left = None
         elif self.left is None:

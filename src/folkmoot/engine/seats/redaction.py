@@ -27,8 +27,8 @@ from folkmoot.randomness import digest
 # This number of equal words in a row is a quotation. A shorter one counts only if it is a whole
 # sentence in both texts. Three words in a row are too often equal by chance.
 QUOTED_WORDS = 4
-# A line with this number of words or more is recognised inside other text. A shorter one must stand
-# alone, because one or two words occur everywhere.
+# A line with this number of words or more is recognised inside other text. A shorter one must be
+# the whole text, because one or two words occur everywhere.
 MIN_LONG_TEXT_WORDS = 3
 # The beginning of a line that was cut off is recognised from this number of characters on.
 MIN_BEGINNING_CHARACTERS = 8
@@ -423,7 +423,7 @@ class Redaction:
         found: dict[tuple[int, int], RecordedText] = {}
         possible = self._find_possible(words)
         count = -1
-        # Repeat until nothing new is found: a short text may stand beside one that was just found.
+        # Repeat until nothing new is found: a short text may be next to one that was just found.
         while len(found) > count:
             count = len(found)
             for recorded in possible:

@@ -47,7 +47,7 @@ ARRIVAL_WRITE_DELAY_SECONDS = 0.02
 TIMED_OUT, DECLINED, SEAT_CLOSED, WITHDRAWN = "timed out", "declined", "seat closed", "withdrawn"
 # The human failed a check that ends their part.
 SCREENED_OUT = "screened out"
-# Why an open seat gets no questions: nobody had taken it when the study started.
+# Why an open seat gets no questions: no human had taken it when the study started.
 PLAYED_BY_MODEL = "played by a model"
 # The key of a typed name in `people.json`.
 NAME = "name"
@@ -180,7 +180,7 @@ class SeatManager:
         for seat_state in self:
             seat_state.left = None
             occupant = occupants.get(seat_state.seat.name)
-            # The process ended before this person had noted their code, and nobody knows it now.
+            # The process ended before this person had noted their code. Only its digest is stored.
             if occupant is not None and not occupant.code:
                 seat_state.return_code = make_code()
                 occupants[seat_state.seat.name] = Occupant(

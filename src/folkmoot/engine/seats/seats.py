@@ -147,7 +147,7 @@ class SeatSettings(BaseModel):
     )
     screen_out_code: str | None = Field(
         None,
-        description="code shown to a human whose part a check has ended",
+        description="code shown to a human after a failed check has ended their part",
         json_schema_extra=field_notes(label="Code after a failed check"),
     )
     checks: Checks = Field(

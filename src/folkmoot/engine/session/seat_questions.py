@@ -146,7 +146,7 @@ def _outcome_of_check(check: SeatCheck, attempt: int, *, right: bool, missing: s
         return "passed"
     if missing in GONE:
         return "left"
-    # A human who gave no answer in time is not asked again: nobody may be there.
+    # A human who gave no answer in time is not asked again, because they may have left.
     if missing != TIMED_OUT and (check.on_failure == "again" or attempt < check.tries):
         return "again"
     return {"end": SCREENED_OUT, "exclude": EXCLUDED}.get(check.on_failure, FLAGGED)
@@ -258,4 +258,4 @@ def _warn_of_checks_not_asked(run: RunContext) -> None:
     for number, check in enumerate(_checks_of(run), start=1):
         if run.answered_seats and not check.is_before_study and number not in asked:
             when = check.after_stage or f"{check.after_questions} questions"
-            run.log_warning((), f"check {number} was asked of nobody: nobody came past {when}")
+            run.log_warning((), f"check {number} was never asked: no one got past {when}")

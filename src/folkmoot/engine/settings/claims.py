@@ -314,7 +314,7 @@ def read_rows(
         value = pl.when(pl.col("status") == COMPLETE).then(value)
     known_arms = completed[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
     if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
-        available = f"there are {', '.join(known_arms)}" if known_arms else "nobody came to the end"
+        available = f"there are {', '.join(known_arms)}" if known_arms else "no one finished"
         return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {available}"
     # The units are found before other arms are dropped, because they depend on all of them.
     units = units_of(table, fewest_draws)

@@ -189,7 +189,7 @@ def describe_exclusions(
         ResultTable.from_records(rows, "Conclusions that differ with the excluded."),
         notes=(
             f"Left out: {join_first(excluded)}. Their rows stay in the tables and files of the "
-            "run. Counts of answers, controls and coding cover everybody.",
+            "run. Counts of answers, controls and coding cover all participants.",
         ),
         section="Exclusions",
     )

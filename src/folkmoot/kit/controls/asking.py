@@ -277,7 +277,7 @@ class _Prepared(NamedTuple):
     conversations: Mapping[str, DecisionConversation]
     versions: _Versions
     forks: list[SessionForks]
-    # The run whose sessions are run again, or None.
+    # The finished run, if its sessions are run again.
     finished: FinishedRun | None
 
 

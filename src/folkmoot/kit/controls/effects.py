@@ -143,7 +143,7 @@ class Version(NamedTuple):
     replied: int
     # True if the version changed any prompt.
     is_changed: bool
-    # The number of answered decisions with a changed prompt, by whose texts were replaced.
+    # The number of answered decisions with a changed prompt, by the speakers of the replaced texts.
     replaced: ReplacedFor
 
 

@@ -79,7 +79,7 @@ def fork_decision(
         found: set[str] = set()
         for reply in graph.replies_at(waiting):
             own = reply.texts
-            # Change the prompts of this participant only. With other prompts for everybody, the
+            # Change the prompts of this participant only. With other prompts for all, the
             # participant would also meet other partners.
             if reply.speaker.id == decision.speaker_id:
                 own = tuple(replaced_texts(control, subject, own, writers, language))

@@ -157,7 +157,7 @@ def _count_asks(
             tokens = _tokens_in(journal, [f"{decision_scope(control)}/{scope}" for scope in scopes])
             weights = (share, share)
             if share != 1:
-                # Sessions with decisions in the same conditions stand for one another.
+                # Assume that sessions with decisions in the same conditions use as many tokens.
                 units = sum(
                     1
                     for (name, _), other in in_sessions.items()

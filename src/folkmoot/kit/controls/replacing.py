@@ -1,5 +1,5 @@
 """Change the prompt of a decision: without a persona, with neutral texts, or in reversed order."""
-# A request records where each text in it stands. If the speaker has replied to a replaced text,
+# A request records the position of each text in it. If the speaker has replied to a replaced text,
 # `forking` asks these replies again first. If that is not possible, the decision gets a `Refusal`,
 # and the report counts the refusals.
 

@@ -231,7 +231,7 @@ def part_of(reply: JournaledReply, quoted: str) -> ReplyPart | None:
     if reply.schema is None or (value := _json_in(reply.reply)) is None:
         return None
     if (written := _json_in(text)) is not None:
-        # A study may show notes as JSON that it has written anew, for example without a way out.
+        # A study may show notes as JSON that it has rewritten, for example without a way out.
         is_part = written and all(value.get(key) == written[key] for key in written)
         return ReplyPart(keys=tuple(written)) if is_part else None
     paths = (path for path, leaf in _leaves(value) if str(leaf).strip() == text)

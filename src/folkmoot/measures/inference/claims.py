@@ -53,7 +53,7 @@ CONTRADICTED: ClaimVerdict = "contradicted"
 UNDECIDED: ClaimVerdict = "neither shown nor ruled out"
 
 
-# The direction of a claim whose conditions change places. Others keep their direction.
+# The direction of a claim after its two conditions were swapped. Others keep their direction.
 MIRRORED: Mapping[Direction, Direction] = {"greater": "less", "less": "greater"}
 # Percentages of fewer values have the count beside them.
 FEWEST_FOR_PERCENT = 20
@@ -592,7 +592,7 @@ def estimate_claim(claim: Claim, first: Side, second: Side, level: float) -> Est
 
 
 def fitted_result(claim: Claim, e: Estimate) -> Result:
-    """Return the result of a claim whose difference was estimated by a regression.
+    """Return the result of a claim if a regression estimated its difference.
 
     - `e`: the estimate. The regression uses the data of all conditions.
     """

@@ -269,7 +269,7 @@ def clustered_coefficient(
 
     - `y`: the outcome, shape (n,).
     - `design`: the predictors, shape (n, k), including a constant.
-    - `column`: the column of `design` with the predictor whose coefficient is returned.
+    - `column`: the column of the predictor in `design`. Its coefficient is returned.
     - `clusters`: the independent group of each row, shape (n,). None marks a row that is
       independent of all other rows.
 
@@ -335,7 +335,7 @@ def bias_reduced(
     """Return the variance of a coefficient if errors are clustered, and the degrees of freedom.
 
     - `design`: the predictors, shape (n, k).
-    - `column`: the column of `design` with the predictor whose coefficient is meant.
+    - `column`: the column of the predictor in `design`.
     - `groups`: the cluster of each row, shape (n,).
     """
     # The variance is CR2, and the degrees of freedom are Satterthwaite's.

@@ -1,4 +1,4 @@
-"""Make personas whose attributes have given ratios, without network or model."""
+"""Make personas with given ratios of attributes, without network or model."""
 # Each ratio is met as exactly as the number of personas allows. Attributes are drawn independently
 # of each other, with two exceptions. The occupation depends on sex, age and education, and degrees
 # have a minimum age. `grounded` makes personas with realistic correlations between attributes.
@@ -38,7 +38,7 @@ def default_ratios() -> dict[str, dict[str, float]]:
 
 
 def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> list[Persona]:
-    """Return `count` different personas whose attributes have the given ratios.
+    """Return `count` different personas with the given ratios of attributes.
 
     - `ratios`: for some attributes, ratios that replace those of `default_ratios`, as in
       `{"sex": {"F": 1}}`.

@@ -81,11 +81,10 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
                 "address": address,
             }
         )
-    prompts_text = f"The changed words stood in {format_count(len(prompts_after), 'later prompt')}"
+    prompts_text = f"The changed words were in {format_count(len(prompts_after), 'later prompt')}"
     if change.dropped:
         prompts_text = (
-            "The words that were left out stood in "
-            f"{format_count(len(prompts_before), 'later prompt')}"
+            f"The omitted words were in {format_count(len(prompts_before), 'later prompt')}"
         )
     notes = [] if len(rows) <= MAX_ROWS else [f"{len(rows) - MAX_ROWS:,} further rows left out."]
     if not change.draw:

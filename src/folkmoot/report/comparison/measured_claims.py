@@ -93,9 +93,8 @@ def name_measure(measure: Claim) -> str:
 def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False) -> Measured | None:
     """Return the values of a measure in a sample.
 
-    - `between_draws`: True if the sample is compared with a run whose participants read different
-      drawn texts. Then the participants who read the same drawn texts count as one independent
-      unit.
+    - `between_draws`: True if the sample is compared with a run that drew different texts. Then
+      the participants who read the same drawn texts count as one independent unit.
 
     Returns None if the sample lacks the measure, or if all values are unknown.
     """
@@ -110,9 +109,9 @@ def read_measure(sample: Sample, measure: Claim, *, between_draws: bool = False)
     arms: dict[str, pl.DataFrame] = {}
     units: dict[str, str] = {}
     claim = measure
-    # Within a run, results hold for its texts. Between runs the texts differ as the settings do,
-    # and only several draws tell the two apart. Conditions in which nobody reads them keep their
-    # units.
+    # Within a run, results hold for its texts. Between runs both the texts and the settings differ,
+    # and only several draws can separate the two. Conditions in which no participant reads drawn
+    # texts keep their units.
     fewest_draws = 1 if between_draws else FEWEST_DRAWS
     for arm in table[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list():
         # `read_rows` reads the two conditions of a contrast. The same one twice reads one

@@ -196,10 +196,10 @@ DRAW_OF_TEXT = "draw"
 def read_same_draws(first: Sample, second: Sample) -> bool:
     """Return whether participants of both runs read the same texts.
 
-    Only texts that a run draws anew are compared. Two runs without such texts give True.
+    Only texts that each run draws for itself are compared. Two runs without such texts give True.
     """
-    # A run draws its texts anew, such as summaries that a model writes. A fork may keep them. What
-    # people of a file read is not known, so that their comparison holds for these texts alone.
+    # Each run draws its own texts, such as summaries that a model writes. A fork may keep them. The
+    # texts that humans of a file read are unknown, so a comparison holds for these texts alone.
     if first.is_human or second.is_human:
         return True
     if not any(count_draws(sample) for sample in (first, second)):

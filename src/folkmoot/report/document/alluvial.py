@@ -102,7 +102,7 @@ def _draw_ribbons(
             used_left[option] += thick
             used_right[b] += thick
             colour = COLOURS[options.index(option) % len(COLOURS)]
-            # Ribbons of participants who kept their choice are pale, so that changes stand out.
+            # Ribbons of participants who kept their choice are pale, so that changes are visible.
             opacity = 0.25 if option == b else 0.75
             parts.append(
                 f'<path d="M{x0:.1f} {y0:.1f} C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f} '

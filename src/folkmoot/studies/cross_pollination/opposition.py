@@ -152,7 +152,7 @@ async def choose_predefined(
 async def choose_by_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the choice of the person whose reasons are least similar to those of `participant`.
+    """Return the choice of the participant with the reasons least similar to these ones.
 
     Returns None if `participant` has no summary of reasons, or if all participants made the same
     choice.
@@ -169,7 +169,7 @@ async def choose_by_embedding(
 async def cluster_embedding(
     _scope: Scope, participant: Participant, data: OppositionData
 ) -> str | None:
-    """Return the option whose clusters of reasons are least similar to the participant's reasons.
+    """Return the option with the clusters of reasons least similar to the participant's reasons.
 
     Returns None if the participant has no summary, or if only the participant's option has
     clusters.

@@ -197,7 +197,7 @@ async def ask_restatement(
 
 
 def assign_restated_options(config: CrossPollinationConfig, state: State) -> State:
-    """Choose the option whose reasons each participant will restate, and return the state.
+    """Assign to each participant the option of the restated reasons, and return the state.
 
     Returns `state` unchanged if the study file asks for no restatements.
     """

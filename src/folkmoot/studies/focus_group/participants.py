@@ -62,7 +62,7 @@ ANSWER_TOKENS = 300
 # the source study.
 HIGH, MEDIUM, LOW = 0.85, 0.60, 0.35
 
-# The `source` of a profile that stands for a human who answers as themselves.
+# The `source` of the profile of a human who answers as themselves.
 ONESELF = "oneself"
 # The parts of a persona's description, in the order of the prompt.
 DESCRIBED = (

@@ -285,7 +285,7 @@ def say_message(
 
     - `address`: the journal address of the reply. By default, the address of the question to which
       `ask` returned the text.
-    - `interviewed_id`: the participant whose interview contains the message. None in a discussion.
+    - `interviewed_id`: in an interview, the interviewed participant. None in a discussion.
     """
     # An interview is not public: the other participants must not have heard it.
     utterance = scope.say(

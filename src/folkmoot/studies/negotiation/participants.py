@@ -224,7 +224,7 @@ def build_group(
     stated: Sequence[MemberInput],
     weights: Mapping[str, float] | None = None,
 ) -> Group:
-    """Return a group whose members have the ids `traveler_1`, `traveler_2` and so on.
+    """Return a group of members with the ids `traveler_1`, `traveler_2` and so on.
 
     - `stated`: the members as the researcher describes them.
     - `weights`: the weight of each role. Used for members without a weight.

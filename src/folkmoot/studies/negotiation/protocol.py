@@ -130,7 +130,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
         statements = await state_preferences(
             preference_scopes[group.id], group, topics, config.days
         )
-        # C2 stands in for all conditions here: it hears all members and has no mediator.
+        # Use C2 for all conditions here: in C2 all members speak and there is no mediator.
         with_all = Negotiation(group, CONDITIONS["C2"], statements, topics, config)
         record_options(preference_scopes[group.id], with_all)
         own_scores = await collect_own_scores(score_scopes[group.id], with_all)

@@ -391,7 +391,7 @@ class Level:
     moderator: str = "none"
     think: bool = True
     reflect: bool = True
-    # Without it, other residents (stand-ins) take the seats of the vulnerable residents.
+    # Without it, other residents (substitutes) take the seats of the vulnerable residents.
     vulnerable: bool = True
     # Without it, the moderator does not know who is vulnerable.
     moderator_list: bool = True

@@ -125,7 +125,7 @@ def plan_of(sets: list[ResidentSet], meetings: list[Meeting]) -> dict[str, objec
 
 def all_residents(resident_set: ResidentSet, meetings: Sequence[Meeting]) -> list[Resident]:
     """Return the residents who take part in any meeting of a set, each once."""
-    # They include the stand-ins if a level replaces the vulnerable residents by them.
+    # They include the substitutes if a level replaces the vulnerable residents by them.
     present_ids = {
         resident_id
         for meeting in meetings

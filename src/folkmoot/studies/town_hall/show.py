@@ -70,7 +70,7 @@ def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]
             ", ".join(
                 names[resident_id] for resident_id in item["origin"].split("|") if resident_id
             )
-            or "nobody named"
+            or "no resident named"
         )
         result = f"[{colour}]{outcome} {item['yes']}:{item['no']}{tie}[/{colour}]"
         yield f"[bold]{item['item_id']}[/bold] {result}  {escape(item['text'])}"

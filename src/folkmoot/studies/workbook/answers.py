@@ -293,7 +293,7 @@ class ShownOptions:
     text: str
     # The options of a list in the order shown.
     order: tuple[str, ...] = ()
-    # The text in a question for a human, whose page shows a list as buttons.
+    # The text in a question for a human. The page shows a list as buttons.
     for_people: str = ""
 
 

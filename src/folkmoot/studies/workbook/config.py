@@ -218,7 +218,7 @@ class Task(_Part):
         "until the round ends."
     )
     task_order: int = Field(
-        description="Tasks with the same number are shuffled, anew in each session."
+        description="Tasks with the same number are shuffled separately in each session."
     )
     is_adapted: bool = Field(
         False, description="1 if the original wording was changed. For documentation only."
@@ -649,7 +649,7 @@ def _between_experiments(
 def _counted_rows(
     book: Workbook, measure: Measure
 ) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
-    # Returns (column, allowed values) pairs. None as an allowed value stands for an empty cell.
+    # Returns (column, allowed values) pairs. None as an allowed value means an empty cell.
     if measure.computed:
         return (("name", measure.variable_names),)
     participant_roles = tuple(role.label for role in book.roles if not role.special_name)

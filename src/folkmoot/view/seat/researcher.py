@@ -176,7 +176,7 @@ class ResearcherPages:
             "state": state,
             "problem": problem,
         }
-        context["nobody"] = not lobby.occupants
+        context["is_empty"] = not lobby.occupants
         return render_page("seats_start.html.j2", context, 409 if problem else 200)
 
     def _check_researcher(self, request: Request) -> None:

@@ -64,9 +64,7 @@ def build_seat_host(
         pages = create_seat_app(seat_manager, guard)
         server = _Server(pages)
         if seat_manager.lobby is not None:
-            print_line(
-                f"One link for everybody: {seat_manager.address}/enter/{seat_manager.lobby.token}"
-            )
+            print_line(f"One link for all: {seat_manager.address}/enter/{seat_manager.lobby.token}")
         for seat_state in seat_manager if seat_manager.lobby is None else ():
             print_line(f"Seat {seat_state.seat.name}: {base}/seat/{seat_state.token}")
         print_line(f"All seats, for you alone: {base}/seats/{seat_manager.token}")

@@ -251,7 +251,7 @@ def attrition_finding(votes: Votes) -> Finding:
     for condition_votes in votes.conditions:
         is_asked_twice = _votes_twice(votes, condition_votes)
         no_first_vote = condition_votes.without_first_vote
-        # A condition that votes once by design loses nobody after the first vote.
+        # A condition that votes once by design cannot lose a final vote.
         no_final_vote = condition_votes.without_final_vote if is_asked_twice else ()
         missing = (*no_first_vote, *no_final_vote)
         # Long messages would make the table unreadable, so they are cut.

@@ -78,7 +78,7 @@ def fold_name(name: str) -> str:
 
 
 def groups_of_members(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the phrases that stand for several members, such as "the parents".
+    """Return the phrases that mean several members, such as "the parents".
 
     The result maps each phrase to the ids of these members.
     """

@@ -70,7 +70,7 @@ _MAX_NAME = 60
 _SERVICES = {
     "Authenticator": "a login (authenticator); all participants are asked what follows it",
     "Conjoint": "a conjoint analysis",
-    "QuotaCheck": "a check of quotas; nobody is turned away",
+    "QuotaCheck": "a check of quotas; all participants are let in",
     "ReferenceSurvey": "another survey that is shown here; import it as a study as well",
     "SupplementalData": "data from outside the survey (supplemental data)",
     "TableOfContents": "a table of contents; its questions are asked in order",
@@ -187,7 +187,7 @@ class SurveyFlow:
         if kind in ("Block", "Standard"):
             self._show_block(as_text(element.get("ID")), where, condition)
         elif kind in ("EmbeddedData", "EndSurvey") and self._is_uncertain:
-            # For everybody, an end would leave out the rest of the survey.
+            # An end without its condition would leave out the rest of the survey for all.
             what = "a value that it sets" if kind == "EmbeddedData" else "an end of the survey"
             self._leave_out(where, f"{what}, because the condition of its branch is not known")
         elif kind == "EmbeddedData":
@@ -519,7 +519,7 @@ class SurveyFlow:
         self._leave_out(
             where,
             (
-                f"the piped text {shorten(pipe.written, 120)}; its address stands in its place, so "
+                f"the piped text {shorten(pipe.written, 120)}; its place has its address, so "
                 "write words there"
             ),
         )

@@ -28,9 +28,9 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
 from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import make_plain
 
 # More treatments than this have too few participants each. Randomizers that would make more show
-# everybody the same elements.
+# all participants the same elements.
 MAX_TREATMENTS = 64
-# Names that Qualtrics gives to elements that nobody named.
+# Names that Qualtrics gives to elements without a name.
 _UNNAMED = ("", "new branch", "untitled group", "show block")
 _JOINED = " + "
 
