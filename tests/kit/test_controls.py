@@ -28,7 +28,7 @@ from folkmoot.kit.controls.asking import run_controls
 from folkmoot.kit.controls.conversations import find_decisions
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, RETEST
-from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.randomness import generator
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
@@ -245,7 +245,10 @@ def test_a_number_beside_a_way_out_is_a_decision_that_is_asked_again(tmp_path: P
 
 def test_the_distance_of_a_question_has_known_answers() -> None:
     def distance(first: str, second: str) -> float:
-        arms = (Answers(tuple(first), (1, 2, 3, 4)), Answers(tuple(second), (5, 6, 7, 8)))
+        arms = (
+            ConditionAnswers(tuple(first), (1, 2, 3, 4)),
+            ConditionAnswers(tuple(second), (5, 6, 7, 8)),
+        )
         return measure_drift([arms], generator(1, ("a",))).questions[0].distance
 
     assert distance("aabb", "aabb") == 0
@@ -254,15 +257,16 @@ def test_the_distance_of_a_question_has_known_answers() -> None:
 
 
 def test_drift_is_zero_where_arms_are_alike_and_one_where_nothing_is_shared() -> None:
-    first = Answers(tuple("ab" * 20), tuple(range(40)))
-    others = Answers(tuple("cd" * 20), tuple(range(40, 80)))
-    alike = Answers(first.values, tuple(range(40, 80)))
+    first = ConditionAnswers(tuple("ab" * 20), tuple(range(40)))
+    others = ConditionAnswers(tuple("cd" * 20), tuple(range(40, 80)))
+    alike = ConditionAnswers(first.values, tuple(range(40, 80)))
     apart = measure_drift([(first, others)], generator(1, ("a",))).mean
     assert apart.value > 0.95 and apart.low > 0.8 and apart.p < 0.01
     same = measure_drift([(first, alike)], generator(1, ("a",))).mean
     assert same.value == 0 and same.low == 0 and same.p > 0.5
     few = measure_drift(
-        [(Answers(("a", "b"), (1, 2)), Answers(("c", "d"), (3, 4)))], generator(1, ("a",))
+        [(ConditionAnswers(("a", "b"), (1, 2)), ConditionAnswers(("c", "d"), (3, 4)))],
+        generator(1, ("a",)),
     )
     assert not few.mean.has_interval
 
@@ -271,8 +275,8 @@ def test_few_people_who_answer_alike_prove_no_equality() -> None:
     """That none of six changed leaves room for four in ten, of sixty for five in a hundred."""
     for count, largest in ((6, 0.393), (60, 0.0487)):
         people = tuple(range(count))
-        options = Answers(tuple("ab" * (count // 2)), people)
-        numbers = Answers(tuple(float(n % 3) for n in people), people)
+        options = ConditionAnswers(tuple("ab" * (count // 2)), people)
+        numbers = ConditionAnswers(tuple(float(n % 3) for n in people), people)
         drift = measure_drift([(options, options), (numbers, numbers)], generator(1, ("same",)))
         assert drift.mean.value == 0 and drift.mean.high == pytest.approx(largest, abs=0.001)
         difference = drift.questions[1].difference
@@ -287,8 +291,8 @@ def test_whole_conversations_are_exchanged_not_single_answers() -> None:
         values = [str(v) for v in rng.integers(0, 2, 10) for _ in range(8)]
         units = [unit for unit in range(10) for _ in range(8)]
         arms = (
-            Answers(tuple(values[:40]), tuple(units[:40])),
-            Answers(tuple(values[40:]), tuple(units[40:])),
+            ConditionAnswers(tuple(values[:40]), tuple(units[:40])),
+            ConditionAnswers(tuple(values[40:]), tuple(units[40:])),
         )
         alarms += measure_drift([arms], rng).mean.p < 0.05
     assert alarms <= 5

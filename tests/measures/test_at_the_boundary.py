@@ -23,7 +23,7 @@ from folkmoot.measures.diversity import (
     evenness_estimate,
     spread_of_ratings,
 )
-from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.measures.inference.clustered import (
     clustered_difference,
     clustered_mean,
@@ -154,12 +154,15 @@ def other_estimates(units):
         yield "rectified", rectified_mean(equal, equal, [3.0] * 100).corrected
         people = [1.0] * units
         yield "rectified share", rectified_mean(people, people, [1.0] * 100, share=True).corrected
-    same = Answers(tuple(words), tuple(names))
-    other = Answers(tuple(words), tuple(f"o{unit}" for unit in range(units)))
+    same = ConditionAnswers(tuple(words), tuple(names))
+    other = ConditionAnswers(tuple(words), tuple(f"o{unit}" for unit in range(units)))
     drift = measure_drift([(same, other)], generator(0, ("boundary",)))
     yield "drift", drift.mean
     yield "drift of a question", drift.questions[0].difference
-    numbers = Answers(tuple(equal), tuple(names)), Answers(tuple(equal), other.units)
+    numbers = (
+        ConditionAnswers(tuple(equal), tuple(names)),
+        ConditionAnswers(tuple(equal), other.units),
+    )
     yield "drift of numbers", measure_drift([numbers], generator(0, ("n",))).questions[0].difference
 
 

@@ -160,7 +160,7 @@ def exposed(run: RunFolder) -> str:
     return str({f.key: f for f in STUDY.findings(run)}["exposure"])
 
 
-def beyond_alone(run: RunFolder) -> sycophancy.Check:
+def beyond_alone(run: RunFolder) -> sycophancy.SycophancyCheck:
     paths = sorted((run.path / "groups").glob("*/transcript.json"))
     talks = [DiscussionTranscript.model_validate_json(p.read_text("utf-8")) for p in paths]
     return sycophancy.check_transcripts(talks)
@@ -303,7 +303,7 @@ def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
     assert failed >= 19 if "sycophancy" in knobs else failed == 0
 
 
-def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
+def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.SycophancyCheck]:
     """The check of runs in which nobody persuades anybody."""
     return [
         beyond_alone(

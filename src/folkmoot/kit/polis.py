@@ -26,7 +26,7 @@ VOTES_BY_MARK = {"1": AGREE, "1.0": AGREE, "0": PASS, "0.0": PASS, "-1": DISAGRE
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class PolisVoter:
     """One participant of a Polis conversation."""
 
     id: str
@@ -44,7 +44,7 @@ class PolisConversation:
     description: str
     # Maps the id of each accepted comment to its text.
     comments: Mapping[str, str]
-    voters: Sequence[Voter]
+    voters: Sequence[PolisVoter]
 
     def count(self, comment: str, vote: int) -> int:
         """Return how many voters cast this vote on a comment."""
@@ -93,7 +93,7 @@ def read_polis(folder: Path) -> PolisConversation:
 
 def _parse_voter(
     row: Mapping[str, str], path: Path, line: int, comments: Mapping[str, str]
-) -> Voter:
+) -> PolisVoter:
     votes = {}
     for comment in comments:
         mark = row.get(comment, "")
@@ -106,7 +106,7 @@ def _parse_voter(
         if mark:
             votes[comment] = VOTES_BY_MARK[mark]
     group = row.get("group-id", "")
-    return Voter(row["participant"], group, votes)
+    return PolisVoter(row["participant"], group, votes)
 
 
 def _check_vote_signs(

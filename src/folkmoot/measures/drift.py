@@ -27,7 +27,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ConditionAnswers:
     """The answers to one question in one condition, shape (n,)."""
 
     values: tuple[Hashable, ...]
@@ -60,7 +60,9 @@ class Drift:
     questions: tuple[QuestionDrift, ...]
 
 
-def measure_drift(questions: Sequence[tuple[Answers, Answers]], rng: np.random.Generator) -> Drift:
+def measure_drift(
+    questions: Sequence[tuple[ConditionAnswers, ConditionAnswers]], rng: np.random.Generator
+) -> Drift:
     """Measure how far two conditions differ in answers that no treatment should affect.
 
     - `questions`: for each question, the answers in the first and in the second condition.
@@ -133,7 +135,7 @@ def _max_unobserved_share(units: int) -> float:
 
 
 def _measure_question(
-    question: tuple[Answers, Answers],
+    question: tuple[ConditionAnswers, ConditionAnswers],
     named: Sequence[Hashable],
     draws: tuple[FloatArray, FloatArray],
     table: tuple[FloatArray, FloatArray, FloatArray],
@@ -175,19 +177,21 @@ def _measure_question(
 
 
 def _question_without_test(
-    question: tuple[Answers, Answers], distance: float, units: int
+    question: tuple[ConditionAnswers, ConditionAnswers], distance: float, units: int
 ) -> QuestionDrift:
     n = sum(len(arm.values) for arm in question)
     nothing = Estimate(distance, math.nan, math.nan, n, units)
     return QuestionDrift(distance, math.nan, nothing, is_numeric=_is_numeric(question))
 
 
-def _is_numeric(question: tuple[Answers, Answers]) -> bool:
+def _is_numeric(question: tuple[ConditionAnswers, ConditionAnswers]) -> bool:
     values = [value for arm in question for value in arm.values]
     return bool(values) and all(isinstance(value, (int, float)) for value in values)
 
 
-def _moments_by_unit(question: tuple[Answers, Answers], named: Sequence[Hashable]) -> FloatArray:
+def _moments_by_unit(
+    question: tuple[ConditionAnswers, ConditionAnswers], named: Sequence[Hashable]
+) -> FloatArray:
     # The number, sum and sum of squares of each unit's answers: (condition, unit, 3).
     place = {unit: index for index, unit in enumerate(named)}
     sums = np.zeros((2, len(named), 3))
@@ -212,7 +216,9 @@ def _standardised_difference(first: FloatArray, second: FloatArray) -> FloatArra
         return np.asarray(np.where(np.abs(apart) < 1e-12, 0.0, apart / spread))
 
 
-def _count_tables(first: Answers, second: Answers, named: Sequence[Hashable]) -> FloatArray:
+def _count_tables(
+    first: ConditionAnswers, second: ConditionAnswers, named: Sequence[Hashable]
+) -> FloatArray:
     # The shape is (condition, unit, answer).
     kinds = _number_answers(first.values, second.values)
     place = {unit: index for index, unit in enumerate(named)}

@@ -66,7 +66,7 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageProgress:
     """The progress of one named stage."""
 
     # `total` and `seconds_left` are None if they are unknown.
@@ -105,7 +105,7 @@ class RunStatus:
     note: str
     # Why the run stopped or cannot be read.
     why: str
-    stages: tuple[Stage, ...]
+    stages: tuple[StageProgress, ...]
     # (time, message).
     warnings: tuple[tuple[str, str], ...]
     # The number of participants, or None if it was not counted.
@@ -449,12 +449,14 @@ def _parse_line(text: bytes) -> dict[str, object]:
     return data if isinstance(data, dict) else {}
 
 
-def _latest_stages(log: _Log) -> tuple[Stage, ...]:
+def _latest_stages(log: _Log) -> tuple[StageProgress, ...]:
     for line in log.newest_lines("stages"):
         stages = line.get("stages")
         if isinstance(stages, list):
             return tuple(
-                Stage(str(stage["name"]), int(stage["done"]), stage["total"], stage["seconds_left"])
+                StageProgress(
+                    str(stage["name"]), int(stage["done"]), stage["total"], stage["seconds_left"]
+                )
                 for stage in stages
             )
     return ()

@@ -26,7 +26,7 @@ from folkmoot.storage.amendments import AMENDMENTS_FILE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.view.overview import open_overview_cache
 from folkmoot.view.people import HIDDEN_ADDRESSES, journal_of
-from folkmoot.view.talk import Asked, answers_by_address, base_of, fields_of, place_of
+from folkmoot.view.talk import RecordedAnswer, answers_by_address, base_of, fields_of, place_of
 
 INDEX = "search.sqlite"
 # Replies in one transaction.
@@ -247,7 +247,7 @@ def _query_expression(query: str) -> str:
     return f"{' '.join(words)}*" if words else ""
 
 
-def _build_hit(address: str, reply: str, query: str, answers: dict[str, Asked]) -> Hit:
+def _build_hit(address: str, reply: str, query: str, answers: dict[str, RecordedAnswer]) -> Hit:
     answer = answers.get(base_of(address))
     return Hit(
         base_of(address),

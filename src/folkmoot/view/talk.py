@@ -53,7 +53,7 @@ class ReplyView:
     at: float
 
 
-class Asked(NamedTuple):
+class RecordedAnswer(NamedTuple):
     """The recorded answer at an address: who was asked, and how the reply was parsed."""
 
     # One row of the table `answers`.
@@ -74,7 +74,7 @@ class CallView:
     """One question to a speaker, with all replies to the question."""
 
     address: str
-    asked: Asked | None
+    asked: RecordedAnswer | None
     place: str
     # One pair for the question and one for each re-ask: the journal entry, and the prompt split
     # into passages by source.
@@ -126,7 +126,7 @@ def is_within(address: str, scope_parts: Sequence[str]) -> bool:
     return set(names) <= set(parts)
 
 
-def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, Asked]:
+def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, RecordedAnswer]:
     """Return what is recorded about the reply at each address.
 
     The result lacks addresses for which nothing is recorded yet.
@@ -135,14 +135,14 @@ def answers_by_address(run: RunFolder, addresses: Sequence[str]) -> dict[str, As
         return {}
     table = run.scan_table("answers")
     table_columns = table.collect_schema().names()
-    columns = ("address", "speaker_id", *Asked._fields[1:])
+    columns = ("address", "speaker_id", *RecordedAnswer._fields[1:])
     selected = [
         pl.col(column) if column in table_columns else pl.lit(None).alias(column)
         for column in columns
     ]
     rows = table.select(selected).filter(is_one_of("address", addresses)).collect()
     return {
-        row[0]: Asked(*("" if column is None else str(column) for column in row[1:]))
+        row[0]: RecordedAnswer(*("" if column is None else str(column) for column in row[1:]))
         for row in rows.iter_rows()
     }
 

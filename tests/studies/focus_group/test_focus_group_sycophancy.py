@@ -74,7 +74,7 @@ def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> N
     assert sycophancy.compute_check(unconditional, []).agree_slope.p < 0.001
 
 
-def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check:
+def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.SycophancyCheck:
     """Groups in which nothing happens: every position is a fixed one with the noise of asking."""
     rng = generator(seed, ("noise alone",))
     talks = []

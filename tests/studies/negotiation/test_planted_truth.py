@@ -32,7 +32,11 @@ from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.mediation import propose_decision
 from folkmoot.studies.negotiation.quotes import list_preferences
-from folkmoot.studies.negotiation.respondent import Meeting, answer_confirmation, respondent_part
+from folkmoot.studies.negotiation.respondent import (
+    MediationPrompt,
+    answer_confirmation,
+    respondent_part,
+)
 from folkmoot.studies.negotiation.rules.replies import PlainSynthesis
 
 PROMPTS = Path(str(STUDY.prompts))
@@ -368,7 +372,7 @@ def test_wishes_and_shares_are_known_by_their_sources_in_any_order(shown: list[s
     speakers = {"dialogue.speaker": ["System", *NAMES.values()]}
     options = {"decision.option": ["comedy", "concert", "film", "none_of_these"]}
     schema = Json(PlainSynthesis, options=speakers | options).schema
-    at = Meeting(asked(SYSTEM, "json", shown, schema=schema))
+    at = MediationPrompt(asked(SYSTEM, "json", shown, schema=schema))
     assert {who: text.casefold() for who, text in at.texts.items()} == {
         "Ann B": "i want a concert.", "Cleo": "i would like a comedy show.",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from folkmoot.studies.negotiation.rules.candidates import candidate_options, nor
 from folkmoot.studies.negotiation.rules.strategies import TOPICS, Member, group_type, load_topics
 from folkmoot.studies.negotiation.rules.tally import (
     COMMITMENT,
-    Ballot,
+    MemberBallot,
     count_votes,
     describe_coverage,
     member_scores,
@@ -33,28 +33,34 @@ def group(size: int, kind: str = "colleagues") -> tuple[Member, ...]:
     ("text", "ballot", "expected"),
     [
         ("I love a diner", None, {"diner": 4}),
-        ("I love a diner", Ballot("m", "diner"), {"diner": 4}),
-        ("I love a diner", Ballot("m", "Diners!"), {"diner": 4}),
-        ("I love a diner", Ballot("m", "barbecue"), {"diner": 4, "barbecue": 2}),
-        ("I love a diner", Ballot("m", "diner", ("pub",)), {"diner": 4, "pub": 1}),
-        ("diner or pub", Ballot("m", "diner", ("pub",)), {"diner": 3, "pub": 3}),
-        ("I love a pub", Ballot("m", "diner", ("pub",)), {"diner": 5, "pub": 5}),
-        ("I love a pub", Ballot("m", scores={"Diners": 3, "pub": -1}), {"diner": 3, "pub": -1}),
-        ("", Ballot("m", hard_no=("pub",), scores={"pub": 4}), {"pub": -2}),
-        ("", Ballot("m", hard_no=("pub",), scores={"pub": -4}), {"pub": -4}),
-        ("I love a diner", Ballot("m", "", (), ("diner",)), {"diner": -2}),
-        ("no diner", Ballot("m", "", ("diner",)), {"diner": -1}),
-        ("", Ballot("m", "", ("diner",), ("diner",)), {"diner": -2}),
-        ("", Ballot("m", "diner", (), ("diner",)), {"diner": -2}),
-        ("", Ballot("m", "", (), ("Brew-Pub",)), {"brew pub": -2}),
-        ("", Ballot("m", "", (), ("spicy food",)), {}),
-        ("", Ballot("m", "brew pub"), {"brew pub": 2}),
-        ("", Ballot("m", "not the diner"), {}),
-        ("", Ballot("m", "diner or pub"), {}),
-        ("", Ballot("m", "", ("no diner",)), {}),
+        ("I love a diner", MemberBallot("m", "diner"), {"diner": 4}),
+        ("I love a diner", MemberBallot("m", "Diners!"), {"diner": 4}),
+        ("I love a diner", MemberBallot("m", "barbecue"), {"diner": 4, "barbecue": 2}),
+        ("I love a diner", MemberBallot("m", "diner", ("pub",)), {"diner": 4, "pub": 1}),
+        ("diner or pub", MemberBallot("m", "diner", ("pub",)), {"diner": 3, "pub": 3}),
+        ("I love a pub", MemberBallot("m", "diner", ("pub",)), {"diner": 5, "pub": 5}),
+        (
+            "I love a pub",
+            MemberBallot("m", scores={"Diners": 3, "pub": -1}),
+            {"diner": 3, "pub": -1},
+        ),
+        ("", MemberBallot("m", hard_no=("pub",), scores={"pub": 4}), {"pub": -2}),
+        ("", MemberBallot("m", hard_no=("pub",), scores={"pub": -4}), {"pub": -4}),
+        ("I love a diner", MemberBallot("m", "", (), ("diner",)), {"diner": -2}),
+        ("no diner", MemberBallot("m", "", ("diner",)), {"diner": -1}),
+        ("", MemberBallot("m", "", ("diner",), ("diner",)), {"diner": -2}),
+        ("", MemberBallot("m", "diner", (), ("diner",)), {"diner": -2}),
+        ("", MemberBallot("m", "", (), ("Brew-Pub",)), {"brew pub": -2}),
+        ("", MemberBallot("m", "", (), ("spicy food",)), {}),
+        ("", MemberBallot("m", "brew pub"), {"brew pub": 2}),
+        ("", MemberBallot("m", "not the diner"), {}),
+        ("", MemberBallot("m", "diner or pub"), {}),
+        ("", MemberBallot("m", "", ("no diner",)), {}),
     ],
 )
-def test_what_a_ballot_adds(text: str, ballot: Ballot | None, expected: dict[str, int]) -> None:
+def test_what_a_ballot_adds(
+    text: str, ballot: MemberBallot | None, expected: dict[str, int]
+) -> None:
     assert member_scores(text, FOOD, ballot) == {o: expected.get(o, 0) for o in FOOD}
 
 
@@ -63,12 +69,14 @@ entries = st.lists(st.sampled_from([*FOOD, "Diner", "brew-pubs", "", "anything"]
 
 @given(
     st.sampled_from(["I love a diner", "no pub", "barbecue or brew pub", ""]),
-    st.builds(Ballot, st.just("m"), st.sampled_from(["", *FOOD]), entries.map(tuple)),
+    st.builds(MemberBallot, st.just("m"), st.sampled_from(["", *FOOD]), entries.map(tuple)),
     st.sampled_from(FOOD),
 )
-def test_a_hard_no_never_raises_a_score(text: str, ballot: Ballot, refused: str) -> None:
+def test_a_hard_no_never_raises_a_score(text: str, ballot: MemberBallot, refused: str) -> None:
     before = member_scores(text, FOOD, ballot)
-    after = member_scores(text, FOOD, Ballot("m", ballot.top_choice, ballot.acceptable, (refused,)))
+    after = member_scores(
+        text, FOOD, MemberBallot("m", ballot.top_choice, ballot.acceptable, (refused,))
+    )
     assert after[refused] <= min(before[refused], -2)
     assert {o: s for o, s in after.items() if o != refused} == {
         o: s for o, s in before.items() if o != refused
@@ -77,9 +85,11 @@ def test_a_hard_no_never_raises_a_score(text: str, ballot: Ballot, refused: str)
 
 @given(
     st.sampled_from(["I love a diner", "no pub", "barbecue or brew pub", "I want a pub.", ""]),
-    st.builds(Ballot, st.just("m"), st.sampled_from(FOOD), entries.map(tuple), entries.map(tuple)),
+    st.builds(
+        MemberBallot, st.just("m"), st.sampled_from(FOOD), entries.map(tuple), entries.map(tuple)
+    ),
 )
-def test_a_ballot_never_puts_a_second_wish_above_the_first(text: str, ballot: Ballot) -> None:
+def test_a_ballot_never_puts_a_second_wish_above_the_first(text: str, ballot: MemberBallot) -> None:
     found = member_scores(text, FOOD, ballot)
     if found[ballot.top_choice] > -2:
         assert all(found[o] <= found[ballot.top_choice] for o in ballot.acceptable if o in FOOD)
@@ -87,7 +97,7 @@ def test_a_ballot_never_puts_a_second_wish_above_the_first(text: str, ballot: Ba
 
 def test_the_top_choice_is_the_first_choice_even_where_another_scores_more() -> None:
     texts = {"traveler_1": "A diner. I love a pub.", "traveler_2": "I love a pub."}
-    ballots = {"traveler_1": Ballot("traveler_1", "diner")}
+    ballots = {"traveler_1": MemberBallot("traveler_1", "diner")}
     tally = count_votes(group(2), texts, FOOD, ballots)
     assert tally.score_of("traveler_1", "pub") > tally.score_of("traveler_1", "diner")
     assert tally.first_choice("traveler_1") == "diner"
@@ -143,7 +153,7 @@ def test_coverage_names_who_is_owed_what() -> None:
 def test_candidates_are_what_was_named_in_one_spelling() -> None:
     texts = {"a": "I love Diners, no brew-pub", "b": "I want ramen from a counter", "c": "Hm."}
     assert candidate_options(FOOD, texts) == ("brew pub", "diner", "ramen")
-    ballots = {"a": Ballot("a", "DINER", ("tapas bar", ""), ("haggis",))}
+    ballots = {"a": MemberBallot("a", "DINER", ("tapas bar", ""), ("haggis",))}
     assert candidate_options(FOOD, {}, ballots) == ("diner", "tapas bar")
     assert candidate_options(FOOD, {}) == ()
 

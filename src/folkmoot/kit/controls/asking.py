@@ -55,7 +55,7 @@ from folkmoot.kit.controls.replacing import (
     REPLIED,
     Refusal,
     Replaced,
-    Treatments,
+    TreatmentTexts,
     describe_left_out,
     read_treatments,
 )
@@ -63,7 +63,7 @@ from folkmoot.kit.controls.reply_graph import ReplyGraph
 from folkmoot.kit.controls.respondent import WHOM, decision_scope, part_for
 from folkmoot.kit.controls.session_forks import (
     IN_SESSION,
-    InSession,
+    InSessionMark,
     SessionForks,
     ask_in_sessions,
     read_finished_run,
@@ -268,7 +268,7 @@ async def _run_controls(
 
 
 # (key of a decision, control) → the version that the control asks, or why it cannot be asked.
-_Versions = dict[tuple[str, str], ForkedDecision | InSession | Refusal]
+_Versions = dict[tuple[str, str], ForkedDecision | InSessionMark | Refusal]
 
 
 class _Prepared(NamedTuple):
@@ -314,7 +314,7 @@ async def _prepare_versions(
 
 def _build_versions(
     run: RunFolder,
-    treatments: Treatments,
+    treatments: TreatmentTexts,
     samples: Mapping[str, Sequence[ControlledDecision]],
     conversations: Mapping[str, DecisionConversation],
     language: Language,
@@ -361,7 +361,7 @@ def _need_the_study(versions: _Versions, conversations: Mapping[str, DecisionCon
 
 def _fork_sessions(
     run: RunFolder,
-    treatments: Treatments,
+    treatments: TreatmentTexts,
     samples: Mapping[str, Sequence[ControlledDecision]],
     versions: _Versions,
     language: Language,

@@ -36,7 +36,7 @@ from folkmoot.kit.findings import (
     with_adjusted_p,
 )
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
-from folkmoot.measures.drift import Answers, measure_drift
+from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     ALPHA,
@@ -137,7 +137,7 @@ class Version(NamedTuple):
     """The answers of one group to one decision with one version of the prompt."""
 
     # By field of a form with several closed fields. The key of any other answer is None.
-    answers: Mapping[str | None, Answers]
+    answers: Mapping[str | None, ConditionAnswers]
     # The number of decisions that could not be asked, because the participant had already replied
     # to a replaced text.
     replied: int
@@ -268,7 +268,7 @@ def measure_effects(
             rng = generator(0, ("effect", name, *contrast.seed))
             # The effect on a form is the mean effect on its closed fields.
             first, second = (arm.answers for arm in arms)
-            nothing = Answers((), ())
+            nothing = ConditionAnswers((), ())
             pairs = [(first[field], second[field]) for field in first if field in second]
             drift = measure_drift(pairs or [(nothing, nothing)], rng)
             refused = sum(arm.replied for arm in arms)
@@ -294,7 +294,10 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
             values.append(closed_value(value))
             units.append(row["unit"])
     return Version(
-        {field: Answers(tuple(own), tuple(units)) for field, (own, units) in answers.items()},
+        {
+            field: ConditionAnswers(tuple(own), tuple(units))
+            for field, (own, units) in answers.items()
+        },
         sum(reason in NOT_ASKED for reason in decided),
         any(reason not in (*NOT_ASKED, UNCHANGED) for reason in decided),
         count_replaced(rows),
@@ -515,13 +518,13 @@ def fewest_units(estimates: Iterable[Estimate]) -> int:
     )
 
 
-def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[Answers, Answers]]:
+def _before_and_after(rows: pl.DataFrame) -> Iterator[tuple[ConditionAnswers, ConditionAnswers]]:
     # The answers in the run and again. Each field of a form is a question.
     for _, own in rows.group_by("field", maintain_order=True):
         units = tuple(own["unit"].to_list())
         yield (
-            Answers(tuple(expected_answers(own)), units),
-            Answers(tuple(given_answers(own)), units),
+            ConditionAnswers(tuple(expected_answers(own)), units),
+            ConditionAnswers(tuple(given_answers(own)), units),
         )
 
 

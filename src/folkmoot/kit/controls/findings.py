@@ -52,7 +52,7 @@ from folkmoot.kit.findings import (
     p_value_cell,
 )
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
-from folkmoot.measures.drift import Answers, Drift, measure_drift
+from folkmoot.measures.drift import ConditionAnswers, Drift, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     Estimate,
@@ -438,13 +438,13 @@ def _measure_contrast_drift(
     return measure_drift(pairs, generator(0, ("drift", *contrast.seed)))
 
 
-def _answers_of_arm(arm: pl.DataFrame, question: str) -> Answers:
+def _answers_of_arm(arm: pl.DataFrame, question: str) -> ConditionAnswers:
     rows = arm.filter(question=question)
     values = [
         value if value is not None else name
         for value, name in rows.select("value", "number").iter_rows()
     ]
-    return Answers(tuple(values), tuple(rows["unit"].to_list()))
+    return ConditionAnswers(tuple(values), tuple(rows["unit"].to_list()))
 
 
 def _persona_kept_finding(table: pl.DataFrame) -> Finding | None:

@@ -20,7 +20,7 @@ from folkmoot.kit.controls.replacing import (
     UNCHANGED,
     Refusal,
     Replaced,
-    Treatments,
+    TreatmentTexts,
     replaced_texts,
     replaced_version,
 )
@@ -52,7 +52,7 @@ def fork_decision(
     control: str,
     decision: ControlledDecision,
     conversation: DecisionConversation,
-    treatments: Treatments,
+    treatments: TreatmentTexts,
     language: Language,
     graph: ReplyGraph,
 ) -> ForkedDecision | Refusal:

@@ -120,7 +120,7 @@ class Replaced(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Treatments:
+class TreatmentTexts:
     """The texts that differ between conditions: for each decision, the ids of these texts."""
 
     # The texts that the design shows at a decision, by its address.
@@ -194,7 +194,7 @@ def _total(counts: Mapping[tuple[str, str, str | None], int], control: str, mome
     return sum(count for key, count in counts.items() if key[:2] == (control, moment))
 
 
-def read_treatments(run: RunFolder) -> Treatments:
+def read_treatments(run: RunFolder) -> TreatmentTexts:
     """Return the treatment texts of a run."""
     # They come from the table `exposure`.
     table = run.scan_table(ExposureRow.table).select("address", "condition", "text_ids", "expected")
@@ -209,7 +209,7 @@ def read_treatments(run: RunFolder) -> Treatments:
     every = set(table.select("condition").unique().collect()["condition"].to_list())
     # With a single condition, no text can be common to several.
     common = {id for id, own in conditions.items() if len(every) > 1 and own == every}
-    return Treatments(
+    return TreatmentTexts(
         {address: frozenset(ids) for address, ids in shown.items()},
         frozenset(common),
         find_writers(run, conditions),

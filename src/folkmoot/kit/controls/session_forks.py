@@ -37,7 +37,7 @@ from folkmoot.kit.controls.replacing import (
     NOT_REACHED,
     Refusal,
     Subject,
-    Treatments,
+    TreatmentTexts,
     replaced_texts,
 )
 from folkmoot.kit.controls.tables import ORDER, closed_value
@@ -46,13 +46,13 @@ from folkmoot.provenance import SourcedText, spans_of
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 
 
-class InSession(Enum):
+class InSessionMark(Enum):
     """The mark of a decision that is answered by running its session again."""
 
     IN_SESSION = auto()
 
 
-IN_SESSION = InSession.IN_SESSION
+IN_SESSION = InSessionMark.IN_SESSION
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SessionParts(NamedTuple):
     option_lists: tuple[tuple[str, ...], ...]
 
 
-def read_sessions(run: RunFolder, treatments: Treatments) -> dict[str, SessionParts]:
+def read_sessions(run: RunFolder, treatments: TreatmentTexts) -> dict[str, SessionParts]:
     """Return the `SessionParts` of each session of a run, by the unit of the session."""
     columns = ("unit", "participant_id", "address")
     decided = run.scan_table(ExposureRow.table).select(columns).unique()
@@ -133,7 +133,7 @@ def revise_sessions(
     control: str,
     decisions: Iterable[ControlledDecision],
     sessions: Mapping[str, SessionParts],
-    treatments: Treatments,
+    treatments: TreatmentTexts,
     language: Language,
 ) -> Revision:
     """Return a function that changes prompts while the sessions of `decisions` are run again."""

@@ -18,7 +18,7 @@ from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem
 from folkmoot.files import csv_text
 from folkmoot.hints import did_you_mean
-from folkmoot.kit.polis import AGREE, DISAGREE, PASS, PolisConversation, Voter
+from folkmoot.kit.polis import AGREE, DISAGREE, PASS, PolisConversation, PolisVoter
 from folkmoot.measures.inference.power import DesignSize
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
@@ -168,11 +168,11 @@ def from_polis(conversation: PolisConversation, statement: str | None) -> dict[s
     }
 
 
-def _count_opinions(voter: Voter, comment_id: str) -> int:
+def _count_opinions(voter: PolisVoter, comment_id: str) -> int:
     return sum(vote != PASS for comment, vote in voter.votes.items() if comment != comment_id)
 
 
-def _persona_id(voter: Voter) -> str:
+def _persona_id(voter: PolisVoter) -> str:
     return f"polis_{voter.id}"
 
 
@@ -188,7 +188,7 @@ def _most_voted(conversation: PolisConversation, comment_id: str) -> list[str]:
 
 
 def _describe_voter(
-    voter: Voter, comment_ids: Sequence[str], conversation: PolisConversation
+    voter: PolisVoter, comment_ids: Sequence[str], conversation: PolisConversation
 ) -> str:
     parts = []
     for vote, verb in ((AGREE, "agreed with"), (DISAGREE, "disagreed with")):

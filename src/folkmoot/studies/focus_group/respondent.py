@@ -55,7 +55,7 @@ MAX_NEUTRAL_POSITION = 0.15
 # --- opinions ----------------------------------------------------------------------------------
 
 
-class Opinion(NamedTuple):
+class ProductOpinion(NamedTuple):
     """An opinion about the product, on a scale without bounds."""
 
     # The opinion before the participant heard others.
@@ -72,7 +72,7 @@ class Opinion(NamedTuple):
         return math.tanh(self.now)
 
 
-def form_opinion(mind: SimulatedRespondent) -> Opinion:
+def form_opinion(mind: SimulatedRespondent) -> ProductOpinion:
     """Return the opinion of the persona who answers the request."""
     # The first opinion depends on the persona's taste, the product's claims and the price. Words of
     # other participants for or against the product then pull the opinion towards their mean.
@@ -118,13 +118,13 @@ def form_opinion(mind: SimulatedRespondent) -> Opinion:
         first = stated_range.middle + 0.1 * first
     heard_views = [view for reported_view in views_of_others(mind) for view in reported_view.views]
     if not heard_views:
-        return Opinion(first, first, by_concern, product)
+        return ProductOpinion(first, first, by_concern, product)
     mean_side = math.fsum(view.side for view in heard_views) / len(heard_views)
     pull = persona.susceptibility * knobs.persuasion * knobs.kappa_read * HEARD_WEIGHT
     pull = min(
         1.0, pull * len(heard_views) / (len(heard_views) + HALF_EFFECT_VIEWS) + knobs.sycophancy
     )
-    return Opinion(first, first + pull * (mean_side - math.tanh(first)), by_concern, product)
+    return ProductOpinion(first, first + pull * (mean_side - math.tanh(first)), by_concern, product)
 
 
 class Leaning(NamedTuple):
@@ -256,7 +256,7 @@ def answer_at_table(mind: SimulatedRespondent) -> str:
 ASKS_PRICE = re.compile(r"\b(?:prices?|pay)\b", re.IGNORECASE)
 
 
-def fair_price(opinion: Opinion) -> str:
+def fair_price(opinion: ProductOpinion) -> str:
     """Return the price that a participant calls fair, rounded to two figures."""
     # It is between half the product's price (position −1) and twice this price (position 1). If the
     # prompt shows no price, USUAL_PRICE is used.
@@ -306,7 +306,7 @@ def about_oneself(mind: SimulatedRespondent, product: Product) -> str:
 
 
 def reply_to_view(
-    mind: SimulatedRespondent, opinion: Opinion, reported_views: Sequence[ReportedView]
+    mind: SimulatedRespondent, opinion: ProductOpinion, reported_views: Sequence[ReportedView]
 ) -> tuple[str, str]:
     """Return a sentence for or against a view of a different participant, and the sentence's topic.
 
@@ -343,7 +343,7 @@ def reply_to_view(
 
 
 def give_reasons(
-    mind: SimulatedRespondent, opinion: Opinion, count: int, concern: str = ""
+    mind: SimulatedRespondent, opinion: ProductOpinion, count: int, concern: str = ""
 ) -> list[str]:
     """Return sentences that praise the product, or criticise it if the opinion is negative.
 
@@ -371,7 +371,9 @@ def give_reasons(
     return sentences
 
 
-def compose_turn(mind: SimulatedRespondent, opinion: Opinion, sentences: Sequence[str]) -> str:
+def compose_turn(
+    mind: SimulatedRespondent, opinion: ProductOpinion, sentences: Sequence[str]
+) -> str:
     """Join the sentences of a turn."""
     # A reason for the other side begins with "but".
     turn_sentences = [*sentences]
@@ -396,7 +398,11 @@ def embed_sentence(sentence: str) -> str:
 
 
 def give_reason(
-    mind: SimulatedRespondent, opinion: Opinion, side: str, skip: int = 0, kind: str = "reasons"
+    mind: SimulatedRespondent,
+    opinion: ProductOpinion,
+    side: str,
+    skip: int = 0,
+    kind: str = "reasons",
 ) -> str:
     """Return one argument for or against the product, about a strong concern of the persona.
 

@@ -82,7 +82,7 @@ class PositionRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class SycophancyCheck:
     """The result of the sycophancy check.
 
     A value is NaN if there is nothing to compare.
@@ -200,7 +200,7 @@ class Check:
         return word("description", "disagreeing", share=format_percent(self.disagree))
 
 
-def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> Check:
+def check_transcripts(transcripts: Sequence[DiscussionTranscript]) -> SycophancyCheck:
     """Return the result of the sycophancy check over one or more discussions."""
     answers: list[PositionedAnswer] = []
     for transcript in transcripts:
@@ -317,7 +317,7 @@ def compute_check(
     answers: Sequence[PositionedAnswer],
     records: Sequence[PositionRecord],
     control: str | None = None,
-) -> Check:
+) -> SycophancyCheck:
     """Return the result of the sycophancy check on all discussions together.
 
     `control`: the control condition of the study, or None if the study has none.
@@ -351,7 +351,7 @@ def compute_check(
         for record, movements in zip(records, group_movements, strict=True)
         for step in movements.values()
     ]
-    return Check(
+    return SycophancyCheck(
         len(later),
         stances.count("agree") / n,
         stances.count("disagree") / n,

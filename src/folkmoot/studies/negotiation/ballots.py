@@ -64,8 +64,8 @@ from folkmoot.studies.negotiation.rules.replies import (
     read_ballot,
     read_scores,
 )
-from folkmoot.studies.negotiation.rules.strategies import Member, Topic
-from folkmoot.studies.negotiation.rules.tally import Ballot, Tally, text_scores
+from folkmoot.studies.negotiation.rules.strategies import Member, TripTopic
+from folkmoot.studies.negotiation.rules.tally import MemberBallot, Tally, text_scores
 from folkmoot.studies.negotiation.rules.vocabulary import describe_mismatches
 from folkmoot.studies.negotiation.tables import OwnScoreRow
 
@@ -79,7 +79,7 @@ THEORY, UNMATCHED = "theory", "unmatched"
 Problems = Mapping[str, Mapping[str, Sequence[str]]]
 
 
-class Question(NamedTuple):
+class SpeakerQuestion(NamedTuple):
     """A question to one speaker."""
 
     speaker: Speaker
@@ -92,7 +92,7 @@ class Question(NamedTuple):
 
 async def ask_and_check(
     scope: Scope,
-    question: Question,
+    question: SpeakerQuestion,
     answer: Json[M],
     find_problems: Callable[[M], Problems],
 ) -> tuple[AskResult[M], Problems]:
@@ -148,7 +148,7 @@ def _describe_problem(why: str, entries: Mapping[str, Sequence[str]]) -> Sourced
 
 
 async def collect_ballots(
-    scope: Scope, case: Negotiation, topic: Topic, tally: Tally, proposal: str
+    scope: Scope, case: Negotiation, topic: TripTopic, tally: Tally, proposal: str
 ) -> dict[str, BallotRead]:
     """Ask every eligible member for a ballot.
 
@@ -187,7 +187,7 @@ async def collect_ballots(
             answer_format=answer.describe_format({}),
         )
         speaker = member_speaker(member_scope, case.group, member, case.config.days)
-        question = Question(speaker, prompt, topic.label, quoted_options)
+        question = SpeakerQuestion(speaker, prompt, topic.label, quoted_options)
         return await ask_for_options(member_scope, question, answer, parse_ballot_form)
 
     return await scope.map(case.eligible_voters(topic), ask_for_ballot)
@@ -195,7 +195,7 @@ async def collect_ballots(
 
 async def ask_for_options(
     scope: Scope,
-    question: Question,
+    question: SpeakerQuestion,
     answer: Json[M],
     parse: Callable[[M], BallotRead],
 ) -> BallotRead:
@@ -234,7 +234,7 @@ def state_of_ballots(ballots_read: Mapping[str, BallotRead]) -> str:
     )
 
 
-def ballot_as_text(ballot: Ballot) -> str:
+def ballot_as_text(ballot: MemberBallot) -> str:
     """Return a ballot as one line of text."""
     # Its parts are `top_choice`, `acceptable` and `hard_no`, or `scores` and `hard_no`. An empty
     # part is "none".
@@ -309,7 +309,7 @@ async def score_late_options(
 async def _ask_for_scores(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     member: Member,
     options: Sequence[str],
     came_up: Mapping[str, str] | None = None,
@@ -337,7 +337,7 @@ async def _ask_for_scores(
         reasons[:] = [form.reason]
         return read_scores(form, member.id, options)
 
-    question = Question(speaker, prompt, topic.label, quoted)
+    question = SpeakerQuestion(speaker, prompt, topic.label, quoted)
     ballot_read = await ask_for_options(scope, question, answer, parse_score_form)
     ballot = ballot_read.ballot
     scores = dict(ballot.scores) if ballot else {}
@@ -483,7 +483,7 @@ def _with_refused(
 
 
 def _show_line(
-    case: Negotiation, topic: Topic, decision: SlotDecision, line: DialogueTurn
+    case: Negotiation, topic: TripTopic, decision: SlotDecision, line: DialogueTurn
 ) -> dict[str, str] | None:
     # Members do not see terms of lexicon.yaml that the mediator used although C3 forbids them. None
     # if the utterance is left out.

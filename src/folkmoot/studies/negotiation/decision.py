@@ -43,15 +43,15 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
     Strategy,
-    Topic,
+    TripTopic,
     slot_of,
     strategy_for,
     strategy_table,
 )
 from folkmoot.studies.negotiation.rules.tally import (
-    Ballot,
     Branch,
     Coverage,
+    MemberBallot,
     Tally,
     VoteSummary,
     count_votes,
@@ -122,7 +122,7 @@ def restore_capitals(sentence: str) -> str:
 NOTHING_DECIDED = "Nothing can be decided: nobody named an option"
 
 
-class Share(NamedTuple):
+class DecisionPart(NamedTuple):
     """One part of a decision, in words for prompts: an option, its members, and the time."""
 
     option: str
@@ -133,7 +133,7 @@ class Share(NamedTuple):
     owner: str
 
 
-def share_of(group: Group, portion: Portion) -> Share:
+def share_of(group: Group, portion: Portion) -> DecisionPart:
     """Return one part of a decision (a `Portion`) in words for prompts."""
     everyone = len(portion.members) == len(group.members)
     who = (
@@ -142,12 +142,12 @@ def share_of(group: Group, portion: Portion) -> Share:
         else join_words([group.names_by_member[member] for member in portion.members])
     )
     when = "" if portion.when == WHOLE_TRIP else portion.when
-    return Share(
+    return DecisionPart(
         portion.option, who, when, group.names_by_member[portion.owner] if portion.owner else ""
     )
 
 
-def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[Share] = ()) -> str:
+def decision_sentence(group: Group, outcome: Outcome, shown: Sequence[DecisionPart] = ()) -> str:
     """Return a sentence that states the decision of a fixed rule.
 
     `shown`: the parts of the decision, as texts that record where they come from.
@@ -197,7 +197,7 @@ def _capitalise_sentence(sentence: SourcedText) -> SourcedText:
 
 
 def _sentence_of(
-    group: Group, portions: Sequence[Portion], shown: Sequence[Share] = ()
+    group: Group, portions: Sequence[Portion], shown: Sequence[DecisionPart] = ()
 ) -> SourcedText:
     # For example: "diner for everyone; barbecue for Child 1 (Day 2)".
     shares = shown or [share_of(group, portion) for portion in portions]
@@ -207,7 +207,7 @@ def _sentence_of(
     return join_texts("; ", map(_part_of_sentence, shares))
 
 
-def _part_of_sentence(share: Share) -> SourcedText:
+def _part_of_sentence(share: DecisionPart) -> SourcedText:
     option, who, when, owner = share
     parts: tuple[object, ...] = (option, " for ", who, " (", when, ")")
     if when.startswith("Group"):
@@ -408,7 +408,7 @@ class Origin(NamedTuple):
     round: int | None = None
 
 
-def columns_of_line(group: Group, condition: str, topic: Topic, intent: str) -> dict[str, Any]:
+def columns_of_line(group: Group, condition: str, topic: TripTopic, intent: str) -> dict[str, Any]:
     """Return the columns that this study adds to a row of the table `utterances`.
 
     `intent`: what the utterance does. A key of `PHASES`, such as "user_vote".
@@ -431,7 +431,7 @@ class Negotiation:
     group: Group
     condition: Condition
     stated: Statements
-    topics: tuple[Topic, ...]
+    topics: tuple[TripTopic, ...]
     config: NegotiationConfig
     # Topic → member id → option → the member's own score, given to the researcher alone.
     own_scores: Mapping[str, OwnScoresOfTopic] = field(default_factory=dict)
@@ -454,7 +454,7 @@ class Negotiation:
         # If only one member takes part (C1), the measures still use the statements of all members.
         return replace(self, condition=CONDITIONS["C2"])
 
-    def eligible_voters(self, topic: Topic) -> tuple[Member, ...]:
+    def eligible_voters(self, topic: TripTopic) -> tuple[Member, ...]:
         """Return the members who may fill in a ballot on a topic."""
         # On some topics only parents vote.
         strategy = strategy_for(self.group.type.id, topic.id)
@@ -467,7 +467,7 @@ class Negotiation:
         """True if feedback rounds follow a decision with a conflict."""
         return self.condition.feedback and self.config.enable_feedback
 
-    def topic(self, id: str) -> Topic:
+    def topic(self, id: str) -> TripTopic:
         return next(topic for topic in self.topics if topic.id == id)
 
     def texts(self, topic: str) -> dict[str, str]:
@@ -481,8 +481,8 @@ class Negotiation:
 
     def tally_topic(
         self,
-        topic: Topic,
-        ballots: Mapping[str, Ballot] | None = None,
+        topic: TripTopic,
+        ballots: Mapping[str, MemberBallot] | None = None,
         more: Iterable[str] = (),
     ) -> Tally:
         """Return how all members score the options of a topic.
@@ -495,9 +495,9 @@ class Negotiation:
 
     def overridden_members(
         self,
-        topic: Topic,
+        topic: TripTopic,
         portions: Sequence[Portion],
-        ballots: Mapping[str, Ballot] | None = None,
+        ballots: Mapping[str, MemberBallot] | None = None,
     ) -> dict[str, tuple[str, ...]]:
         """Return the members who get an option that they strongly reject.
 
@@ -520,7 +520,7 @@ class Negotiation:
                 overridden[option] = rejecting
         return overridden
 
-    def find_terms(self, topic: Topic, text: str) -> Terms:
+    def find_terms(self, topic: TripTopic, text: str) -> Terms:
         """Return the terms of lexicon.yaml that occur in `text`, a text of the mediator."""
         # Terms that also occur in an option of the topic or in a member's statement are returned as
         # quoted.
@@ -532,7 +532,7 @@ class Negotiation:
         return find_terms(text, (*statement_texts, *self.tally_topic(topic).options))
 
     def shuffled_names(
-        self, topic: Topic, names: Sequence[str], who: str = "mediator"
+        self, topic: TripTopic, names: Sequence[str], who: str = "mediator"
     ) -> list[str]:
         """Return member ids or options in a random order, as prompts list them.
 
@@ -544,7 +544,7 @@ class Negotiation:
         # Each name has its own draw, so a further option does not change the order of the others.
         return sorted(names, key=lambda name: uniform_values(*draw_key, name))
 
-    def mediation_order(self, topic: Topic) -> list[Member]:
+    def mediation_order(self, topic: TripTopic) -> list[Member]:
         """Return the members who take part, in the random order used in prompts to the mediator."""
         by_id = {member.id: member for member in self.heard_members}
         return [by_id[id] for id in self.shuffled_names(topic, list(by_id))]
@@ -555,7 +555,7 @@ class Negotiation:
         speaker: str,
         intent: str,
         text: str,
-        topic: Topic,
+        topic: TripTopic,
         origin: Origin | None = None,
     ) -> DialogueTurn:
         """Record an utterance of a member or of the mediator.
@@ -574,7 +574,7 @@ class Negotiation:
         utterance = scope.say(speaking, text, **(origin or Origin())._asdict(), **columns)
         return DialogueTurn(utterance, columns["intent"], columns["phase"])
 
-    def preference_lines(self, topic: Topic) -> tuple[DialogueTurn, ...]:
+    def preference_lines(self, topic: TripTopic) -> tuple[DialogueTurn, ...]:
         """Return the stated preferences on a topic, as utterances of the members who take part."""
         statements = self.stated[topic.id]
         columns = columns_of_line(self.group, self.compared_as, topic, "user_provide")
@@ -644,7 +644,7 @@ class SlotDecision:
     portions: tuple[Portion, ...] = ()
     selected_option: str | None = None
     ballots: str = "none"
-    cast: Mapping[str, Ballot] = field(default_factory=dict)
+    cast: Mapping[str, MemberBallot] = field(default_factory=dict)
     vote_summary: VoteSummary | None = None
     coverage: Coverage | None = None
     split: tuple[Branch, Branch] | None = None

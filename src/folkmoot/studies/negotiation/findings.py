@@ -25,7 +25,7 @@ from folkmoot.studies.negotiation.config import (
     condition_title,
     declare_claims,
 )
-from folkmoot.studies.negotiation.measures import Comparison, Figure, compare_conditions
+from folkmoot.studies.negotiation.measures import Comparison, IntervalEstimate, compare_conditions
 from folkmoot.studies.negotiation.rules.strategies import VOTE_OPERATORS
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION
 from folkmoot.studies.negotiation.tables import (
@@ -225,11 +225,11 @@ def _asked_again(data: Comparison) -> tuple[str, ...]:
     )
 
 
-def _without_cells(figure: Figure | None) -> dict[str, float | None]:
+def _without_cells(figure: IntervalEstimate | None) -> dict[str, float | None]:
     return {} if figure is None else {"without_asked_again": figure["estimate"]}
 
 
-def _parse_estimate(figure: Figure) -> Estimate:
+def _parse_estimate(figure: IntervalEstimate) -> Estimate:
     return kit.estimate_from_json(cast("Mapping[str, JsonValue]", figure))
 
 

@@ -40,7 +40,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     SUBGROUP_SLOTS,
     Group,
-    Topic,
+    TripTopic,
 )
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally, text_scores
 from folkmoot.studies.negotiation.tables import (
@@ -190,7 +190,7 @@ class DecisionMeasures:
 
 
 def measure_decision(
-    case: Negotiation, topic: Topic, slot_decision: SlotDecision
+    case: Negotiation, topic: TripTopic, slot_decision: SlotDecision
 ) -> DecisionMeasures:
     """Return the measures of one decision."""
     # Without mediation (C2) nothing is decided. The measures are then means over the stated first
@@ -232,7 +232,7 @@ def measure_decision(
     )
 
 
-def _own_scores(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> Scores:
+def _own_scores(case: Negotiation, topic: TripTopic, slot_decision: SlotDecision) -> Scores:
     earlier_scores = case.own_scores.get(topic.id, {})
     return {
         member.id: {
@@ -362,7 +362,7 @@ def _means_of_members(
     return [mean for mean in means if math.isfinite(mean)]
 
 
-class Figure(TypedDict):
+class IntervalEstimate(TypedDict):
     """An estimate with its 95 % interval, p-value and number of groups."""
 
     estimate: float | None
@@ -374,7 +374,7 @@ class Figure(TypedDict):
     each: list[float]
 
 
-class Difference(Figure):
+class Difference(IntervalEstimate):
     """The difference between two conditions in one measure, computed within each group."""
 
     # The value under the condition `minus` is subtracted from the value under the condition `of`.
@@ -395,7 +395,7 @@ class NotAskedAgain(TypedDict):
     # of the group.
     # The number of decisions left out.
     decisions: int
-    conditions: dict[str, dict[str, Figure]]
+    conditions: dict[str, dict[str, IntervalEstimate]]
     paired_differences: list[Difference]
 
 
@@ -405,7 +405,7 @@ class Comparison(TypedDict):
     groups: int
     measures: dict[str, str]
     # Condition → measure → estimate.
-    conditions: dict[str, dict[str, Figure]]
+    conditions: dict[str, dict[str, IntervalEstimate]]
     paired_differences: list[Difference]
     without_asked_again: NotAskedAgain | None
     # Condition → topic → share of groups (0 to 1).
@@ -515,8 +515,8 @@ def _compare_not_asked_again(
 
 def _condition_means(
     values_of: Values, groups: Sequence[str], conditions: Sequence[str]
-) -> dict[str, dict[str, Figure]]:
-    means: dict[str, dict[str, Figure]] = {}
+) -> dict[str, dict[str, IntervalEstimate]]:
+    means: dict[str, dict[str, IntervalEstimate]] = {}
     for condition in conditions:
         own_groups = [group for group in groups if (group, condition) in values_of]
         means[condition] = {
@@ -573,12 +573,12 @@ def _conflict_rates(
     return table
 
 
-def _estimate_figure(estimate: Estimate) -> Figure:
+def _estimate_figure(estimate: Estimate) -> IntervalEstimate:
     def round_finite(value: float) -> float | None:
         return finite_or_none(round(value, 6))
 
     each = [round(value, 6) for value in estimate.each]
-    return Figure(
+    return IntervalEstimate(
         estimate=round_finite(estimate.value),
         low=round_finite(estimate.low),
         high=round_finite(estimate.high),

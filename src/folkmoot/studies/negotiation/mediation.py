@@ -20,7 +20,7 @@ from folkmoot.studies.negotiation.ballots import (
     THEORY,
     UNMATCHED,
     Problems,
-    Question,
+    SpeakerQuestion,
     ask_and_check,
     collect_responses,
 )
@@ -82,10 +82,10 @@ from folkmoot.studies.negotiation.rules.replies import (
     sort_lines,
     summary_option,
 )
-from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, Topic
+from folkmoot.studies.negotiation.rules.strategies import Member, Strategy, TripTopic
 from folkmoot.studies.negotiation.rules.tally import (
-    Ballot,
     Branch,
+    MemberBallot,
     Tally,
     describe_coverage,
     summarise_vote,
@@ -150,7 +150,7 @@ async def ask_mediator(
         answer_format=answer.describe_format({}),
         members_speak=case.config.members_speak,
     )
-    question = Question(mediator_speaker(scope), prompt, topic.label)
+    question = SpeakerQuestion(mediator_speaker(scope), prompt, topic.label)
     result, problems = await ask_and_check(scope, question, answer, find_problems)
     if isinstance(result.value, Missing):
         reason = DECLINED if result.value.reason == DECLINED else "minimal"
@@ -205,7 +205,7 @@ class Proposal:
 async def propose_decision(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     tally: Tally,
     strategy: Strategy | None = None,
     outcome: Outcome | None = None,
@@ -275,7 +275,7 @@ async def propose_decision(
     )
 
 
-def _show_outcome(scope: Scope, case: Negotiation, topic: Topic, outcome: Outcome) -> str:
+def _show_outcome(scope: Scope, case: Negotiation, topic: TripTopic, outcome: Outcome) -> str:
     shares = show_shares(scope, case, topic, OPERATOR, outcome.portions)
     sentence = decision_sentence(case.group, outcome, shares)
     return show_sentence(scope, case, topic, OPERATOR, sentence)
@@ -284,7 +284,7 @@ def _show_outcome(scope: Scope, case: Negotiation, topic: Topic, outcome: Outcom
 def say_for_members(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     intent: str,
     lines: Sequence[tuple[str, str]],
     origin: Origin,
@@ -311,7 +311,7 @@ def say_for_members(
 
 
 def _read_statement(
-    case: Negotiation, topic: Topic, vocabulary: Vocabulary, reply: Decided
+    case: Negotiation, topic: TripTopic, vocabulary: Vocabulary, reply: Decided
 ) -> Settlement:
     # Such an option would carry the word to the planner and to later decisions.
     new_options = (new_option_of(share.new_option, ()) for share in reply.decision)
@@ -351,7 +351,9 @@ async def hold_feedback(scope: Scope, case: Negotiation, decision: SlotDecision)
     return decision
 
 
-def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> tuple[Member, bool]:
+def _member_to_ask(
+    case: Negotiation, topic: TripTopic, decision: SlotDecision
+) -> tuple[Member, bool]:
     # The second value says whether the decision left out this member.
     asked_ids = {feedback_round.target for feedback_round in decision.feedback}
     texts = case.texts(topic.id)
@@ -375,7 +377,7 @@ def _member_to_ask(case: Negotiation, topic: Topic, decision: SlotDecision) -> t
 
 
 async def _feedback_round(
-    scope: Scope, case: Negotiation, topic: Topic, standing: SlotDecision
+    scope: Scope, case: Negotiation, topic: TripTopic, standing: SlotDecision
 ) -> SlotDecision:
     number = len(standing.feedback) + 1
     target, is_targeted = _member_to_ask(case, topic, standing)
@@ -463,7 +465,9 @@ async def _feedback_round(
     asked_question = reply.targeted_feedback_question
     # A round is not resolved if the revision was rejected, or if the member gets an option that the
     # member rejects in this round.
-    rejected = cast.get(target.id, Ballot(target.id)).hard_no if cast is not standing.cast else ()
+    rejected = (
+        cast.get(target.id, MemberBallot(target.id)).hard_no if cast is not standing.cast else ()
+    )
     is_content = not decision.feedback[-1].because and not any(
         target.id in decision.overridden.get(option, ()) for option in rejected
     )
@@ -512,10 +516,10 @@ def _rejected_options(tally: Tally, member: Member) -> list[str]:
 
 def _with_refusals(
     slot_decision: SlotDecision, member: str, rejected: Sequence[str], objections: Sequence[str]
-) -> Mapping[str, Ballot]:
+) -> Mapping[str, MemberBallot]:
     if not (rejected or objections):
         return slot_decision.cast
-    own_ballot = slot_decision.cast.get(member, Ballot(member))
+    own_ballot = slot_decision.cast.get(member, MemberBallot(member))
     hard_no = tuple(dict.fromkeys((*own_ballot.hard_no, *rejected)))
     all_objections = tuple(dict.fromkeys((*own_ballot.objections, *objections)))
     return {
@@ -526,7 +530,7 @@ def _with_refusals(
 
 def _state_after_revision(
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     standing: SlotDecision,
     reply: FeedbackReply,
     stated: Settlement,
@@ -552,7 +556,7 @@ def _state_after_revision(
 
 def _revision_problem(
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     standing: SlotDecision,
     stated: Settlement,
     reply: FeedbackReply,
@@ -625,7 +629,9 @@ def _split_branches(case: Negotiation, portions: Sequence[Portion]) -> tuple[Bra
     )
 
 
-def derive_decision(case: Negotiation, topic: Topic, slot_decision: SlotDecision) -> SlotDecision:
+def derive_decision(
+    case: Negotiation, topic: TripTopic, slot_decision: SlotDecision
+) -> SlotDecision:
     """Return the decision with its derived fields computed, such as the summary of the vote."""
     # They follow from the portions and the ballots.
     tally = case.tally_topic(topic, slot_decision.cast)
@@ -698,7 +704,7 @@ def _say_question(
 
 
 def _say_answer(
-    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, origin: Origin
+    scope: Scope, case: Negotiation, topic: TripTopic, decision: SlotDecision, origin: Origin
 ) -> DialogueTurn:
     round_ = decision.feedback[-1]
     target, strategy = case.group.names_by_member[round_.target], decision.strategy_id

@@ -87,7 +87,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     CONDITIONS,
     Group,
     Member,
-    Topic,
+    TripTopic,
     load_topics,
     strategy_for,
 )
@@ -221,7 +221,7 @@ async def run_protocol(session: Session[NegotiationConfig]) -> None:
 
 
 async def state_preferences(
-    scope: Scope, group: Group, subjects: Sequence[Topic], days: int
+    scope: Scope, group: Group, subjects: Sequence[TripTopic], days: int
 ) -> Statements:
     """Ask members to state their preferences, and return the statements by topic and member id."""
 
@@ -242,7 +242,7 @@ async def state_preferences(
 
 
 async def _interview_member(
-    scope: Scope, group: Group, member: Member, subjects: Sequence[Topic], days: int
+    scope: Scope, group: Group, member: Member, subjects: Sequence[TripTopic], days: int
 ) -> Mapping[str, Utterance]:
     speaker = member_speaker(scope, group, member, days)
     statements: dict[str, Utterance] = {}
@@ -293,7 +293,7 @@ async def _interview_member(
 # --- phases 2 to 5: one decision ---------------------------------------------------------------
 
 
-async def decide_topic(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def decide_topic(scope: Scope, case: Negotiation, topic: TripTopic) -> SlotDecision:
     """Return the decision on one topic, with the dialogue that led to the decision."""
     # Feedback rounds come later.
     if case.condition.has_locked_strategy:
@@ -322,7 +322,7 @@ async def confirm_standing_decision(
     return await confirm_decision(scope.child("confirm"), case, decision)
 
 
-def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
+def _single_user(case: Negotiation, topic: TripTopic) -> SlotDecision:
     tally, lead_id = case.tally_topic(topic), case.heard_members[0].id
     first_choice = tally.first_choice(lead_id)
     everyone = tuple(member.id for member in case.group.members)
@@ -339,7 +339,7 @@ def _single_user(case: Negotiation, topic: Topic) -> SlotDecision:
     )
 
 
-def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
+def _all_preferences(case: Negotiation, topic: TripTopic) -> SlotDecision:
     tally = case.tally_topic(topic)
     texts = case.texts(topic.id).items()
     return SlotDecision(
@@ -354,7 +354,7 @@ def _all_preferences(case: Negotiation, topic: Topic) -> SlotDecision:
     )
 
 
-async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def _run_plain_mediator(scope: Scope, case: Negotiation, topic: TripTopic) -> SlotDecision:
     tally = case.tally_topic(topic)
     proposal = await propose_decision(scope, case, topic, tally)
     portions = proposal.stated.portions
@@ -387,7 +387,7 @@ def _why_undecided(proposal: Proposal) -> str:
     return UNREADABLE if is_unread else LEFT_OPEN
 
 
-def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
+def _unresolved_decision(topic: TripTopic, proposal: Proposal) -> SlotDecision:
     return SlotDecision(
         topic.id,
         "",
@@ -406,7 +406,7 @@ def _unresolved_decision(topic: Topic, proposal: Proposal) -> SlotDecision:
     )
 
 
-async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) -> SlotDecision:
+async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: TripTopic) -> SlotDecision:
     # Guided synthesis (C4): the mediator proposes, members vote, and a fixed rule decides.
     strategy = strategy_for(case.group.type.id, topic.id)
     tally, days = case.tally_topic(topic), case.config.days
@@ -438,7 +438,7 @@ async def _run_guided_mediator(scope: Scope, case: Negotiation, topic: Topic) ->
 def _announce_decision(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     decision: SlotDecision,
     proposal: Proposal,
     *,
@@ -467,7 +467,7 @@ def _announce_decision(
 
 
 async def _hear_responses(
-    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, proposal: Proposal
+    scope: Scope, case: Negotiation, topic: TripTopic, decision: SlotDecision, proposal: Proposal
 ) -> SlotDecision:
     # The mediator's reply contains the responses, unless members speak for themselves.
     if not case.config.members_speak:
@@ -497,7 +497,7 @@ def _next_step(decision: SlotDecision, *, votes: bool) -> str:
 
 
 async def _run_vote(
-    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision, stated: Tally
+    scope: Scope, case: Negotiation, topic: TripTopic, decision: SlotDecision, stated: Tally
 ) -> SlotDecision:
     strategy, group, days = decision.strategy, case.group, case.config.days
     assert strategy is not None
@@ -553,7 +553,7 @@ async def _run_vote(
     return voted.with_lines(*lines)
 
 
-def _vote_result(case: Negotiation, topic: Topic, decision: SlotDecision) -> str:
+def _vote_result(case: Negotiation, topic: TripTopic, decision: SlotDecision) -> str:
     strategy, outcome, group = decision.strategy, decision.outcome, case.group
     assert strategy is not None and outcome is not None
     coverage = decision.coverage

@@ -17,8 +17,8 @@ from folkmoot.provenance import (
     quote_value,
 )
 from folkmoot.studies.negotiation.decision import (
+    DecisionPart,
     Negotiation,
-    Share,
     SlotDecision,
     in_one_line,
     share_of,
@@ -28,7 +28,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Group,
     Member,
     Strategy,
-    Topic,
+    TripTopic,
     strategy_table,
 )
 from folkmoot.studies.negotiation.rules.tally import (
@@ -88,7 +88,7 @@ def quote_member_groups(group: Group) -> str:
     return quote_value(describe_members(group), "value", cell_id("groups.member_groups", group.id))
 
 
-def quote_topic(topic: Topic, column: str) -> str:
+def quote_topic(topic: TripTopic, column: str) -> str:
     """Return the id, the label or the question of a topic as a `SourcedText`.
 
     `column`: what to return. `topic` for the id, `label` or `question`.
@@ -127,7 +127,7 @@ def in_quotation_marks(utterance: Utterance) -> SourcedText:
     return concatenate_texts(("“", quoted, "”"), plain=None)
 
 
-def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> SourcedText:
+def quote_preference(case: Negotiation, topic: TripTopic, member_id: str) -> SourcedText:
     """Return a member's stated preference on a topic, in quotation marks.
 
     Returns "none stated" if the member stated no preference.
@@ -136,7 +136,7 @@ def quote_preference(case: Negotiation, topic: Topic, member_id: str) -> Sourced
     return in_quotation_marks(stated) if stated else SourcedText("none stated")
 
 
-def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
+def list_preferences(case: Negotiation, topic: TripTopic) -> list[dict[str, str]]:
     """Return the name and the preference of each member who stated a preference on a topic."""
     # The members are in the order of the mediator's prompts.
     stated = case.stated[topic.id]
@@ -150,7 +150,7 @@ def list_preferences(case: Negotiation, topic: Topic) -> list[dict[str, str]]:
 # --- options -----------------------------------------------------------------------------------
 
 
-def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
+def quote_usual_options(topic: TripTopic, options: Iterable[str]) -> list[str]:
     """Return usual options of a topic, each as a `SourcedText`."""
     return [
         quote_value(option, "option", cell_id("topics.options", topic.id)) for option in options
@@ -159,7 +159,7 @@ def quote_usual_options(topic: Topic, options: Iterable[str]) -> list[str]:
 
 def quote_options(
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     options: Iterable[str],
     came_up: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -191,7 +191,7 @@ def record_options(scope: Scope, case: Negotiation) -> None:
 
 
 def record_late_options(
-    scope: Scope, case: Negotiation, topic: Topic, decision: SlotDecision
+    scope: Scope, case: Negotiation, topic: TripTopic, decision: SlotDecision
 ) -> SlotDecision:
     """Record the options of a decision that no stated preference named, in the table `options`.
 
@@ -216,12 +216,12 @@ def record_late_options(
 def show_shares(
     scope: Scope,
     case: Negotiation,
-    topic: Topic,
+    topic: TripTopic,
     step: str,
     portions: Sequence[Portion],
     *,
     stated: bool = False,
-) -> tuple[Share, ...]:
+) -> tuple[DecisionPart, ...]:
     """Record the parts of a decision, and return these parts as texts for prompts.
 
     - `step`: the step in which prompts show the parts, such as `round1`.
@@ -251,7 +251,7 @@ def show_shares(
         name_cell = cell_id(SHARE_MEMBERS, *row_key)
         owner = quote_name(case.group, portion.owner) if portion.owner else ""
         shares.append(
-            Share(
+            DecisionPart(
                 option=quote_value(share_texts.option, kind, cell_id(SHARE_OPTION, *row_key)),
                 who=enumerate_texts([quote_value(name, kind, name_cell) for name in names]),
                 when=quote_value(share_texts.when, kind, cell_id(SHARE_TIME, *row_key)),
@@ -262,7 +262,7 @@ def show_shares(
 
 
 def show_sentence(
-    scope: Scope, case: Negotiation, topic: Topic, step: str, text: str, *, stated: bool = False
+    scope: Scope, case: Negotiation, topic: TripTopic, step: str, text: str, *, stated: bool = False
 ) -> str:
     """Record a sentence about a decision, and return the sentence as a text for prompts.
 

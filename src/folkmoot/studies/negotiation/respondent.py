@@ -278,7 +278,7 @@ def _reaction_sentence(
 # --- the mediator ------------------------------------------------------------------------------
 
 
-class Meeting:
+class MediationPrompt:
     """The members, preferences and current decision that a mediator's prompt shows."""
 
     def __init__(self, mind: SimulatedRespondent) -> None:
@@ -427,7 +427,7 @@ def answer_synthesis(mind: SimulatedRespondent, follows: float) -> Reply:
     `follows`: the chance that the proposal adds the first choices of minorities.
     """
     # If the request shows the operator's decision, the mediator states this decision.
-    meeting = Meeting(mind)
+    meeting = MediationPrompt(mind)
     shares = meeting.in_force or meeting.propose_shares(follows)
     wants = [
         f"{name} wants {_option_phrases().get(option, option)}"
@@ -474,7 +474,7 @@ def answer_feedback(mind: SimulatedRespondent, follows: float) -> Reply:
     `follows`: the chance that the mediator adds the member's first choice to the decision.
     """
     # The option is added on another day.
-    meeting = Meeting(mind)
+    meeting = MediationPrompt(mind)
     name, shares = meeting.asked, meeting.in_force
     first_choice = meeting.tally.first_choice(name) if name else None
     received = meeting.options_for(name, shares)

@@ -20,7 +20,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.negotiation.decision import Negotiation, SlotDecision
 from folkmoot.studies.negotiation.rules.operators import counterfactual_outcomes
 from folkmoot.studies.negotiation.rules.replies import OPTIONS_ON_THE_TABLE
-from folkmoot.studies.negotiation.rules.strategies import Group, Topic, strategy_table
+from folkmoot.studies.negotiation.rules.strategies import Group, TripTopic, strategy_table
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally
 from folkmoot.studies.negotiation.rules.vocabulary import describe_members
 
@@ -494,7 +494,7 @@ def unusable_reason(run: RunFolder) -> str:
     return "no reply of the mediator could be read" if is_unread else ""
 
 
-def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[Topic]) -> None:
+def record_groups(scope: Scope, groups: Sequence[Group], subjects: Sequence[TripTopic]) -> None:
     """Record the groups and members, the topics and the strategies of a run."""
     for topic in subjects:
         texts = {"label": topic.label, "question": topic.question}
@@ -537,7 +537,7 @@ def ids_of(case: Negotiation) -> dict[str, str]:
     return {"group_id": group.id, "group_type": group.type.id, "condition": case.compared_as}
 
 
-def ids_of_decision(case: Negotiation, topic: Topic) -> dict[str, str]:
+def ids_of_decision(case: Negotiation, topic: TripTopic) -> dict[str, str]:
     """Return the columns that identify a decision."""
     return {**ids_of(case), "slot": topic.slot_name, "topic": topic.id}
 
@@ -630,7 +630,10 @@ def _finite_values(values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _decision_row(
-    case: Negotiation, topic: Topic, slot_decision: SlotDecision, decision_key: Mapping[str, str]
+    case: Negotiation,
+    topic: TripTopic,
+    slot_decision: SlotDecision,
+    decision_key: Mapping[str, str],
 ) -> Row:
     is_raw = case.condition.synthesis == "raw"
     return DecisionRow.from_source(
@@ -676,7 +679,10 @@ def _format_overridden(overridden: Mapping[str, Sequence[str]]) -> str:
 
 
 def _ballot_rows(
-    case: Negotiation, topic: Topic, slot_decision: SlotDecision, decision_key: Mapping[str, str]
+    case: Negotiation,
+    topic: TripTopic,
+    slot_decision: SlotDecision,
+    decision_key: Mapping[str, str],
 ) -> Iterator[Row]:
     voters = [member.id for member in case.eligible_voters(topic)]
     for member in (

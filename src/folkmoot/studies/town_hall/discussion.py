@@ -23,7 +23,13 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.hints import collapse_spaces
 from folkmoot.models import catalog
 from folkmoot.provenance import alter_text, cell_id, quote_all, quote_value
-from folkmoot.studies.town_hall.answers.calls import Answers, Call, SpeakerAnswer, Stage, call_of
+from folkmoot.studies.town_hall.answers.calls import (
+    Call,
+    ResidentAnswers,
+    SpeakerAnswer,
+    Stage,
+    call_of,
+)
 from folkmoot.studies.town_hall.answers.options import CLOSED_FIELDS
 from folkmoot.studies.town_hall.answers.outcome import (
     MINIMAL_CLOSING,
@@ -587,7 +593,7 @@ async def ask_speaker(
 
 async def ask_alone(
     scope: Scope, hall: HallSpeakers, ask: Callable[[Scope, Speaker], Awaitable[SpeakerAnswer[T]]]
-) -> tuple[Answers[T], list[Call]]:
+) -> tuple[ResidentAnswers[T], list[Call]]:
     """Ask all residents at the same time, each in a separate call."""
     answers = await scope.map([hall.seats[resident_id] for resident_id in hall.ids], ask)
     values = {
@@ -600,7 +606,9 @@ async def ask_alone(
         for resident_id, speaker_answer in answers.items()
         if speaker_answer.call.missing == DECLINED
     )
-    return Answers(values, declined), [speaker_answer.call for speaker_answer in answers.values()]
+    return ResidentAnswers(values, declined), [
+        speaker_answer.call for speaker_answer in answers.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,7 +635,7 @@ def keep_answer(_resident: str, answer: T, _address: str) -> T:
 
 async def ask_together(
     scope: Scope, hall: HallSpeakers, group: SharedRequest[M, V]
-) -> tuple[Answers[V], list[Call]]:
+) -> tuple[ResidentAnswers[V], list[Call]]:
     """Ask one model to answer for all residents."""
     # There are as few calls as the reply limit allows. The model is asked again for residents who
     # are missing in a reply, until a reply adds none.
@@ -665,7 +673,7 @@ async def ask_together(
                 for resident_id in chunk
                 if resident_id not in parsed and resident_id not in refused
             ] + waiting
-    return Answers(values, frozenset(declined)), calls
+    return ResidentAnswers(values, frozenset(declined)), calls
 
 
 def session_of(hall: HallSpeakers) -> Speaker:

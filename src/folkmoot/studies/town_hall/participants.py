@@ -85,7 +85,7 @@ def find_ages(age_group: str) -> AgeBounds | None:
     return AgeBounds(first, last)
 
 
-class Profile(BaseModel):
+class VulnerableProfile(BaseModel):
     """The front matter of the file that describes a vulnerable resident.
 
     The fields are those of the source study. `label` is a short name for tables. A name is drawn if
@@ -138,7 +138,7 @@ class Profile(BaseModel):
         return pressure
 
 
-class Resident(Profile):
+class Resident(VulnerableProfile):
     """One resident of a set. `story` is a life story, from a profile file or drawn."""
 
     id: str = ""
@@ -530,11 +530,11 @@ def read_profile(file: Path) -> Resident:
     tree, story = parse_yaml("\n" + parts[1], name), parts[2].strip()
     problems = list(tree.problems)
     try:
-        profile = Profile.model_validate(tree.value, strict=True)
+        profile = VulnerableProfile.model_validate(tree.value, strict=True)
     except ValidationError as error:
         problems += [
             with_location(problem, name, 1)
-            for problem in problems_from_validation(error, tree, Profile)
+            for problem in problems_from_validation(error, tree, VulnerableProfile)
         ]
         raise InputError(problems) from error
     if not story:

@@ -27,7 +27,7 @@ from folkmoot.studies.town_hall.participants import BUILT_IN as BUILT_IN_PROFILE
 from folkmoot.studies.town_hall.participants import (
     INCOMES,
     OCCUPATIONS,
-    Profile,
+    VulnerableProfile,
     find_ages,
     joint_problem,
     load_profiles,
@@ -176,7 +176,7 @@ def _check_residents(settings: ResidentSettings) -> list[Problem]:
         shares, key = getattr(settings.ratios, name), f"residents.ratios.{name}"
         # Any age group with occupations is allowed, and any word for gender and ownership. The
         # other categories are limited to those that the prompts can express.
-        if options := get_args(Profile.model_fields[name].annotation):
+        if options := get_args(VulnerableProfile.model_fields[name].annotation):
             problems += _check_known_shares(shares, options, key)
         problems += _check_sum_is_one(shares, key)
     personality = {str(key): value for key, value in settings.personality.items()}

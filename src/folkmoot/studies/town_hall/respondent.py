@@ -266,7 +266,7 @@ def stance_before(mind: SimulatedRespondent, resident_id: str) -> str:
 # --- residents ---
 
 
-class Statement(TypedDict):
+class GeneratedStatement(TypedDict):
     """A public statement that built-in rules produce in place of a model."""
 
     references: list[dict[str, str]]
@@ -386,11 +386,11 @@ class PlayedResident:
             "want_to_respond": self.eagerness(other) > MIN_EAGERNESS,
         }
 
-    def answer_speaking(self) -> Statement:
+    def answer_speaking(self) -> GeneratedStatement:
         """Return a statement, which is sometimes empty."""
         draws = self.mind.draws
         is_terse = self.mind.who.voice == "terse"
-        statement: Statement = {
+        statement: GeneratedStatement = {
             "references": [], "new_points": [], "questions": [], "full_statement": "",
         }  # fmt: skip
         if draws.draw_chance(0.2 if is_terse else 0.05):

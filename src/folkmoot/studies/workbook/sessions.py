@@ -31,7 +31,7 @@ from folkmoot.studies.workbook.language.expressions import (
     known_after,
 )
 from folkmoot.studies.workbook.language.placeholders import (
-    Figure,
+    SourcedNumber,
     render_text,
     with_source,
 )
@@ -394,7 +394,7 @@ def format_value(value: Scalar | Missing | None, source: Source) -> object:
         return NOT_AVAILABLE
     if isinstance(value, (str, bool)):
         return with_source(str(value), source, str(value).strip())
-    return Figure(value, source)
+    return SourcedNumber(value, source)
 
 
 async def brief_speakers(scope: Scope, state: SessionState) -> None:

@@ -115,7 +115,7 @@ NEXT_QUESTION = Json(NextQuestion)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ModeratorQuestion:
     """A question that the moderator asks."""
 
     text: str
@@ -217,7 +217,7 @@ class Moderator:
 
     async def generate_question(
         self, scope: Scope, phase: DiscussionPhase, index: int, so_far: Sequence[DiscussionMessage]
-    ) -> Question:
+    ) -> ModeratorQuestion:
         """Return the planned question, adapted to the discussion so far.
 
         `index` counts the questions of the phase from 0.
@@ -252,11 +252,11 @@ class Moderator:
         )
         self.asked += 1
         if isinstance(answer, Missing):
-            return Question(planned, planned=True)
+            return ModeratorQuestion(planned, planned=True)
         self.summary, self.unanswered = answer.summary or self.summary, answer.unanswered
         if is_fixed and _normalise_text(planned) not in _normalise_text(answer.question):
-            return Question(planned, planned=True)
-        return Question(
+            return ModeratorQuestion(planned, planned=True)
+        return ModeratorQuestion(
             answer.question,
             self._addressed_ids(answer),
             find_remark(answer.takes_up, so_far),

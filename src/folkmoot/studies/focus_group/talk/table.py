@@ -20,7 +20,11 @@ from folkmoot.studies.focus_group.participants import Participant
 from folkmoot.studies.focus_group.tables import say_message
 from folkmoot.studies.focus_group.talk import reading
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
-from folkmoot.studies.focus_group.talk.moderator import Moderator, Question, respondent_limits
+from folkmoot.studies.focus_group.talk.moderator import (
+    Moderator,
+    ModeratorQuestion,
+    respondent_limits,
+)
 
 # Maximum number of probes in a row: why is that so, and why does that matter?
 PROBE_LADDER = 2
@@ -85,7 +89,7 @@ class TableDiscussion:
                     break
                 has_probed, respondents = True, remaining
                 self.probes += 1
-                follow_up = Question(text, asks=(speaker.id,), takes_up=answer)
+                follow_up = ModeratorQuestion(text, asks=(speaker.id,), takes_up=answer)
                 probe = self._add_moderator_question(
                     question_scope, phase, follow_up, rung=answer.rung + 1
                 )
@@ -191,7 +195,7 @@ class TableDiscussion:
         return own_positions[-1] if own_positions else participant.first_position
 
     def _add_moderator_question(
-        self, scope: Scope, phase: DiscussionPhase, question: Question, rung: int = 0
+        self, scope: Scope, phase: DiscussionPhase, question: ModeratorQuestion, rung: int = 0
     ) -> DiscussionMessage:
         # A planned question has the words of the guide. Any other question is the last reply in
         # `scope`.

@@ -13,7 +13,7 @@ from folkmoot.studies.negotiation.rules.tally import (
     NEGATION_CUES,
     POSITIVE_CUES,
     STOP_WORDS,
-    Ballot,
+    MemberBallot,
     find_mentions,
     fold_option,
     match_option,
@@ -52,7 +52,9 @@ _OBJECT_STARTS = frozenset(_STARTS.split())
 
 
 def candidate_options(
-    catalogue: Sequence[str], texts: Mapping[str, str], ballots: Mapping[str, Ballot] | None = None
+    catalogue: Sequence[str],
+    texts: Mapping[str, str],
+    ballots: Mapping[str, MemberBallot] | None = None,
 ) -> tuple[str, ...]:
     """Return the options among which a group can decide, in alphabetical order.
 

@@ -24,7 +24,7 @@ from folkmoot.conversation.answer_types import (
 from folkmoot.conversation.json_schemas import json_schema
 from folkmoot.studies.negotiation.rules.operators import WHOLE_TRIP, Portion
 from folkmoot.studies.negotiation.rules.strategies import RESERVED, Group
-from folkmoot.studies.negotiation.rules.tally import Ballot, match_option
+from folkmoot.studies.negotiation.rules.tally import MemberBallot, match_option
 from folkmoot.studies.negotiation.rules.vocabulary import (
     fold_name,
     groups_of_members,
@@ -273,7 +273,7 @@ class BallotRead:
     """A parsed ballot."""
 
     # None if the ballot is missing or empty.
-    ballot: Ballot | None
+    ballot: MemberBallot | None
     # Kind of value that is expected (such as option) → entries without a match.
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # Why there is no ballot.
@@ -312,7 +312,9 @@ def read_ballot(form: BallotForm, member_id: str, options: Sequence[str]) -> Bal
     problems = {OPTIONS_ON_THE_TABLE: tuple(unmatched)} if unmatched else {}
     if not (top or acceptable or hard_no or objections):
         return BallotRead(None, problems, "unparsed" if way_out is None else way_out.reason)
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, objections=objections), problems)
+    return BallotRead(
+        MemberBallot(member_id, top, acceptable, hard_no, objections=objections), problems
+    )
 
 
 def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[str]) -> BallotRead:
@@ -340,7 +342,9 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
         key=lambda option: -scores[option],
     )
     top, acceptable = "".join(liked_options[:1]), tuple(liked_options[1:])
-    return BallotRead(Ballot(member_id, top, acceptable, hard_no, scores, objections), problems)
+    return BallotRead(
+        MemberBallot(member_id, top, acceptable, hard_no, scores, objections), problems
+    )
 
 
 def read_hard_no(

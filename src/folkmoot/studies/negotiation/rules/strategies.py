@@ -29,7 +29,7 @@ def slot_of(topic: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TripTopic:
     """A part of the trip to decide on, with the question for members and the usual options."""
 
     id: str
@@ -42,7 +42,7 @@ class Topic:
         return slot_of(self.id)
 
 
-def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[Topic, ...]:
+def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[TripTopic, ...]:
     """Return the eight topics in order.
 
     `overrides`: maps topics to the options that replace the usual options.
@@ -55,18 +55,18 @@ def load_topics(overrides: Mapping[str, Sequence[str]] | None = None) -> tuple[T
 
 
 @cache
-def _topic_catalogue() -> tuple[Topic, ...]:
+def _topic_catalogue() -> tuple[TripTopic, ...]:
     data = packaged_yaml(__file__, "options.yaml")
     if tuple(data) != TOPICS:
         raise ValueError(f"options.yaml must hold exactly {', '.join(TOPICS)}, in this order")
     return tuple(
-        Topic(topic, row["label"], row["question"], tuple(row["options"]))
+        TripTopic(topic, row["label"], row["question"], tuple(row["options"]))
         for topic, row in data.items()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class MemberRole:
     """A role that members of a group can have, such as parent."""
 
     id: str
@@ -84,24 +84,31 @@ class GroupType:
 
     id: str
     title: str
-    roles: tuple[Role, ...]
+    roles: tuple[MemberRole, ...]
     # The maximum number of members, or None for no maximum.
     largest: int | None = None
 
-    def role(self, role_id: str) -> Role | None:
+    def role(self, role_id: str) -> MemberRole | None:
         return next((role for role in self.roles if role.id == role_id), None)
 
 
 GROUP_TYPES = (
-    GroupType("family", "Family", (Role("parent", "Parent", 2, 1), Role("child", "Child", 2, 1))),
+    GroupType(
+        "family",
+        "Family",
+        (MemberRole("parent", "Parent", 2, 1), MemberRole("child", "Child", 2, 1)),
+    ),
     GroupType(
         "elder_young",
         "Multigenerational",
-        (Role("grandparent", "Grandparent", 2, 1), Role("young_adult", "Young Adult", 2, 1)),
+        (
+            MemberRole("grandparent", "Grandparent", 2, 1),
+            MemberRole("young_adult", "Young Adult", 2, 1),
+        ),
     ),
-    GroupType("colleagues", "Colleagues", (Role("colleague", "Colleague", 4, 2),)),
-    GroupType("spouses", "Spouses", (Role("partner", "Partner", 2, 2),), largest=2),
-    GroupType("strangers", "Strangers", (Role("stranger", "Stranger", 4, 2),)),
+    GroupType("colleagues", "Colleagues", (MemberRole("colleague", "Colleague", 4, 2),)),
+    GroupType("spouses", "Spouses", (MemberRole("partner", "Partner", 2, 2),), largest=2),
+    GroupType("strangers", "Strangers", (MemberRole("stranger", "Stranger", 4, 2),)),
 )
 TYPE_IDS = tuple(group_type.id for group_type in GROUP_TYPES)
 # Other words that study files use for a group type or a role.

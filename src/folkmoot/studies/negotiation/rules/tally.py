@@ -343,7 +343,7 @@ def _kept_together(
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class MemberBallot:
     """One member's ballot."""
 
     member_id: str
@@ -465,7 +465,7 @@ def count_votes(
     members: Iterable[Member],
     texts: Mapping[str, str],
     options: Sequence[str],
-    ballots: Mapping[str, Ballot] | None = None,
+    ballots: Mapping[str, MemberBallot] | None = None,
 ) -> Tally:
     """Return the score that every member gives to every option.
 
@@ -485,7 +485,9 @@ def count_votes(
     return Tally(sorted_options, voters, scores, top)
 
 
-def member_scores(text: str, options: Sequence[str], ballot: Ballot | None) -> dict[str, float]:
+def member_scores(
+    text: str, options: Sequence[str], ballot: MemberBallot | None
+) -> dict[str, float]:
     """Return one member's scores of the options, computed from the member's text and ballot."""
     # Scores on the ballot replace those of the text. A ballot without scores adds 1 to each
     # acceptable option. Its top choice gets at least the score of every acceptable option. A top

@@ -119,7 +119,7 @@ class SpeakerAnswer(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[T]):
+class ResidentAnswers(Generic[T]):
     """The answers of several residents, and the ids of those who declined."""
 
     values: dict[str, T]

@@ -60,7 +60,7 @@ class UnknownName(ExpressionProblem):
     # The checks suggest the most similar known name.
 
 
-class Figure(QuotedFloat):
+class SourcedNumber(QuotedFloat):
     """A number that records its source and is printed without rounding noise."""
 
     # 0.3, not 0.30000000000000004.
@@ -70,10 +70,10 @@ class Figure(QuotedFloat):
 
     __repr__ = __str__
 
-    def __round__(self, digits: int | None = None) -> Figure:  # type: ignore[override]
+    def __round__(self, digits: int | None = None) -> SourcedNumber:  # type: ignore[override]
         rounded = round(float(self), digits or 0)
         altered = self.source.altered or rounded != self
-        return Figure(rounded, self.source._replace(altered=altered))
+        return SourcedNumber(rounded, self.source._replace(altered=altered))
 
 
 class Truth(QuotedInt):

@@ -20,7 +20,7 @@ class InTreatments:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ValueComparison:
     """A comparison in the workbook's expression language, such as `Q1 == "yes"`."""
 
     expression: str
@@ -34,7 +34,7 @@ class Not:
 
     # It is also true if a compared value is missing.
 
-    inner: Comparison
+    inner: ValueComparison
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Any:
     parts: tuple[Condition, ...]
 
 
-Condition = bool | InTreatments | Comparison | Not | All | Any
+Condition = bool | InTreatments | ValueComparison | Not | All | Any
 
 
 def all_of(*conditions: Condition) -> Condition:
@@ -104,7 +104,7 @@ def _reduce(part: Condition, beside: Collection[Condition]) -> Condition | None:
 
 def holds_only_if_asked(condition: Condition) -> bool:
     """Return whether a condition is false for a participant who was asked nothing."""
-    if isinstance(condition, Comparison):
+    if isinstance(condition, ValueComparison):
         return condition.needs_answer
     if isinstance(condition, All):
         return any(map(holds_only_if_asked, condition.parts))
@@ -163,7 +163,7 @@ def write_condition(
     # treatment does not.
     if isinstance(condition, bool):
         return str(condition)
-    if isinstance(condition, Comparison):
+    if isinstance(condition, ValueComparison):
         return condition.expression
     if isinstance(condition, Not):
         return f"not ({write_condition(condition.inner, write_treatments)})"

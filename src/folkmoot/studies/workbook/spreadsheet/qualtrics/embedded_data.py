@@ -11,8 +11,8 @@ from typing import Any
 
 from folkmoot.studies.workbook.config import CELL_NUMBER
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
-    Comparison,
     Condition,
+    ValueComparison,
     all_of,
     any_of,
     negate,
@@ -71,7 +71,7 @@ class EmbeddedData:
                 # Whether a branch is taken depends on answers, so it never covers all participants.
                 below = here
                 if as_text(element.get("Type")) == "Branch":
-                    below = all_of(here, Comparison(f"branch_{'_'.join(key)}"))
+                    below = all_of(here, ValueComparison(f"branch_{'_'.join(key)}"))
                 for given in nested_list(element.get("EmbeddedData")):
                     name, value = as_text(given.get("Field")).strip(), as_text(given.get("Value"))
                     if name:
@@ -163,11 +163,11 @@ class EmbeddedData:
         if name == "NotEmpty":
             # The computed value of a blank cell is missing, which is not true.
             is_given = self._compute(f"{field}_given", f"1 if {column} == {column} else 0")
-            return Comparison(f"{is_given} == 1")
+            return ValueComparison(f"{is_given} == 1")
         if name == "Contains":
             # A number contains no text. The computed value is then missing, which is not true.
             contains = f"1 if {text_literal(operand)} in {column} else 0"
-            return Comparison(f"{self._compute(f'{field}_contains', contains)} == 1")
+            return ValueComparison(f"{self._compute(f'{field}_contains', contains)} == 1")
         if name not in SYMBOLS:
             return None
         value, symbol = self._computed_value(field), SYMBOLS[name][0]
@@ -175,6 +175,6 @@ class EmbeddedData:
             # A text is not less than a number: the computed value is then missing, and not true.
             if name != "EqualTo":
                 expression = f"1 if {column} {symbol} {operand} else 0"
-                return Comparison(f"{self._compute(f'{field}_compared', expression)} == 1")
-            return Comparison(f"{value} == {operand}")
-        return Comparison(f"{value} == {text_literal(operand)}") if name == "EqualTo" else None
+                return ValueComparison(f"{self._compute(f'{field}_compared', expression)} == 1")
+            return ValueComparison(f"{value} == {operand}")
+        return ValueComparison(f"{value} == {text_literal(operand)}") if name == "EqualTo" else None

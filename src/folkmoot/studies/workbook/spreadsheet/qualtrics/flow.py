@@ -27,9 +27,9 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
 )
 from folkmoot.studies.workbook.spreadsheet.qualtrics.embedded_data import EmbeddedData, Setting
 from folkmoot.studies.workbook.spreadsheet.qualtrics.logic import (
-    Asked,
     Locator,
     LogicReader,
+    PlacedQuestion,
     read_locator,
 )
 from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import (
@@ -42,8 +42,8 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     TRASH,
     Block,
     ImportNote,
-    Question,
     Survey,
+    SurveyQuestion,
     as_mapping,
     as_text,
     in_order,
@@ -134,7 +134,7 @@ class SurveyFlow:
         self._names = Names()
         self._forms = FormMaker(survey.questions, self.notes)
         self._made: dict[str, QuestionForm | None] = {}
-        self._asked: dict[str, list[Asked]] = {}
+        self._asked: dict[str, list[PlacedQuestion]] = {}
         self._pending: list[_PendingText] = []
         self._ended: Condition = False
         self._groups = itertools.count()
@@ -341,7 +341,7 @@ class SurveyFlow:
 
     # --- questions -----------------------------------------------------------------------------
 
-    def _find_asked(self, id: str) -> Sequence[Asked] | None:
+    def _find_asked(self, id: str) -> Sequence[PlacedQuestion] | None:
         if id not in self.survey.questions or (id in self._made and self._made[id] is None):
             return None
         asked = self._asked.get(id, [])
@@ -381,11 +381,11 @@ class SurveyFlow:
         self._plan(question, form, condition, is_first=is_first)
 
     def _plan(
-        self, question: Question, form: QuestionForm, condition: Condition, *, is_first: bool
+        self, question: SurveyQuestion, form: QuestionForm, condition: Condition, *, is_first: bool
     ) -> None:
         name = f"{question.name}_{self._loop}" if self._loop else question.name
         variables = {item.key: self._names.new_name(f"{name}{item.suffix}") for item in form.items}
-        asked = Asked(question, form, variables, condition, self._loop)
+        asked = PlacedQuestion(question, form, variables, condition, self._loop)
         if not is_first and not self._loop:
             column = variables[form.items[0].key]
             what = f"it is asked a second time; that answer is in the column {column}"
@@ -409,7 +409,7 @@ class SurveyFlow:
             self._shuffled.append((question.id, group))
         self._asked.setdefault(question.id, []).append(asked)
 
-    def _is_chosen(self, asked: Asked, key: tuple[str, ...], choice: str) -> Condition:
+    def _is_chosen(self, asked: PlacedQuestion, key: tuple[str, ...], choice: str) -> Condition:
         ids = key if choice == YES and key else (choice,)
         reader = LogicReader(lambda _id: [asked], self.data.compare, self._leave_out)
         locator = f"q://{asked.question.id}/SelectableChoice/{'/'.join(ids)}"
@@ -419,7 +419,12 @@ class SurveyFlow:
         return False if found is None else found
 
     def _add_task(
-        self, question: Question, item: Item, variable: str, condition: Condition, group: int | None
+        self,
+        question: SurveyQuestion,
+        item: Item,
+        variable: str,
+        condition: Condition,
+        group: int | None,
     ) -> None:
         wanted = f"{question.id}{item.suffix}" + (f"_{self._loop}" if self._loop else "")
         tries = itertools.chain([wanted], (f"{wanted} ({number})" for number in itertools.count(2)))
@@ -559,7 +564,7 @@ class SurveyFlow:
         pairs = zip(places or (), known, strict=True)
         return "".join(self._choose(place.condition, text, "") for place, text in pairs)
 
-    def _show_at(self, asked: Asked, locator: Locator) -> str | None:
+    def _show_at(self, asked: PlacedQuestion, locator: Locator) -> str | None:
         start = (locator.column,) if locator.column else ()
         if locator.selector != "ChoiceGroup":
             keys = [(*start, *locator.ids), ("text", *locator.ids)]
@@ -573,7 +578,7 @@ class SurveyFlow:
         chosen = [item for item in asked.form.items if YES in item.choices and not item.follows]
         return self._list_chosen(asked, chosen) if chosen and not ids else None
 
-    def _list_chosen(self, asked: Asked, items: Sequence[Item]) -> str:
+    def _list_chosen(self, asked: PlacedQuestion, items: Sequence[Item]) -> str:
         choices = {choice.id: choice.html for choice in asked.question.choices()}
         written, before = "", list[str]()
         for item in items:

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from folkmoot.hints import shorten
 from folkmoot.spreadsheet_cells import number_text
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
-    Comparison,
     Condition,
+    ValueComparison,
     all_of,
     any_of,
     negate,
@@ -21,7 +21,7 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
 )
 from folkmoot.studies.workbook.spreadsheet.qualtrics.questions import YES, Item, QuestionForm
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
-    Question,
+    SurveyQuestion,
     as_mapping,
     as_number,
     as_text,
@@ -48,12 +48,12 @@ _LONGEST_OPERAND = 150
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlacedQuestion:
     """A question at one place in the survey."""
 
     # A question can be asked at several places.
 
-    question: Question
+    question: SurveyQuestion
     form: QuestionForm
     # The variable of each task of the question, by the key of the task.
     variables: Mapping[tuple[str, ...], str]
@@ -120,7 +120,7 @@ class LogicReader:
 
     def __init__(
         self,
-        find_asked: Callable[[str], Sequence[Asked] | None],
+        find_asked: Callable[[str], Sequence[PlacedQuestion] | None],
         compare_field: Callable[[str, str, str], Condition | None],
         note: Callable[[str, str], None],
     ) -> None:
@@ -208,7 +208,7 @@ class LogicReader:
         return any_of(*(condition for condition in found if condition is not None))
 
     def _condition_at(
-        self, asked: Asked, locator: Locator, name: str, operand: str, ignore_case: bool
+        self, asked: PlacedQuestion, locator: Locator, name: str, operand: str, ignore_case: bool
     ) -> Condition | None:
         # Returns None if the workbook cannot express the condition.
         if name in ("Displayed", "NotEmpty"):
@@ -244,11 +244,11 @@ def _equals_choice(item: Item, variable: str, choice: str) -> Condition | None:
     if literal is None:
         return None
     symbol, text = literal
-    return Comparison(f"{variable} == {text}" if symbol == "==" else f"{text} in {variable}")
+    return ValueComparison(f"{variable} == {text}" if symbol == "==" else f"{text} in {variable}")
 
 
 def _selection_condition(
-    asked: Asked, start: tuple[str, ...], locator: Locator
+    asked: PlacedQuestion, start: tuple[str, ...], locator: Locator
 ) -> Condition | None:
     # The condition holds if a choice or a cell of a matrix was selected.
     ids = (*start, *locator.ids)
@@ -263,7 +263,9 @@ def _selection_condition(
     return _equals_choice(*found, ids[-1]) if found else None
 
 
-def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) -> Condition | None:
+def _any_selection_condition(
+    asked: PlacedQuestion, start: tuple[str, ...], answer: str
+) -> Condition | None:
     # The condition holds if at least one statement got the scale point with the id `answer`.
     found: list[Condition | None] = []
     for item in asked.form.items:
@@ -278,7 +280,7 @@ def _any_selection_condition(asked: Asked, start: tuple[str, ...], answer: str) 
     return any_of(*known) if known and len(known) == len(found) else None
 
 
-def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
+def _count_condition(asked: PlacedQuestion, name: str, operand: str) -> Condition | None:
     # Compares the number of selected choices with `operand`.
     number = as_number(operand)
     each = [
@@ -289,11 +291,11 @@ def _count_condition(asked: Asked, name: str, operand: str) -> Condition | None:
     if not each or number is None or name not in SYMBOLS:
         return None
     expression = f"{' + '.join(each)} {SYMBOLS[name][0]} {number_text(number)}"
-    return Comparison(expression, needs_answer=False)
+    return ValueComparison(expression, needs_answer=False)
 
 
 def _recoded_value_condition(
-    asked: Asked, ids: tuple[str, ...], name: str, operand: str
+    asked: PlacedQuestion, ids: tuple[str, ...], name: str, operand: str
 ) -> Condition | None:
     # The recoded value is the number that the survey stores for a choice.
     found = asked.variable(*ids)
@@ -317,11 +319,11 @@ def _entry_condition(
     if item.bounds is not None or item.var_type in ("integer", "float"):
         if number is None or name not in SYMBOLS:
             return None
-        return Comparison(f"{variable} {SYMBOLS[name][0]} {number_text(number)}")
+        return ValueComparison(f"{variable} {SYMBOLS[name][0]} {number_text(number)}")
     if ignore_case:
         variable, operand = f"lower({variable})", operand.lower()
     if name == "EqualTo":
-        return Comparison(f"{variable} == {text_literal(operand)}")
+        return ValueComparison(f"{variable} == {text_literal(operand)}")
     if name == "Contains":
-        return Comparison(f"{text_literal(operand)} in {variable}")
+        return ValueComparison(f"{text_literal(operand)} in {variable}")
     return None

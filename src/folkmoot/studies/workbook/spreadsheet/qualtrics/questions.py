@@ -18,7 +18,7 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_lite
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
     Choice,
     ImportNote,
-    Question,
+    SurveyQuestion,
     as_mapping,
     as_number,
     as_text,
@@ -121,16 +121,16 @@ class FormMaker:
 
     # If the workbook cannot ask a question, the methods add a note and return None.
 
-    def __init__(self, questions: Mapping[str, Question], notes: list[ImportNote]) -> None:
+    def __init__(self, questions: Mapping[str, SurveyQuestion], notes: list[ImportNote]) -> None:
         self.questions, self.notes = questions, notes
 
-    def leave_out(self, question: Question, what: str) -> None:
+    def leave_out(self, question: SurveyQuestion, what: str) -> None:
         self.notes.append(ImportNote(question.id, what))
 
-    def change(self, question: Question, what: str) -> None:
+    def change(self, question: SurveyQuestion, what: str) -> None:
         self.notes.append(ImportNote(question.id, what, is_left_out=False))
 
-    def make_form(self, question: Question) -> QuestionForm | None:
+    def make_form(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return the tasks of a question.
 
         Returns None and adds a note if the workbook cannot ask the question.
@@ -147,20 +147,20 @@ class FormMaker:
         self._note_extras(question)
         return form
 
-    def _no_form(self, question: Question, what: str) -> QuestionForm | None:
+    def _no_form(self, question: SurveyQuestion, what: str) -> QuestionForm | None:
         what = f"{what} is not supported; if you need it, ask it in words or with choices"
         self.leave_out(question, what)
         return None
 
-    def _plain_text(self, question: Question, html: str, *, in_one_line: bool = False) -> str:
+    def _plain_text(self, question: SurveyQuestion, html: str, *, in_one_line: bool = False) -> str:
         return self._note_losses(question, make_plain(html, in_one_line=in_one_line))
 
-    def _note_losses(self, question: Question, plain: PlainText) -> str:
+    def _note_losses(self, question: SurveyQuestion, plain: PlainText) -> str:
         for lost in plain.lost:
             self.leave_out(question, f"{lost} in its text")
         return plain.text
 
-    def _question_text(self, question: Question) -> str:
+    def _question_text(self, question: SurveyQuestion) -> str:
         words = self._plain_text(question, question.html)
         if not words and question.kind != "DB":
             self.change(question, f"it has no text; it is asked as “{question.name}”")
@@ -168,7 +168,7 @@ class FormMaker:
 
     # --- parts of questions --------------------------------------------------------------------
 
-    def _choices_of(self, question: Question) -> list[Choice]:
+    def _choices_of(self, question: SurveyQuestion) -> list[Choice]:
         # A question may take over the choices of another question.
         dynamic = as_mapping(question.keys.get("DynamicChoices"))
         own = [choice for choice in question.choices() if not choice.id.startswith("x")]
@@ -192,7 +192,7 @@ class FormMaker:
 
     def _options_by_id(
         self,
-        question: Question,
+        question: SurveyQuestion,
         choices: Sequence[Choice],
         *,
         numbered: bool = False,
@@ -221,7 +221,7 @@ class FormMaker:
             self.change(question, what)
         return dict(zip((choice.id for choice in choices), texts, strict=True))
 
-    def _shows_in_random_order(self, question: Question) -> bool:
+    def _shows_in_random_order(self, question: SurveyQuestion) -> bool:
         given = as_mapping(question.keys.get("Randomization"))
         kind = as_text(given.get("Type"))
         if kind in ("", "None"):
@@ -241,7 +241,7 @@ class FormMaker:
 
     def _follow_ups(
         self,
-        question: Question,
+        question: SurveyQuestion,
         choices: Sequence[Choice],
         options: Mapping[str, str],
         *,
@@ -256,7 +256,7 @@ class FormMaker:
             yield Item(("text", choice.id), f"_{choice.id}_TEXT", words, follows=chosen)
             self.change(question, f"the text field of choice {choice.id} is a question of its own")
 
-    def _note_extras(self, question: Question) -> None:
+    def _note_extras(self, question: SurveyQuestion) -> None:
         keys = question.keys
         if as_text(keys.get("QuestionJS")).strip():
             self.leave_out(
@@ -280,7 +280,7 @@ class FormMaker:
 
     # --- kinds of questions --------------------------------------------------------------------
 
-    def descriptive_text(self, question: Question) -> QuestionForm | None:
+    def descriptive_text(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return a descriptive text as a `QuestionForm` without tasks.
 
         Returns None if the text is empty.
@@ -294,7 +294,7 @@ class FormMaker:
             return None
         return QuestionForm(words=words)
 
-    def multiple_choice(self, question: Question) -> QuestionForm | None:
+    def multiple_choice(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return the tasks of a multiple-choice question.
 
         Returns None if the question lacks choices, or if the question's format is unknown.
@@ -339,7 +339,7 @@ class FormMaker:
         more = self._follow_ups(question, choices, options, many=True)
         return QuestionForm((*items, *more), recodes=recodes, items_shuffled=is_shuffled)
 
-    def matrix(self, question: Question) -> QuestionForm | None:
+    def matrix(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return the tasks of a matrix question.
 
         Returns None if the matrix lacks statements or scale points, or if the question's format is
@@ -350,7 +350,12 @@ class FormMaker:
         return self._matrix(question, question, stem, self._choices_of(question), "")
 
     def _matrix(
-        self, question: Question, table: Question, stem: str, rows: Sequence[Choice], before: str
+        self,
+        question: SurveyQuestion,
+        table: SurveyQuestion,
+        stem: str,
+        rows: Sequence[Choice],
+        before: str,
     ) -> QuestionForm | None:
         # In a side-by-side question, `table` is one of its columns and `before` is the number of
         # the column.
@@ -398,7 +403,7 @@ class FormMaker:
             tuple(items), recodes=_recoded_values(table.keys), items_shuffled=is_shuffled
         )
 
-    def side_by_side(self, question: Question) -> QuestionForm | None:
+    def side_by_side(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return the tasks of several matrices with the same statements.
 
         Returns None if no matrix can be asked.
@@ -415,7 +420,7 @@ class FormMaker:
             return self._no_form(question, "a side by side table without columns")
         return QuestionForm(tuple(items))
 
-    def slider(self, question: Question) -> QuestionForm | None:
+    def slider(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return a task for each slider of a question. The answer to a task is a number.
 
         Returns None if the question lacks items, or if the scale is impossible.
@@ -441,7 +446,7 @@ class FormMaker:
             (low, high), is_whole=is_whole and low.is_integer() and high.is_integer(),
         )  # fmt: skip
 
-    def constant_sum(self, question: Question) -> QuestionForm | None:
+    def constant_sum(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return a task for each item of a constant-sum question.
 
         The participant's numbers for all items must add up to a total.
@@ -461,7 +466,7 @@ class FormMaker:
             (0.0, total), is_whole=total.is_integer(),
         )  # fmt: skip
 
-    def rank_order(self, question: Question) -> QuestionForm | None:
+    def rank_order(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return a task for each item of a ranking. The answer to a task is the item's rank.
 
         Returns None if the question has no items.
@@ -478,14 +483,14 @@ class FormMaker:
             (1.0, float(count)), is_whole=True,
         )  # fmt: skip
 
-    def _listed_choices(self, question: Question) -> str:
+    def _listed_choices(self, question: SurveyQuestion) -> str:
         texts = (
             make_plain(choice.html, in_one_line=True).text for choice in self._choices_of(question)
         )
         return "\n".join(f"- {text}" for text in texts)
 
     def _numbers(
-        self, question: Question, words: Callable[[str], str], bounds: tuple[float, float],
+        self, question: SurveyQuestion, words: Callable[[str], str], bounds: tuple[float, float],
         *, is_whole: bool,
     ) -> QuestionForm | None:  # fmt: skip
         choices = self._choices_of(question)
@@ -512,7 +517,7 @@ class FormMaker:
             )
         return QuestionForm(tuple(items), items_shuffled=self._shows_in_random_order(question))
 
-    def text_entry(self, question: Question) -> QuestionForm | None:
+    def text_entry(self, question: SurveyQuestion) -> QuestionForm | None:
         """Return the tasks of a question that participants answer by typing.
 
         Returns None if the question should have text fields but has none.
@@ -539,7 +544,7 @@ class FormMaker:
         return QuestionForm((Item((), "", stem, bounds=bounds, var_type=kind),))
 
 
-_MAKERS: Mapping[str, Callable[[FormMaker, Question], QuestionForm | None]] = {
+_MAKERS: Mapping[str, Callable[[FormMaker, SurveyQuestion], QuestionForm | None]] = {
     "DB": FormMaker.descriptive_text,
     "MC": FormMaker.multiple_choice,
     "Matrix": FormMaker.matrix,
@@ -560,7 +565,7 @@ def _yes_or_no(key: Key, suffix: str, words: str) -> Item:
     return Item(key, suffix, words, {YES: YES, NO: NO}, var_type="category")
 
 
-def _is_number_check(question: Question) -> bool:
+def _is_number_check(question: SurveyQuestion) -> bool:
     return as_text(question.validation.get("ContentType")) == "ValidNumber"
 
 

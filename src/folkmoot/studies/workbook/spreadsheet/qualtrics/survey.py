@@ -53,7 +53,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Question:
+class SurveyQuestion:
     """A question of the survey."""
 
     id: str
@@ -108,7 +108,7 @@ class Survey:
     """A whole survey as read from a QSF file."""
 
     name: str
-    questions: Mapping[str, Question]
+    questions: Mapping[str, SurveyQuestion]
     blocks: Mapping[str, Block]
     flow: Sequence[Mapping[str, Any]]
     # Parts that were left out in reading.
@@ -126,7 +126,7 @@ def read_survey(path: Path) -> Survey:
         raise _not_an_export(path, "it has no SurveyElements")
     entry = as_mapping(document.get("SurveyEntry"))
     notes: list[ImportNote] = []
-    questions: dict[str, Question] = {}
+    questions: dict[str, SurveyQuestion] = {}
     blocks: dict[str, Block] = {}
     flow: list[Mapping[str, Any]] = []
     for element in elements:
@@ -191,7 +191,7 @@ def _not_an_export(path: Path, why: str) -> InputError:
 
 
 def _add_question(
-    element: Mapping[str, Any], questions: dict[str, Question], notes: list[ImportNote]
+    element: Mapping[str, Any], questions: dict[str, SurveyQuestion], notes: list[ImportNote]
 ) -> None:
     keys = as_mapping(element.get("Payload"))
     id = as_text(keys.get("QuestionID")) or as_text(element.get("PrimaryAttribute"))
@@ -203,9 +203,9 @@ def _add_question(
         questions[id] = read_question(id, keys)
 
 
-def read_question(id: str, keys: Mapping[str, Any]) -> Question:
+def read_question(id: str, keys: Mapping[str, Any]) -> SurveyQuestion:
     """Return the question that a JSON object of the exported file describes."""
-    return Question(
+    return SurveyQuestion(
         id,
         as_text(keys.get("QuestionType")),
         as_text(keys.get("Selector")),
