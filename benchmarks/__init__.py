@@ -1,1 +1,1 @@
-"""How fast the engine is and how much memory it takes. `python -m benchmarks` prints the table."""
+"""Measure the speed and the memory of the engine. `python -m benchmarks` prints the table."""

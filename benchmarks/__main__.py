@@ -1,6 +1,6 @@
-"""`python -m benchmarks`: measure, print the table, and put it into benchmarks/README.md.
+"""Measure, print the table, and write it into benchmarks/README.md.
 
-python -m benchmarks            everything (about half an hour)
+python -m benchmarks            all but the longest ones (about half an hour)
 python -m benchmarks --quick    without the longer ones (five minutes)
 python -m benchmarks --long     100,000 participants and a million personas as well (two hours)
 """
@@ -26,7 +26,7 @@ HEADER: Row = ("what", "measured", "target", "met")
 
 
 def rows(quick: bool, long: bool) -> Iterator[Row]:
-    """One row a measurement, as soon as it is made."""
+    """Yield one row per measurement, as soon as it is made."""
     engine = alone("benchmarks.engine_cost.run")
     yield _row(
         "engine cost of a call (journal, limiter, parsing, record), model in the process",
@@ -155,7 +155,7 @@ def _row(what: str, measured: str, target: str, met: bool) -> Row:
 
 
 def machine() -> str:
-    """The machine, in one line: cores, processor, load by others, Python, versions."""
+    """Describe the machine in one line: cores, processor, load average, Python, versions."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -170,7 +170,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Measure, print, and rewrite the table of the README."""
+    """Measure, print the table and rewrite it in the README."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true", help="leave the long ones out")
     parser.add_argument("--long", action="store_true", help="add the longest")

@@ -1,4 +1,4 @@
-"""What anybody would write for one question to 300 personas: aiohttp, a semaphore, SQLite."""
+"""Ask 300 personas one question with a plain script: aiohttp, a semaphore, SQLite."""
 
 from __future__ import annotations
 

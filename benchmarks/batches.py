@@ -1,4 +1,4 @@
-"""Calls that go by a batch interface: what more of them than one wave holds take here."""
+"""Measure a run through a batch API with more calls than one batch can hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = "openai/gpt-4o-mini"
 
 
 def run(calls: int = 50_001) -> dict[str, float]:
-    """One question of so many participants: batches, peak memory (MB), seconds and CPU."""
+    """Return the batches, the peak memory (MB), the seconds and the CPU time of so many calls."""
     os.environ["OPENAI_API_KEY"] = "key"
     settings = {
         "participants": calls,

@@ -1,8 +1,8 @@
-"""How well a model codes: Krippendorff's α with the hand, on the texts that the tests bring.
+"""Measure how well a model codes the texts of the tests: Krippendorff's α with human coders.
 
     python -m benchmarks.coders MODEL [CODEBOOK …] [--texts N] [--tokens N]
 
-N texts of each codebook, the first ones; without it all, some 750 calls.
+`--texts N` codes the first N texts of each codebook. Without it all are coded (about 750 calls).
 """
 
 from __future__ import annotations

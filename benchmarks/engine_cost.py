@@ -1,4 +1,4 @@
-"""CPU per call of the engine itself: a model in this process that answers at once."""
+"""Measure the CPU time of the engine per call, with a model in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answer(request: ModelRequest, address: str) -> Completion:
 
 
 def run(participants: int = 1000, turns: int = 10) -> dict[str, float]:
-    """Microseconds of CPU (all threads) and of wall time per call."""
+    """Return the microseconds of CPU time (all threads) and of wall time per call."""
     settings = {"participants": participants, "turns": turns, "concurrency": 256}
     with tempfile.TemporaryDirectory() as folder:
         empty = {**settings, "participants": 1, "turns": 1}

@@ -1,4 +1,4 @@
-"""A fresh command, start-up included: 300 personas, one question each, beside a bare script."""
+"""Compare a new process that asks 300 personas one question with a bare script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ concurrency: {CONCURRENCY}
 
 
 def run() -> dict[str, float]:
-    """Wall seconds of both, in turns; medians, and the ratio of a turn."""
+    """Return the medians of the wall seconds of both, run in turns, and the median ratio."""
     with quick_server.start() as server, tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "study.yaml").write_text(STUDY)
@@ -45,7 +45,7 @@ def run() -> dict[str, float]:
             script, table = HERE / "bare_script.py", folder / f"{name}.sqlite"
             return timed(sys.executable, script, server.openai, table, PEOPLE, CONCURRENCY)
 
-        ours("first"), bare("first")  # the server thinks every request over once
+        ours("first"), bare("first")  # In the first run the server computes each reply.
         server.set_latency(LATENCY)
         turns = [(ours(f"run{n}"), bare(f"run{n}")) for n in range(TURNS)]
     return {
@@ -56,7 +56,7 @@ def run() -> dict[str, float]:
 
 
 def help_seconds() -> dict[str, float]:
-    """Wall seconds of `folkmoot --help`, median of five."""
+    """Return the wall seconds of `folkmoot --help`, the median of five."""
     found = []
     for _ in range(TURNS):
         began = time.perf_counter()

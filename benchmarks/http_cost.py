@@ -1,6 +1,6 @@
-"""CPU per call over HTTP, beside plain aiohttp doing the same requests to the same server.
+"""Measure the CPU time per call over HTTP, and that of plain aiohttp with the same requests.
 
-Both run in this process, in turns, so that what else the machine does hits both.
+Both run in this process in turns, so that other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LATENCY = 0.02
 
 
 def run(participants: int = 400, turns: int = 10, concurrency: int = 64) -> dict[str, float]:
-    """CPU microseconds per call of the engine and of plain aiohttp, medians of five turns."""
+    """Return the CPU microseconds per call of the engine and of aiohttp, medians of five turns."""
     engine: list[float] = []
     plain: list[float] = []
     with ServerProcess(latency=LATENCY) as server, tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Runs one measurement in a process of its own, so that its memory and CPU time are its own."""
+"""Run one measurement in a separate process, to measure only its memory and CPU time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLKMOOT = str(Path(sys.executable).with_name("folkmoot"))
-MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 1024  # bytes there, KB elsewhere
+# `ru_maxrss` is in bytes on macOS, and in KB on other systems.
+MAXRSS_PER_MB = 2**20 if sys.platform == "darwin" else 1024
 
 
 class Used(NamedTuple):
-    """What a command took, children that it waited for included: seconds of CPU; peak memory (MB)
-    of the largest process."""
+    """The seconds of CPU of a command and its child processes, and the peak memory.
+
+    The memory is that of the largest process, in MB.
+    """
 
     cpu_s: float
     peak_mb: float
 
 
 def alone(function: str, **arguments: object) -> dict[str, float]:
-    """Call `module.function(**arguments)` in a fresh process; what it returned."""
+    """Call `module.function(**arguments)` in a new process, and return the result."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "benchmarks.measure", function, json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
@@ -37,17 +40,17 @@ def alone(function: str, **arguments: object) -> dict[str, float]:
 
 
 def used_by(*command: object) -> Used:
-    """Run `folkmoot …` to its end. Raises RuntimeError with what it said where it failed.
+    """Run `folkmoot …` to its end. Raises RuntimeError with its output if it failed.
 
-    A small process starts it: Linux counts as a process's own peak what the process had that
-    started it, and a test runner has a gigabyte.
+    A small process starts the command, because Linux counts the memory of the starting process in
+    the peak of the started one, and a test runner uses a gigabyte.
     """
     words = [FOLKMOOT, *map(str, command)]
     return Used(**alone("benchmarks.measure.waited_for", command=words, folder=str(Path.cwd())))
 
 
 def waited_for(command: list[str], folder: str) -> dict[str, float]:
-    """Run a command to its end, in a folder; what it took, as in `Used`."""
+    """Run a command in a folder to its end, and return the values of `Used`."""
     with tempfile.TemporaryFile() as said:
         env = {**os.environ, "FOLKMOOT_TRUST": "1"}
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said)
@@ -60,7 +63,7 @@ def waited_for(command: list[str], folder: str) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """Peak memory (MB) of this process, whatever the process had that started it."""
+    """Return the peak memory (MB) of this process, without that of the parent process."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MAXRSS_PER_MB

@@ -1,4 +1,4 @@
-"""One question to a million personas: a study in one file that keeps nothing of its own."""
+"""Ask a million personas one question: a study in one file without state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTION = f"Which of {', '.join(OPTIONS)} should the city fund? Name one."
 
 
 class Config(StudyConfig):
-    """So many personas, drawn from quotas."""
+    """The number of personas, which are drawn from quotas."""
 
     participants: int = 1000
 

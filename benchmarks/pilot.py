@@ -1,7 +1,7 @@
-"""The pilot of 1,200 participants: makespan over HTTP, replay, memory; 20,000 participants; and
-eight town-hall discussions side by side.
+"""Measure the pilot (1,200 and 20,000 participants) and eight concurrent town-hall discussions.
 
-Each function is run in a process of its own (see `measure.py`), so that memory is its own.
+The measures are the makespan over HTTP, the replay and the memory. Each function runs in a separate
+process (see `measure.py`), so that only its memory is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEPS = (
 
 
 def pilot_makespan(folder: str, concurrency: int) -> dict[str, float]:
-    """The pilot over HTTP at 1 s, as real models take."""
+    """Measure the pilot over HTTP with a latency of 1 s, which is typical of real models."""
     return _makespan(
         PILOT,
         ("embedding_model=synthetic",),  # the server knows none
@@ -49,7 +49,7 @@ MIXED = ("sets=2", "levels=['1', '2-1', '3', '4']")
 
 
 def town_hall_makespan(folder: str, mixed: bool, latency: float = 1.0) -> dict[str, float]:
-    """Eight discussions side by side, of one level or of four, at concurrency 64."""
+    """Measure eight concurrent discussions of one level or of four, at concurrency 64."""
     return _makespan(
         TOWN_HALL,
         MIXED if mixed else ALIKE,
@@ -61,7 +61,7 @@ def town_hall_makespan(folder: str, mixed: bool, latency: float = 1.0) -> dict[s
 
 
 def synthetic(folder: str, per_condition: int = 300) -> dict[str, float]:
-    """The pilot with the embedded respondent: wall time and peak memory."""
+    """Return the wall time and the peak memory of the pilot with the embedded respondent."""
     began = time.perf_counter()
     size = f"participants_per_condition={per_condition}"
     run = folkmoot.run(PILOT, out=Path(folder), overrides=(size,))
@@ -88,13 +88,15 @@ def _makespan(
     chain_of: Callable[[Path], int],
     turns: int = 1,
 ) -> dict[str, float]:
-    """A study over HTTP against the ideal, in turns with plain aiohttp; medians, times in seconds.
+    """Compare the time of a study over HTTP with the ideal, in turns with plain aiohttp.
 
-    In a first run the server thinks every request over; in those that are measured it only waits
-    its latency and answers. The ideal is the longer of calls ÷ concurrency × latency and the
-    longest chain of calls × latency. `ratio` is the whole command over it, from the reading of the
-    study file to the last table; `calls_ratio` the part from the beginning of the first stage to
-    the last reply; `plain_ratio` what plain aiohttp needs for as many calls to the same server.
+    In a first run the server computes each reply. In the measured runs it waits for its latency and
+    sends the stored reply. The ideal is the larger of two times: calls ÷ concurrency × latency, and
+    the longest chain of calls × latency. The ratios are medians over the ideal; times are seconds:
+
+    - `ratio`: the whole command, from the reading of the study file to the last table.
+    - `calls_ratio`: the part from the beginning of the first stage to the last reply.
+    - `plain_ratio`: plain aiohttp with as many calls to the same server.
     """
 
     def once(name: str, progress: Progress = ignore_progress) -> folkmoot.Run:
@@ -149,22 +151,25 @@ def _makespan(
 
 
 def _calls(run: Path) -> int:
-    """Calls that went to the server: what is journaled under its model."""
+    """Return the number of calls to the server, which are the entries with its model."""
     with sqlite3.connect(run / "journal.sqlite") as db:
         row = db.execute("SELECT count(*) FROM entries WHERE model_asked = ?", (MODEL,)).fetchone()
     return int(row[0])
 
 
 def _calls_by_scope(run: Path) -> Counter[tuple[str, ...]]:
-    """Calls to the server by the path of the scope that made them."""
+    """Count the calls to the server by the path of their scope."""
     query = "SELECT address FROM entries WHERE model_asked = ?"
     with sqlite3.connect(run / "journal.sqlite") as db:
         return Counter(tuple(row[0].split("/")[:-1]) for row in db.execute(query, (MODEL,)))
 
 
 def _pilot_chain(run: Path) -> int:
-    """Most calls that had to wait for each other: steps follow one another, the stages of a step
-    run side by side, and in a stage each participant (or cluster) has a chain of its own."""
+    """Return the number of calls in the longest chain.
+
+    Steps follow one another, and the stages of a step run concurrently. In a stage each participant
+    (or cluster) has a separate chain.
+    """
     chains: Counter[tuple[str, ...]] = Counter()
     for path, calls in _calls_by_scope(run).items():
         chains[path[:4] if path[0] == "summaries" else path[:2]] += calls

@@ -1,8 +1,8 @@
-"""A server that costs as little as it can, so that a benchmark measures the client.
+"""A server that uses little CPU time, so that a benchmark measures the client.
 
-Speaks just enough HTTP and OpenAI for the benchmarks: each request is answered after a fixed
-latency; what was asked before is answered from memory, anything new by the embedded respondent.
-`GET /latency/0.1` sets the latency. Run by `start()` in a process of its own.
+It supports only the parts of HTTP and of OpenAI's API that the benchmarks need. Each request is
+answered after a fixed latency. The embedded respondent answers new requests, and repeated ones are
+answered from memory. `GET /latency/0.1` sets the latency. `start()` runs it in a separate process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d
 
 
 class Answers:
-    """Body of a request → bytes of the whole answer."""
+    """Map the body of a request to the bytes of the whole response."""
 
     def __init__(self) -> None:
         self.latency = 0.0
@@ -50,7 +50,7 @@ class Answers:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; one request at a time, as HTTP/1.1 clients send them."""
+    """One connection, with one request at a time, as HTTP/1.1 clients send them."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -101,7 +101,7 @@ class QuickServer:
 
 @contextlib.contextmanager
 def start() -> Iterator[QuickServer]:
-    """A server in a process of its own, ended with the block."""
+    """Start a server in a separate process, and stop it at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.quick_server"],
         cwd=Path(__file__).parents[1],

@@ -1,4 +1,4 @@
-"""The reader over a run: the slowest first byte and page of all kinds of pages, and its memory."""
+"""Measure `folkmoot view` over a run: the slowest kind of page, and the memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ TURNS = 5
 
 
 def run(folder: str) -> dict[str, float]:
-    """Serve the run in `folder` and read it: seconds to the first byte and to the last of the
-    slowest kind of page (median of its turns, the first of all left out), MB of the server."""
+    """Serve the run in `folder`, read its pages, and measure the slowest kind of page.
+
+    Returns the seconds to the first and to the last byte (medians without the very first turn) and
+    the memory of the server in MB.
+    """
     words = (sys.executable, "-m", "folkmoot", "view", folder, "--port", "0")
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,9 +1,13 @@
-"""`python -m benchmarks.scale 1000 10000 100000`: runs at sizes, and what a million would take.
+"""Measure runs of several sizes, and calculate the needs of a million participants.
 
-Each size is a `folkmoot run` of the pilot with the embedded respondent in a process of its own:
-seconds of CPU, peak memory, bytes on disk. `--question 1000000` is the one-question study instead
-(`one_question.py`), `--read RUN` what reads a run: report, comparison with itself, export, verify.
-From the pilot's largest size the needs of 1,000,000 participants are calculated.
+    python -m benchmarks.scale 1000 10000 100000
+
+Each size is a `folkmoot run` of the pilot with the embedded respondent in a separate process. The
+measures are seconds of CPU, peak memory and bytes on disk. The needs of 1,000,000 participants are
+calculated from the largest size.
+
+`--question 1000000` runs the study with one question instead (`one_question.py`). `--read RUN`
+measures the commands that read a run: report, comparison with itself, export and verify.
 """
 
 from __future__ import annotations
@@ -26,14 +30,14 @@ DOLLARS_IN, DOLLARS_OUT = 0.15, 0.60  # a million tokens of a small model; yours
 
 
 def pilot(people: int, folder: str) -> tuple[Used, float]:
-    """The pilot of so many people: what it took, and KB on disk for each."""
+    """Run the pilot; return the resources used, and the KB on disk for each participant."""
     size = f"participants_per_condition={people // CONDITIONS}"
     used = used_by("run", PILOT, "--model", "synthetic", "--set", size, "--out", f"{folder}/run")
     return used, _disk(folder) / people / 1024
 
 
 def one_question(people: int, folder: str) -> tuple[Used, float]:
-    """One question to so many people: what it took, and KB on disk for each."""
+    """Ask one question; return the resources used, and the KB on disk for each participant."""
     study = Path(folder, "study.yaml")
     study.write_text(f"study: {QUESTION}\nmodel: synthetic\nparticipants: {people}\n")
     used = used_by("run", study, "--out", f"{folder}/run")
@@ -41,7 +45,7 @@ def one_question(people: int, folder: str) -> tuple[Used, float]:
 
 
 def reading(run: str, folder: str) -> Iterator[tuple[str, Used]]:
-    """What reads a finished run, and what it took."""
+    """Yield each command that reads a finished run, and the resources that it used."""
     yield "report", used_by("report", run)
     yield "compare with itself", used_by("compare", run, run)
     yield "export to JSON", used_by("export", run, "--to", "json", "--out", f"{folder}/export")
@@ -49,7 +53,7 @@ def reading(run: str, folder: str) -> Iterator[tuple[str, Used]]:
 
 
 def calculated(disk_kb: float, hours: float = 24) -> str:
-    """What the pilot of a million people needs of a paid model within so many hours."""
+    """Describe what the pilot of a million people needs from a paid model within `hours`."""
     calls = PEOPLE * CALLS
     tokens = calls * TOKENS_IN / 1e6, calls * TOKENS_OUT / 1e6
     dollars = tokens[0] * DOLLARS_IN + tokens[1] * DOLLARS_OUT

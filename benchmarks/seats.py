@@ -1,10 +1,9 @@
-"""How many people one process holds: scripted clients on loopback sit through a whole study.
+"""Measure how many humans one process can serve: scripted clients answer a whole study.
 
     python -m benchmarks.seats [PEOPLE]
 
-Everybody opens the link, agrees, and answers at once; whoever waits asks each second whether there
-is news, as the page does. Prints how long pages and answers (with the disk's word) take, and the
-memory used.
+Each client opens the link, agrees, and answers at once. A waiting client asks each second for news,
+as the page does. Prints the times of pages and of answers (until they are on disk), and the memory.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SHOWS, QUESTION = re.compile(r'data-shows="(\w*)"'), re.compile(r'name="question
 async def person(
     session: aiohttp.ClientSession, link: str, option: str, took: dict[str, list[float]]
 ) -> None:
-    """One person, from the link to the end, who always chooses the same option."""
+    """Play one human from the link to the end, who always chooses the same option."""
     while True:
         began = time.perf_counter()
         async with session.get(link) as reply:
@@ -68,7 +67,7 @@ async def person(
 
 
 async def wait_for_news(session: aiohttp.ClientSession, link: str, shows: str) -> None:
-    """Ask as a page does until it would show something else."""
+    """Ask for news as a page does, until it would show something else."""
     tag, news = "", shows
     while news == shows:
         async with session.get(f"{link}/news", headers={"If-None-Match": tag}) as reply:

@@ -1,4 +1,4 @@
-"""The smallest study that uses the whole engine: every participant is asked, and recorded."""
+"""The smallest study that uses the whole engine: it asks all participants and records answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERSONA = (
 
 
 class Config(StudyConfig):
-    """So many participants, asked so many times one after another, for a choice or a text."""
+    """The number of participants and of successive questions, for a choice or a text."""
 
     participants: int = 1000
     turns: int = 10
@@ -20,12 +20,12 @@ class Config(StudyConfig):
 
 
 def speaker(n: int) -> Speaker:
-    """The n-th participant."""
+    """Return the n-th participant."""
     return Speaker(f"p{n}", system=PERSONA.format(n=n, age=18 + n % 70))
 
 
 def question(turn: int) -> str:
-    """What is asked in a turn."""
+    """Return the question of a turn."""
     return f"Turn {turn}. Which of {', '.join(OPTIONS)} should the city fund? Name one."
 
 

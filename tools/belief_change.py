@@ -6,7 +6,7 @@
 `debates`: DebateGPT (Salvi, Horta Ribeiro, Gallotti and West, 2024; CC BY-SA 4.0). Each participant
 of a debate is a person, agreement runs from 1 to 5, and the topic is the item. The file does not
 have the texts of the debates, so no text is shown. `rounds`: PersuasionTrace (Moore, 2025; MIT).
-Belief is written from 0 to 100, and the text shown is what the persuader wrote. Neither set is part
+Belief runs from 0 to 100, and the text shown is the text of the persuader. Neither set is part
 of this repository. docs/replay.md says where they are and what their licences ask for.
 """
 
@@ -21,7 +21,7 @@ COLUMNS = ("person", "item", "before", "after", "arm", "text_shown")
 
 
 def convert_debates(path: Path) -> Iterable[dict[str, str]]:
-    """One row for each participant of a debate, with the side that was given to them."""
+    """Yield one row for each participant of a debate, with the side assigned to them."""
     for number, row in enumerate(_rows(path), 1):
         if row["agreement_pre_likert"]:
             yield {
@@ -36,8 +36,10 @@ def convert_debates(path: Path) -> Iterable[dict[str, str]]:
 
 
 def convert_rounds(path: Path, messages: Path) -> Iterable[dict[str, str]]:
-    """One row for the first dialogue of each person about each proposition, with both beliefs; the
-    text is what the persuader wrote."""
+    """Yield one row for the first dialogue of each person about each proposition.
+
+    The row has both beliefs and the text of the persuader.
+    """
     said: dict[str, list[str]] = {}
     for row in _rows(messages):
         if row["speaker"] == "persuader":
@@ -64,7 +66,7 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the table of the set named first, made of the files named after it."""
+    """Write the table of the set in the first argument, from the files in the others."""
     kind, *files = arguments
     paths = [Path(name) for name in files]
     rows = list(convert_debates(*paths) if kind == "debates" else convert_rounds(*paths))

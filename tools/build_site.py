@@ -52,7 +52,7 @@ def write_source(folder: Path, *, reports: bool = True) -> None:
 
 
 def copy_linked_files(page: Path, folder: Path) -> str:
-    """Return a page of which links out of docs/ lead to copies of the files below `files/`."""
+    """Return a page after its links out of docs/ were changed to copies below `files/`."""
 
     def copy(link: re.Match[str]) -> str:
         original = DOCS / page.relative_to(folder)
@@ -98,7 +98,7 @@ def _complete_summaries(page: str) -> str:
 def describe_names() -> str:
     """Return a page with the docstrings of all names that `import folkmoot` gives."""
     values = {name: getattr(folkmoot, name) for name in folkmoot.__all__}
-    # What comes from a library is documented there.
+    # Names from a library are documented by the library.
     own = [n for n, v in values.items() if getattr(v, "__module__", "").startswith("folkmoot")]
     parts = [f"::: folkmoot.{name}" for name in sorted(own)]
     start = "Everything that `import folkmoot` gives. How it is used together: "

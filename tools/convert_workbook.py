@@ -1,8 +1,10 @@
-"""An older workbook in the present layout: `python -m tools.convert_workbook OLD.xlsx [FOLDER]`.
+"""Convert an older workbook to the present layout.
+
+    python -m tools.convert_workbook OLD.xlsx [FOLDER]
 
 Older programs of this family had other sheets, keys and ways to write options, and filled gaps by
-themselves. What they left open is guessed here, and every guess is a line for the user, on the
-terminal and in the sheet `notes` of the new workbook.
+themselves. This command guesses missing values. It reports every guess on the terminal and in the
+sheet `notes` of the new workbook.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ _NAMES = {
     "validate_response": "response_validation",
     "name": "constant_label",
 }
-# What older layouts had no key for. The vendors' APIs answer at 1 where no temperature is given.
+# Values for keys that older layouts lacked. The vendors' APIs use temperature 1 by default.
 _NEW: Values = {"temperature": 1, "role_assignment_strategy": "random", "random_seed": 42}
 _FACILITATORS = ("interviewer", "moderator", "experimenter", "host", "administrator")
 _FLAGS = FLAGS[1:]  # is_adapted follows from the wording
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def convert(path: Path) -> tuple[bytes, list[str]]:
-    """The new workbook, and all that was guessed. Raises InputError where cells cannot be read."""
+    """Return the new workbook and all guesses. Raises InputError if cells cannot be read."""
     book = read_book(path)
     if book.problems.found:
         raise InputError([replace(p, file=path.name) for p in book.problems.found])
@@ -127,7 +129,7 @@ def convert(path: Path) -> tuple[bytes, list[str]]:
 
 
 class _Conversion:
-    """One workbook on its way. `told`: every guess, in the order of the sheets."""
+    """The conversion of one workbook. `told`: every guess, in the order of the sheets."""
 
     def __init__(self, path: Path, target: Layout, told: list[str]) -> None:
         self.path, self.target, self.told = path, target, told
@@ -215,7 +217,7 @@ class _Conversion:
         return [tuple(values.get(c) for c in COLUMNS[ours]) for values in rows.values()]
 
     def rows(self, ours: str, sheet: Sheet) -> dict[int, Values]:
-        """Row number → values by our names; what has no column of ours is told."""
+        """Return the values of each row by our names, and report columns that we do not have."""
         columns = COLUMNS[ours]
         titles = [n for c in columns for n in (*names_for(c), _NAMES.get(c, c))]
         problems = Problems()
@@ -465,7 +467,7 @@ class _Conversion:
     # --- who sits where --------------------------------------------------------------------------
 
     def seats(self, content: dict[str, Rows]) -> None:
-        """Sessions that the old program cut or filled by itself, made to fit what is there."""
+        """Fit the sessions to the participants, since the old program cut or filled sessions."""
         setting = self.target.setting_name
         values = dict(cast("Iterable[tuple[str, Scalar | None]]", content["settings"]))
         people = [list(row) for row in content.get("profiles", ())]
@@ -501,14 +503,14 @@ class _Conversion:
 
 
 def _wording(values: Values) -> None:
-    """Where nothing was adapted, people and models read the same."""
+    """Use the same text for people and models if no text was adapted."""
     human, text = values.get("human_text"), values.get("llm_text")
     values["llm_text"] = human if text is None else text
     values.setdefault("is_adapted", int(text is not None and human not in (None, text)))
 
 
 def _likeliest(names: Collection[str], among: Iterable[str], cutoff: int = 85) -> str | None:
-    """The one of `among` that is most like one of the names."""
+    """Return the element of `among` that is most similar to one of the names."""
     choices = list(among)
     for name in names:
         guess = process.extractOne(
@@ -520,7 +522,7 @@ def _likeliest(names: Collection[str], among: Iterable[str], cutoff: int = 85) -
 
 
 def _ours(title: str, names: Sequence[str], called: Callable[[str], str]) -> str | None:
-    """Our name for a key or column of any layout."""
+    """Return our name for a key or column of any layout."""
     for name in names:
         if title in (called(name), *names_for(name), _NAMES.get(name)):
             return name
@@ -545,7 +547,7 @@ def _name(value: Scalar | None) -> str:
 
 
 def _distinct(names: Sequence[str], taken: Collection[str] = ()) -> list[str]:
-    """The names, each after its first time (or where it is taken) with a number; "" stays."""
+    """Return the names with a number after each repeated or taken one; "" is not changed."""
     seen, out = set(taken), []
     for name in names:
         new, count = name, 1

@@ -1,7 +1,7 @@
-"""Count what the rules for names, comments and docstrings ask for.
+"""Count names, comments and docstrings that break the rules for them.
 
 Usage: python tools/count_names.py [FOLDER]. Prints figures for the sources below FOLDER
-(src/folkmoot when omitted). It decides nothing and is no test. A name's length is counted without
+(src/folkmoot if omitted). The figures are no test. A name's length is counted without
 underscores at its ends, and names such as `__init__` are left out. A name of one word has no
 underscore inside. A local variable is a name bound in a function, once per function, parameters
 excluded; bindings of comprehensions belong to the function around them.
@@ -61,17 +61,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_one_letter(name: str) -> bool:
-    """Whether a name has one letter (`_`, which says that a value is not used, has none)."""
+    """Return whether a name has one letter. `_` marks an unused value and does not count."""
     return len(name.strip("_")) == 1
 
 
 def functions_in(tree: ast.Module) -> list[Function]:
-    """All functions and methods of a module, nested ones included."""
+    """Return all functions and methods of a module, including nested ones."""
     return [node for node in ast.walk(tree) if isinstance(node, Function)]
 
 
 def parameters_of(function: Function) -> list[str]:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     arguments = function.args
     listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     listed += [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
@@ -79,7 +79,7 @@ def parameters_of(function: Function) -> list[str]:
 
 
 def locals_of(function: Function) -> set[str]:
-    """The names bound in a function's body, without those of functions nested in it."""
+    """Return the names bound in a function's body, without those of nested functions."""
     names: set[str] = set()
     waiting: list[ast.AST] = list(function.body)
     while waiting:
@@ -95,7 +95,7 @@ def locals_of(function: Function) -> set[str]:
 
 
 def count_comments(source: str) -> int:
-    """Lines with a comment, without those that speak to a tool (`noqa`, `type: ignore`)."""
+    """Count the lines with a comment, without comments for a tool (`noqa`, `type: ignore`)."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
     return sum(not re.match(r"#\s*(noqa|type:|fmt:|!)", comment) for comment in comments)

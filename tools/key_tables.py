@@ -36,7 +36,7 @@ ELSEWHERE = {
 
 
 def updated(page: str) -> str:
-    """The text of a page with its tables of keys as the configuration classes have them."""
+    """Return the text of a page with current tables of keys."""
 
     def table(found: re.Match[str]) -> str:
         config = getattr(importlib.import_module(found["module"]), found["name"])
@@ -47,7 +47,7 @@ def updated(page: str) -> str:
 
 
 def key_table(config: type[BaseModel], without: list[str]) -> str:
-    """The table of the keys of a configuration class."""
+    """Return the table of the keys of a configuration class."""
     lines = ["| key | default | values | means |", "|---|---|---|---|"]
     for path, key in _listed(config, without):
         means = key.description.replace("|", "\\|")
@@ -70,7 +70,7 @@ def _listed(config: type[BaseModel], without: list[str]) -> Iterator[tuple[str, 
 
 
 def _default(key: Key) -> str:
-    """The default in the words of a study file; nothing where there is none."""
+    """Return the default as a study file would state it, or "" without a default."""
     if key.required:
         return "**required**"
     if key.inner or key.default in (None, "", [], {}):
