@@ -314,7 +314,7 @@ def test_amendments_that_a_killed_process_did_not_name_do_not_count(done: RunFol
     path = done.path / "amendments.jsonl"
     path.write_text(Amendment("code", "Ann", "now").to_json_line() + "\n")
     assert read_amendments(done.path) == []
-    assert "counts for nothing" in cli("verify", done.path)[1]
+    assert "the other lines do not count" in cli("verify", done.path)[1]
     append_amendments(done.path, [Amendment("code", "Bob", "now")])
     assert [a.author for a in read_amendments(done.path)] == ["Bob"]
     assert cli("verify", done.path)[0] == 0

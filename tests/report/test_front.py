@@ -247,7 +247,7 @@ def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder)
     assert legend(stated) == alone
     both = replace(stated, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly).")
     assert legend(both) == (
-        f"{alone} Jointly: for all primary claims at once, so often wider, and as the verdicts "
-        "are. Above or below a value: only the side is shown."
+        f"{alone} Jointly: for all primary claims at once, in agreement with the verdicts, and so "
+        "often wider. Above or below a value: only the side is shown."
     )
     assert legend() == ""

@@ -74,9 +74,10 @@ class Choice(AnswerType[str]):
     # The parse steps are: `exact`, the text of an option. `normalised`, the text in another case,
     # spelling or decoration. `number`, the number or letter of an option in the list. `named`, an
     # option in a carrier phrase ("My answer is …") or alone in every line. A reply that fits two
-    # options is not parsed, and neither is an option inside a sentence: no list of words tells
-    # what the sentence says about it. With `clarify=False` the engine repeats the question in plain
-    # text, as often as the caller allows. Without labels, a bare number is not an option.
+    # options is not parsed. An option inside a sentence is not parsed either, because no list of
+    # words can tell whether the sentence chooses or rejects it. With
+    # `clarify=False` the engine repeats the question in plain text, as often as the caller allows.
+    # Without labels, a bare number is not an option.
 
     __slots__ = ("_clarify", "_index", "_labelled", "options")
     kind = CHOICE

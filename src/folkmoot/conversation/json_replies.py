@@ -124,8 +124,8 @@ def _object_without_conflicts(pairs: list[tuple[str, object]]) -> dict[str, obje
 def _quote_bare_values(text: str, *, numbers_as_text: bool) -> str:
     # Values without quotation marks get them, unless JSON or Python would read them as they are.
     # Otherwise the repair library reads `7 or 8` as 7 and `−4` (a Unicode minus) as 4, and may move
-    # a number to another key. A key without a value gets an empty object, which is no readable
-    # value of any field: the library gives it an empty text, which may mean "cannot say".
+    # a number to another key. A key without a value gets an empty object, which no field can
+    # read. The library would give it an empty text, which may mean "cannot say".
     parts: list[str] = []
     position = 0
     while token := _TOKEN.search(text, position):

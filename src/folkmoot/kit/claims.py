@@ -24,16 +24,16 @@ from folkmoot.storage.run_folder import RunFolder
 Config = TypeVar("Config", bound=BaseModel)
 LEVELS = (
     "low, high: the 95 % interval of this comparison by itself. adjusted p: by Holm's method "
-    "within the family (of several primary claims in each direction), of a claim with a margin for "
-    "the margin. p: of no difference."
+    "within the family (for several primary claims, in each direction). A claim with a margin is "
+    "tested against the margin. p: of no difference."
 )
 # Explains the joint intervals of several primary claims.
 JOINT_LEVELS = (
     "joint low, joint high: the intervals of the primary claims that hold together. The chance "
-    "that even one of them misses the true value is at most 5 %. Adjusted p is below .05 exactly "
-    "where the joint interval excludes zero, or the margin of a claim that has one. A joint bound "
-    "at zero or at the margin is itself excluded then: the side is shown, and the interval of the "
-    "comparison by itself tells more of the size."
+    "that one or more of them miss the true value is at most 5 %. Adjusted p is below .05 exactly "
+    "if the joint interval excludes zero (or the margin, if the claim has one). A joint bound at "
+    "zero or at the margin is then excluded itself: only the side is shown, and the interval of "
+    "the single comparison says more about the size."
 )
 # At most this many estimates in one sentence. The table has the rest.
 MAX_LISTED_ESTIMATES = 6

@@ -49,9 +49,8 @@ def name_reply_units(run: RunFolder, name: str) -> str:
 
     - `name`: the noun for a unit of a finished run.
     """
-    # The checks count all replies of an unfinished run. Its figures count finished units alone, and
-    # are fewer.
-    # A speaker with a reply is a speaker, finished or not.
+    # In an unfinished run the checks count all replies, but its figures cover finished units alone.
+    # So the noun gets the word "started". A speaker with a reply needs no such word.
     return f"started {name}" if run.partial and name != SPEAKER else name
 
 
@@ -108,7 +107,7 @@ def find_conversations(run: RunFolder) -> ReplyUnit:
                 joined.join(_Speaker(first), _Speaker(other))
     if not is_heard and not is_scoped:
         return ReplyUnit(SPEAKER, speaker_of)
-    # Other speakers belong to the conversation of the first text that they read, or that is theirs.
+    # Other speakers belong to the conversation of the first text that they read or wrote.
     read: dict[str, Hashable] = {}
     for address, source, speaker in heard:
         if address not in participants:

@@ -206,9 +206,9 @@ def _try_model(listing: ModelListing, endpoints: Mapping[str, str] | None) -> Mo
 async def _complete_with_retries(
     spec: ModelSpec, settings: ProviderSettings, request: ModelRequest
 ) -> Completion:
-    # This is a second loop beside `engine.calls.retries`: a single call has no budget, no shared
-    # rate limit, no journal and no run that could pause, and `models` lies below the engine. Both
-    # decide by the same classes of errors and wait by the same rule.
+    # This is a second loop beside `engine.calls.retries`, because `models` must not import the
+    # engine. A single call has no budget, shared rate limit, journal or run that could pause. Both
+    # loops use the same classes of errors and the same rule for waiting.
 
     # A new provider for each call, because its connections belong to the event loop of this call.
     provider = open_provider(spec, settings)

@@ -77,8 +77,7 @@ class LoadBalancer(Provider):
 
     def _load_of(self, index: int) -> int:
         # The running calls, plus the number of calls for which the server is still skipped after a
-        # failure.
-        # 16 calls after the first failure, then doubled with each further failure in a row.
+        # failure. The latter is 16 after the first failure, and doubles with each further failure.
         penalty = min(MAX_PENALTY_CALLS, 2 ** min(self._failed[index] + 3, 20))
         remaining_penalty = max(0, penalty - self._passed[index]) if self._failed[index] else 0
         return self._busy[index] + remaining_penalty

@@ -62,9 +62,9 @@ class Demographics(BaseModel):
     If one of them stays unreadable, the line gives no persona and another line is drawn.
     """
 
-    # The rest of such an answer is not kept, as elsewhere. The description of a persona is written
-    # from all seven, participants are compared by them, and other lines are there: a persona
-    # without, say, an age would be another kind of participant.
+    # The rest of such an answer is not kept. The description of a persona is written from all
+    # seven, and participants are compared by them. A persona without an age, for example, would be
+    # another kind of participant. There are enough other lines to draw from.
     model_config = pin_schema(
         "Demographics",
         "The seven demographics of a persona. Case and curly quotes in a reply are forgiven.",

@@ -115,9 +115,8 @@ def list_changes(run: Path) -> list[str]:
     if line_count == recorded_count:
         return []
     return [
-        f"{AMENDMENTS_FILE} has {line_count} lines, of which {MANIFEST} names {recorded_count}: "
-        "the rest counts "
-        "for nothing, and the next amendment drops it."
+        f"{AMENDMENTS_FILE} has {line_count} lines, but {MANIFEST} names {recorded_count}: "
+        "the other lines do not count, and the next amendment drops them."
     ]
 
 

@@ -182,7 +182,7 @@ def describe_parts(run: PartialRun, names: Mapping[str, str] | None = None) -> F
         left_out = format_count(len(parts.excluded), parts.unit)
         says += f" Failed checks exclude {left_out} from all figures."
     if len(complete_parts) == len(parts.planned):
-        says += " What is made when all have ended, such as coding, may still be missing."
+        says += " Later steps, such as coding, may still be missing."
     if not complete_parts:
         says = f"{parts.count_text} are complete: nothing can be reported yet."
     elif parts.empty_arms:

@@ -501,7 +501,7 @@ def _check_cell(value: object, name: str, table: str) -> TableCell:
     type_name = type(value).__name__
     hint = {
         "coroutine": "put `await` before the call that gave it",
-        "Missing": "there is no answer: record None, and its `.reason` in a column of its own",
+        "Missing": "there is no answer: record None, and its `.reason` in another column",
         "set": "sets have no order: record sorted(…)",
     }.get(type_name, "record text, a number, True, False, None, a list or a dict")
     raise ProtocolError(f"table {table}, column {name}: a cell cannot be a {type_name}; {hint}")

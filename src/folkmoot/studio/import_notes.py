@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from folkmoot.hints import capitalise
 from folkmoot.studio.labels import FormWords
 
-# What the researcher does about each kind of note. A note begins with its kind and a colon.
+# The task of the researcher for each kind of note. A note begins with its kind and a colon.
 KINDS = {
     "Kept": "This is in the study.",
     "To do": "Do this before a run with a model.",

@@ -83,7 +83,7 @@ TRIED = 3
 PARTICIPANT = "participant"
 # Folder of the researcher's prompts if the study file names none.
 PROMPTS = "prompts"
-# Lines on what an import changed that the page of a study shows. The file has all of them.
+# The lines on changes by an import that the page of a study shows. The file has all of them.
 MAX_IMPORT_NOTES = 300
 CHANGED_PROBLEM = Problem(
     "the file was changed by another program in the meantime, so it was not saved",
@@ -419,7 +419,7 @@ class Studio:
     def _incorrect(
         self, name: str, path: Path, tab: str, problems: Sequence[Problem]
     ) -> HTMLResponse:
-        # What a page shows that needs a study file without problems.
+        # The content of a page that needs a study file without problems.
         problems = word_problems(read_study_form(path), problems)
         variables = {**_tab_variables(name, path, tab), "problems": problems}
         return self._page("incorrect.html.j2", variables)

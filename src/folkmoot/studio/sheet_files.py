@@ -78,7 +78,8 @@ class SheetCells(NamedTuple):
         return "B1" in self.notes and self._are_described(names)
 
     def _are_described(self, addresses: Sequence[str]) -> bool:
-        # What is fixed has notes. A person may add a note to any cell, and names without one.
+        # Cells with a fixed meaning have notes. A person may add a note to any cell, and names
+        # without one.
         return 2 * sum(address in self.notes for address in addresses) > len(addresses)
 
 

@@ -65,7 +65,7 @@ class Line:
     turn: str
     text: str
     fields: tuple[tuple[str, str], ...]
-    # What the page adds: to whom the utterance responds, and which changes it made.
+    # Additions of the page: to whom the utterance responds, and which changes it made.
     notes: tuple[str, ...]
     # (kind of reference, targets) pairs.
     reactions: Reactions

@@ -1,8 +1,11 @@
-"""The gateway, through which every call to a model goes."""
+"""Answer all requests of a run: every call to a model passes this gateway."""
 
-# A call passes these steps: look for it in the journal, wait for the budget and the rate limiter,
-# wait until a record on disk says that the call may be billed (`limits/lender.py`), ask the
-# provider with retries, and write the completion to the journal.
+# The steps of a call:
+# - Look for it in the journal.
+# - Wait for the budget and the rate limiter.
+# - Wait until a record on disk says that the call may be billed (`limits/lender.py`).
+# - Ask the provider, with retries.
+# - Write the completion to the journal.
 
 from __future__ import annotations
 

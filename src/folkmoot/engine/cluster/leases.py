@@ -31,13 +31,13 @@ from folkmoot.errors import BudgetReachedError
 class BudgetDemand:
     """The part of the budget that the waiting calls of a worker need."""
 
-    # What the waiting calls need: their maximum cost (USD) and their number.
+    # The maximum cost (USD) of the waiting calls, and their number.
     waiting_usd: float = 0.0
     waiting_calls: int = 0
     # The maximum and the expected cost (USD) of the call that has waited longest.
     oldest_call_max_usd: float = 0.0
     oldest_call_expected_usd: float = 0.0
-    # What is unused of the budget that the worker may reserve.
+    # The unused rest of the budget that the worker may reserve.
     usd_left: float = 0.0
     calls_left: int = 0
     # True if no call is in flight and the main process has all entries.
@@ -260,8 +260,8 @@ class Leases:
         share = int(
             divide_fairly(allowed, [demand.in_flight + demand.waiting for demand in demands])[index]
         )
-        # All models share one limit. Without a fair share of it, slots for further calls to a model
-        # for which no call waits could leave none to another model, for ever.
+        # All models share one limit. Without a fair share, one model could keep slots for which no
+        # call waits, and another model would never get any.
         share = min(share, self._share_of_all_models(model, worker))
         # A worker with no call in flight gets one slot even if its fair share rounds to 0.
         min_slots = 1 if own_demand.waiting and not own_demand.in_flight else 0
@@ -357,7 +357,7 @@ class Leases:
         ) and budget_demand.oldest_call_expected_usd <= free_usd:
             return budget_demand.oldest_call_max_usd, 1.0 if self._budget.calls is not None else 0.0
         self._unaffordable_count += 1
-        # Two reports of each worker without a call that fits: no cheaper call is on its way.
+        # After two reports of each worker without an affordable call, no cheaper call is coming.
         if self._unaffordable_count > 2 * len(self._accounts) and not self._budget.waiting_count:
             self._stop(
                 self._budget.exhausted_error(

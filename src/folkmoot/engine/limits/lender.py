@@ -22,8 +22,8 @@ from typing import NamedTuple, Protocol
 from folkmoot.engine.limits.budget import NOTHING, USD_TOLERANCE, Amount, Budget
 from folkmoot.errors import FolkmootError, StorageError
 
-# Calls lent ahead of need: at first, at least and at most. What is lent ahead counts as possibly
-# paid after a kill, so it should be little. Too little makes calls wait for the disk.
+# The number of calls lent ahead of need: at first, at least and at most. After a kill these calls
+# count as possibly paid, so they should be few. With too few, calls wait for the disk.
 INITIAL_CALLS_AHEAD = 64
 MIN_CALLS_AHEAD = 8
 MAX_CALLS_AHEAD = 1000

@@ -562,7 +562,7 @@ async def _write_outputs(
         if outcome == "done":
             _write_results(execution, context, outcome, tables)
         elif outcome in WITH_TABLES:
-            # The manifest says what was paid. It is written even if a study cannot make its files
+            # The manifest states the cost, so it is written even if a study cannot make its files
             # from the few rows that exist.
             try:
                 _write_results(execution, context, outcome, tables)
@@ -578,8 +578,8 @@ async def _write_outputs(
         facts = _collect_run_facts(execution, context, outcome, seconds, unusable)
         write_json(context.folder / MANIFEST, seal_manifest(build_manifest(facts, tables)))
     except Exception as error:
-        # If the run has already failed or stopped, its own error is more useful than this one, so
-        # this one is only a line of the log. The log may be what cannot be written.
+        # If the run has already failed or stopped, the first error is more useful, so this one is
+        # only logged. Logging may fail too, because the disk may be full.
         if outcome == "done":
             raise
         with suppress(Exception):

@@ -1,9 +1,8 @@
 """Choose the models of a run by one rule for all study types."""
 
-# These sources are read in order until one names a model: the command line, `plan.json` (on a
-# resume), the study file, and `DEFAULT_MODEL` in the environment or `.env`. If no source names a
-# model, the embedded respondent answers, so that no vendor bills a run for which no model was
-# chosen.
+# The first of these sources that names a model decides: the command line, `plan.json` (on a
+# resume), the study file, `DEFAULT_MODEL` in the environment or `.env`. If no source names a model,
+# the embedded respondent answers. So no vendor bills a run for which no model was chosen.
 
 from __future__ import annotations
 

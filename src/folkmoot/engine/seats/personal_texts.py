@@ -102,8 +102,8 @@ class PersonalTexts:
     replies: list[AffectedReply] = field(default_factory=list)
     # Addresses of replies that are made from the human's texts alone.
     summaries: set[str] = field(default_factory=set)
-    # What counts as a quotation of the human in each reply that has one, and in the options of each
-    # question that offered a proposal of the human, by address.
+    # By address: the texts that count as quotations of the human. The address is that of a reply
+    # with a quotation, or of a question that offered a proposal of the human as an option.
     quotable: dict[str, Quotable] = field(default_factory=dict)
     # The words of options that the human proposed, as in `Redaction.texts`.
     proposed: set[str] = field(default_factory=set)
@@ -430,7 +430,7 @@ class _PersonalTextSearch:
             content, parts = message["content"], self._found.find_parts(entry, number, spans)
             personal_texts += (content[part.start : part.end] for part in parts)
             excluded_spans = [Span(part.start, part.end, UNKNOWN) for part in parts]
-            # The words of a re-ask quote the speaker, so that they are no text of others.
+            # A re-ask quotes the speaker, so its words are not texts of others.
             if quotes_reply(entry, number, spans):
                 excluded_spans += _find_gaps(content, number, spans)
             other_texts += (

@@ -226,7 +226,7 @@ class SeatManager:
                 "scopes": seat_state.seat.scopes,
                 "token": seat_state.token,
                 "agreed": seat_state.has_agreed,
-                # These two are no decisions of people: a later process finds them again.
+                # A later process finds these two states again, so they are not stored.
                 "ended": "" if seat_state.ended in ("done", PLAYED_BY_MODEL) else seat_state.ended,
                 **self._serialise_occupant(seat_state),
             }
@@ -553,8 +553,8 @@ class SeatManager:
 
     def advance_clock(self) -> None:
         """Subtract the time since the last call from all time limits."""
-        # What has no time left times out. The page server calls this method only while the run is
-        # active.
+        # Questions and seats without time left time out. The page server calls this method only
+        # while the run is active.
         now = self.clock()
         elapsed, self._now = max(0.0, now - self._now), now
         if self.lobby is not None and self.lobby.is_open:

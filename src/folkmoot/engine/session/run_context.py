@@ -462,8 +462,8 @@ class RunContext:
         if buffer is None:
             buffer = self.tables[table] = self.new_recording(table)
         buffer.add_row(row, key)
-        # Use a timer instead of checking the clock with each row: rows must also be written while
-        # none are added, as when a human takes minutes to answer.
+        # Use a timer instead of checking the clock with each row. Rows must also be written while
+        # none are added, for example while a human takes minutes to answer.
         if self._next_flush is None:
             self._flush_later()
 

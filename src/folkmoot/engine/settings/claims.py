@@ -154,7 +154,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                 }
                 for result in ordered
             ],
-            "Excluded: subjects of whom the measure is not known"
+            "Excluded: subjects without a known measure"
             f"{', or not yet' * any(result.pending for result in ordered)}. Least and most if "
             "missing: the "
             "difference over all ways of filling them in, without sampling error (Horowitz and "
@@ -163,9 +163,8 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         notes=(
             "Primary claims answer the main question of the study and were fixed before the run: "
             "Holm's method decides them, and their joint intervals hold together. Secondary and "
-            "exploratory claims have "
-            "families of their own and 95 % intervals one by one, and nothing is concluded from "
-            "them.",
+            "exploratory claims are separate families with single 95 % intervals, without "
+            "conclusions.",
         ),
         section="What was tested",
     )
@@ -453,8 +452,8 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
         name or labels.get(arm, "") for arm, name in zip(stated.contrast, stated.names, strict=True)
     )
     outcome = stated.outcome or (same[0].outcome if same else "")
-    # The study type knows more of the population and of what is held equal (the summaries of the
-    # run, the same groups) than the name of a column says.
+    # The study type states the population and what is held equal, such as the summaries of the run.
+    # The name of a column does not say this.
     declared_estimands = (
         claim.estimand
         if claim.contrast == stated.contrast

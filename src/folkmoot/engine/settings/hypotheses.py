@@ -299,9 +299,9 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
             low, high = (estimate.low, estimate.high) if result.joint is None else result.joint[:2]
             lines.append((line_name(result.claim), estimate.value, low, high))
     joint_text = (
-        " of each hypothesis by itself; joint: intervals that hold together at 95 % and agree with "
-        "the verdict; a bound at zero or at the smallest difference is itself excluded where the "
-        "verdict says so"
+        " of single hypotheses; joint: intervals that hold together at 95 % and agree with the "
+        "verdict; if the verdict is “supported” or “contradicted”, a bound at zero or at the "
+        "smallest difference is excluded"
         if has_joint_intervals
         else ""
     )
@@ -333,7 +333,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
         ResultTable.from_records(
             rows,
             f"95 % intervals{joint_text}; adjusted p: of no difference, {adjusted_text}; "
-            "excluded: units of which the measure is not known"
+            "excluded: units without a known measure"
             f"{', or not yet' * any(result.pending for result in results)}; least and "
             "most if missing: the difference over all ways of filling them in, without sampling "
             "error (Horowitz and Manski 2000).",
@@ -352,9 +352,9 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
             f"{doubt} {EXPLORATORY}"
             if doubt
             else f"Hypotheses: {FIXED_BEFOREHAND}. Supported: the whole interval (of "
-            "several hypotheses: the joint one) lies "
-            "where the hypothesis says, beyond the smallest difference that matters. "
-            "Contradicted: all of it lies elsewhere. Neither shown nor ruled out: anything else. "
+            "several hypotheses: the joint one) is "
+            "on the stated side, beyond the smallest difference that matters. Contradicted: the "
+            "whole interval is on the other side. Neither shown nor ruled out: all other cases. "
             "All other findings of this run are exploratory.",
             *_missing_answer_caveats(results),
         ),

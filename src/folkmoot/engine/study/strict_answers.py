@@ -340,7 +340,7 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
                 }
                 for how, answers in by_how.items()
             ],
-            "Agrees: the first reply names what is recorded (same), another option, several, none.",
+            "Agrees: the first reply names the recorded option (same), another, several or none.",
         ),
         notes=(
             "Exact: the reply is the answer. Stated: the reply states exactly one. Clarified: a "

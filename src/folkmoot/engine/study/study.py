@@ -573,7 +573,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     except Exception as error:
         reason = run.unusable_reason or f"they need data that the run does not have yet ({error})"
         key = "partial"
-        # The data is there, so the error is one of the code and not of missing answers.
+        # No answers are missing, so the error is in the code.
         if run.is_finished and not run.unusable_reason:
             if find_author_error(error) is not None:
                 raise
@@ -605,7 +605,7 @@ def load_study(path: Path, consent: Consent | None = None) -> Study:
     if not path.is_file():
         raise InputError(Problem(f"there is no file {path.resolve()}", key="study"))
     module = load_study_code(path, consent)
-    # A module and not its file says whether STUDY exists: it may be imported from elsewhere.
+    # Look in the module and not in the text of the file, because STUDY may be imported.
     if not hasattr(module, "STUDY"):
         raise InputError(
             Problem(

@@ -140,7 +140,7 @@ def run_controls(
     # Ask the model that answered most decisions. It may differ from the study file's model, because
     # the command line can override it.
     model = asked.most_common(1)[0][0]
-    # With batches, controls cost half as well, and `check` prices them so.
+    # Controls use batches as the run does, at half the price, and `check` estimates this price.
     kept = {**calling_settings(run, "respondent", "temperature", *BATCH_KEYS), "model": model}
     below = Below(study_of(run, with_humans=with_humans), CONTROLS, AMENDMENT, "folkmoot")
     given = {**kept, **calling, "controls": settings}
@@ -272,7 +272,7 @@ _Versions = dict[tuple[str, str], ForkedDecision | InSessionMark | Refusal]
 
 
 class _Prepared(NamedTuple):
-    # What the controls ask, before the first call.
+    # The questions of the controls, prepared before the first call.
 
     conversations: Mapping[str, DecisionConversation]
     versions: _Versions

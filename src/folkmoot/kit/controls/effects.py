@@ -475,8 +475,8 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}
     moved = [name for name, holm in with_adjusted_p(orders).items() if holm < ALPHA]
     for row, ((_, name), shift) in zip(rows, shifts.items(), strict=True):
-        # Only the order is no part of the decision, so only its shift has a largest size. A large
-        # shift that the test does not show is not known, as the alarm goes by the test.
+        # A decision must not depend on the order, so only the shift of an order has a limit. The
+        # verdict on a shift above the limit is "not known" if the test does not show a shift.
         is_small = MOST_SHIFT.judge_interval(shift) == PASSED
         verdict = FAILED if name in moved else PASSED if is_small else NOT_KNOWN
         row["verdict"] = verdict if name in orders else None

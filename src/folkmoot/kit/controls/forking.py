@@ -103,7 +103,7 @@ def fork_decision(
         for texts in (changed, *(step.texts for step in asked_again.values()))
     ):
         return COMPUTED
-    # The control asks all or nothing: an old reply among new ones would answer words that are gone.
+    # Ask again for all of these replies or for none: an old reply would answer replaced words.
     steps = []
     for step in asked_again.values():
         quotes = graph.find_quotes(step.texts, asked_again)
@@ -163,7 +163,7 @@ def with_new_replies(
         said = part_as_text(quote.part, reply)
         if said is None:
             return None
-        # A computed value is that of a table, which has no row for the new reply.
+        # A computed value comes from a table, and the table has no row for the new reply.
         source = quote.source._replace(id=address) if quote.source.address else quote.source
         text = SourcedText(said, [Span(0, len(said), source, 0)])
         parts.setdefault(quote.message, []).append(Replacement(quote.start, quote.end, text))

@@ -85,8 +85,8 @@ def _within_bounds(
     if found.clusters < FEWEST_UNITS or np.ptp(np.bincount(groups, weights=y) / sizes) > _EQUAL:
         return found.clip_bounds(*bounds)
     low, high = interval_of_equal_units(found.value, sizes, bounds, level)
-    # The p-value of a mean of zero is the level at which an end of the interval is zero: if the
-    # units that differ all had the bound on the other side of zero.
+    # The p-value of a mean of zero is the level at which one end of the interval is zero. At that
+    # end, all units that differ have the bound on the other side of zero.
     other = bounds[0] if found.value > 0 else bounds[1]
     differing = found.value / (found.value - other) if other else 1.0
     odds = differing / (1 - differing) if differing < 1 else math.inf
@@ -108,10 +108,9 @@ def interval_of_equal_units(
     Source: Hanley and Lippman-Hand (1983), "If nothing goes wrong, is everything all right?",
     doi:10.1001/jama.1983.03330370053031.
     """
-    # No unit of g differs, so in truth at most a share π of units differs: the upper end of
-    # Wilson's interval for 0 of g, about 4/g. These units may have any possible mean. Units of
-    # unequal size count as fewer units (Kish 1965), because a large one may be the one that
-    # differs.
+    # None of the g units differs. So in the population at most a share π of units differs: the
+    # upper end of Wilson's interval for 0 of g, about 4/g. These units may have any possible mean.
+    # Units of unequal size count as fewer units (Kish 1965), because a large one may differ.
     units = _kish_units(sizes)
     z2 = normal_quantile((1 + level) / 2) ** 2
     unseen = z2 / (units + z2)
@@ -355,8 +354,8 @@ def bias_reduced(
     for clusters in _clusters_by_size(sizes):
         rows = order[starts[clusters][:, None] + np.arange(sizes[clusters[0]])]
         x = design[rows]
-        # I − H of a cluster differs from I only in the span of the cluster's rows of the design, so
-        # a decomposition of width k replaces one of the size of the cluster.
+        # I − H of a cluster differs from I only in the span of the cluster's rows of the design. So
+        # a decomposition of width k is enough.
         q, s, _ = np.linalg.svd(x @ root, full_matrices=False)
         left = 1.0 - s**2
         stretch = np.where(left > _SINGULAR, 1 / np.sqrt(np.maximum(left, _SINGULAR)), 0.0) - 1.0

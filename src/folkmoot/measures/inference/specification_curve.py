@@ -64,8 +64,8 @@ class Curve:
     p_z: float
     # The 95 % prediction interval for one more specification. NaN with fewer than three.
     predicted: tuple[float, float]
-    # The number of independent units, as `estimate_difference` counts them in one run: those of the
-    # smaller condition if they are fewer than five, otherwise those of both conditions.
+    # The number of independent units, as `estimate_difference` counts them in one run. These are
+    # the units of the smaller condition if they are fewer than five, otherwise those of both.
     units: int
     alpha: float = ALPHA
     # True if the specifications are repeats of one design.
@@ -91,11 +91,11 @@ class Curve:
         The word is "too few" with fewer than five specifications, and "not tested" with too few
         units.
         """
-        # The joint tests draw participants. So their p-values can be as small as 1/2001 with two
-        # specifications as with twenty: they say that these specifications have an effect, and
-        # nothing of a further one. A further one is known from specifications that agree. If each
-        # were on the claimed side by the throw of a coin, all of k would be there with a
-        # probability of 1/2^k: 1/4 of two, 1/16 of four, and with five 1/32, the first below 5 %.
+        # The joint tests draw participants. So their p-values can be as small as 1/2001 even with
+        # two specifications. They concern these specifications, not a further one. Evidence on a
+        # further one comes from specifications that agree. With random signs, all k specifications
+        # would be on the claimed side with a probability of 1/2^k. With five, this is 1/32, the
+        # first value below 5 %.
         if len(self.estimates) < FEWEST_SPECIFICATIONS:
             return "too few"
         tests = (self.p_median, self.p_count, self.p_z)

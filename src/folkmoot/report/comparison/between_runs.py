@@ -498,10 +498,10 @@ def _effect_in(sample: Sample, measured: Measured | None, claim: Claim) -> _Effe
 
 
 def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> Result:
-    # The first method that the data allow: the difference of paired effects, if each subject of a
-    # run is observed in both conditions; differences between the runs within each subject, if both
-    # runs drew the same participants; MOVER (method of variance estimates recovery) for two
-    # independent effects.
+    # Uses the first method that the data allow:
+    # - Each subject is observed in both conditions: the difference of paired effects.
+    # - Both runs drew the same participants: differences between the runs within each subject.
+    # - Independent effects: MOVER (method of variance estimates recovery).
     subject = tuple(column for column in own.subject if column in base.subject)
     claim = replace(base.result.claim, direction="different", margin=0.0, family="exploratory")
     names = ("own", "base")
@@ -547,7 +547,7 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence:
     gap, claim = results[f"{run} − {base}"], results[base].claim
     base_estimate, run_estimate = (results[name].estimate for name in (base, run))
-    # Readers subtract the effects, so they have the digits of their difference.
+    # Readers subtract the effects, so they are printed with as many digits as their difference.
     more = gap.more_digits
     effects = word(
         "runs",

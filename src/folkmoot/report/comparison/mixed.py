@@ -112,17 +112,18 @@ def people_and_models(run: RunFolder) -> Finding | None:
         _describe_differences(results, len(answers_by_question), len(seats)),
         ResultTable.from_records(
             rows,
-            "Of options the share of seats that chose it, of figures the mean of seats; the last "
+            "An option has the share of seats that chose it, a figure the mean of seats. The last "
             "answer of a seat counts. Models minus people, with 95 % intervals. Verdict of a "
-            "share: passed if the whole interval lies within 15 points, failed if all of it lies "
-            "outside; of a figure: failed if its adjusted p is below .05, else not known.",
+            "share: passed if the whole interval is within 15 points, failed if the whole interval "
+            "is outside. Verdict of a figure: failed if its adjusted p is below .05, otherwise not "
+            "known.",
         ),
         interval_chart(shown_estimates, "models minus people", zero=0.0),
         notes=(
             LEVELS,
             EXPLORATORY,
-            "Seats that were drawn by lot differ in who sits there alone; people who chose their "
-            "seats, or speak for themselves, differ from the personas in other ways too. After a "
+            "Randomly drawn seats differ only in who sits there. People who chose their seats, or "
+            "answer as themselves, differ from the personas in other ways too. After a "
             "conversation both have heard each other.",
         ),
         section=SECTION,

@@ -340,7 +340,7 @@ def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
         ResultTable.from_records(
             rows,
             "Median, least and most: differences over specifications. Joint p values: the chance "
-            "of such a median, of so many specifications with p below .05, and of such a mean z, "
+            "of such a median, of as many specifications with p below .05, and of such a mean z, "
             "if no specification had an effect beyond the margin. A further one: 95 % prediction "
             "interval for one more specification of this kind.",
         ),
@@ -355,8 +355,8 @@ def judge_claims(runs: Cells, *, is_complete: bool = True) -> Finding | None:
             ),
             "Specifications with the same data count once.",
             f"Fewer than {FEWEST_SPECIFICATIONS} specifications (in a grid of repeats alone, "
-            "repeats) are not judged: if each lay where the claim says by the throw of a coin, "
-            "four would all do so in one of 16 grids, and five in one of 32.",
+            "repeats) are not judged: with random signs, all four would be on the claimed side "
+            "in one of 16 grids, and all five in one of 32.",
         ),
         section=SECTION,
         headline=True,
@@ -372,10 +372,10 @@ def _as_interim(curve: Curve, verdicts: list[str]) -> tuple[Curve, list[str]]:
 
 def _explain_judgement(alpha: float) -> tuple[str, str]:
     return (
-        "Robust: the estimates of all specifications lie where the claim says, beyond its margin, "
+        "Robust: the estimates of all specifications are on the claimed side, beyond the margin, "
         f"and all three joint tests reject at {format_percent(alpha, 1)} (5 % divided by the "
-        "number of claims). Fragile: none does, or fewer than 80 % of the estimates lie there. "
-        "Mixed: everything else.",
+        "number of claims). Fragile: no test rejects, or fewer than 80 % of the estimates are on "
+        "this side. Mixed: all other cases.",
         "Joint tests draw people with all their answers in all specifications (bootstrap under no "
         "effect). Simonsohn, Simmons and Nelson (2020), doi:10.1038/s41562-020-0912-z.",
     )
@@ -463,7 +463,7 @@ def _describe_curve(curve: Curve, verdicts: Sequence[str]) -> Sentence:
     cells = format_count(len(verdicts), "cell")
     copies = format_count(curve.merged, "identical specification")
     least, most = _format_ends(claim, (min(values), max(values)))
-    # A single estimate has its unit, which a span has at its end only.
+    # A single estimate is printed with its unit. A range has the unit only at its end.
     least = least if len(values) > 1 else most
     low, high = _format_ends(claim, curve.predicted)
     details = [
@@ -548,10 +548,10 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
             rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."
         ),
         notes=(
-            "A specification is a combination of settings; in a grid of repeats alone, a repeat. "
+            "A specification is a combination of settings, or a repeat in a grid of repeats alone. "
             "Those with equal estimates in all repeats count once. "
-            "Same sign: the share of specifications with the sign of the pooled estimate; clear: "
-            "the share of which the interval excludes no effect as well.",
+            "Same sign: the share of specifications with the sign of the pooled estimate. Clear: "
+            "the share that also has an interval without zero effect.",
             "Settings of one repeat share their people, so the share that holds is not a "
             "probability.",
             *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
@@ -634,7 +634,7 @@ def _variance_finding(figures: Sequence[Figure], grid: RunGrid) -> Finding | Non
         for figure in figures
         if figure.zero is not None and len(figure.cells) == len(grid.cells) > 1
     ]
-    # Without cells beyond the settings and repeats, all variation would go with them.
+    # With as many settings and repeats as cells, they would explain all of the variation.
     settings = sum(len(grid.axes[factor]) - 1 for factor in factors) + grid.repeats - 1
     if not complete_figures or not factors or settings >= len(grid.cells) - 1:
         return None

@@ -177,10 +177,9 @@ def claim_power(
         ResultTable.from_records(
             rows,
             f"{_describe_rule(len(claims))} Units needed in "
-            f"each arm for a power of {format_percent(POWER)}: of shares at the expected "
-            "difference, else "
-            "at twice the margin (of an equivalence at none); of means at a difference that lies "
-            "half a standard deviation beyond the margin.",
+            f"each arm for a power of {format_percent(POWER)}. For shares, the assumed difference "
+            "is the expected one. Without an expected one it is twice the margin, or zero for an "
+            "equivalence. For means it is half a standard deviation beyond the margin.",
         ),
         notes=(
             "A claim is supported when the whole interval (of several claims: the joint one) lies "

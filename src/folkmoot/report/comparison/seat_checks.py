@@ -17,7 +17,7 @@ NOT_EXCLUDED = (
     "that excludes, or that ends the questions, leaves a human out."
 )
 NOT_POSSIBLE = (
-    "The analysis contains the answers of the excluded all the same: this study type does not "
+    "The analysis still contains the answers of excluded humans, because this study type does not "
     "declare the parts of a run."
 )
 FAILURES = (FLAGGED, EXCLUDED, SCREENED_OUT)

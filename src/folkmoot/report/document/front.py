@@ -269,7 +269,7 @@ def _chart_legend(main: Sequence[Finding], said: Sequence[str]) -> str:
         has_joint_intervals = any(" jointly" in words for words in said)
         parts.append(
             "Brackets and lines: 95 % intervals, each by itself. Jointly: for all primary claims "
-            "at once, so often wider, and as the verdicts are."
+            "at once, in agreement with the verdicts, and so often wider."
             if has_joint_intervals
             else "Brackets and lines: 95 % intervals, each by itself."
         )

@@ -163,7 +163,7 @@ def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding 
                 }
                 for model, own in counts.items()
             ],
-            "The top of the report names each model of which the whole interval is above "
+            "The top of the report names each model if its whole interval is above "
             f"{format_percent(limit)}.",
         ),
         notes=(

@@ -318,7 +318,7 @@ def _drifts(findings: Sequence[Finding]) -> list[Evidence]:
 
 
 def _no_answers(label: str) -> Evidence:
-    # What a control asked, and could not read in any answer, is not known.
+    # The control was asked, but none of its answers could be read.
     return Evidence(label, NOT_KNOWN, word("figure", "no answers"))
 
 

@@ -38,8 +38,8 @@ from folkmoot.respondent.mind.reading import (
 from folkmoot.respondent.mind.scales import is_unsure, scale_of
 from folkmoot.respondent.mind.speech import SentenceGenerator
 
-# An answer such as "I do not know" counts as this many times farther from the person's judgement,
-# so only persons very near the middle of the scale give it.
+# An answer such as "I do not know" counts as this many times farther from the person's judgement.
+# So only persons very near the middle of the scale give it.
 SURE = 4
 # With this many topics from the question, those of other speakers are not used.
 ENOUGH_TOPICS = 3

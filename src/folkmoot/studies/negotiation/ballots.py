@@ -75,7 +75,7 @@ M = TypeVar("M", bound=BaseModel)
 
 # The reasons for a re-ask.
 THEORY, UNMATCHED = "theory", "unmatched"
-# Reason → what the entries should have named → the entries that do not name it.
+# Reason → the kind of name that is missing → the entries without such a name.
 Problems = Mapping[str, Mapping[str, Sequence[str]]]
 
 
@@ -84,7 +84,7 @@ class SpeakerQuestion(NamedTuple):
 
     speaker: Speaker
     prompt: str
-    # What the question is about, in a few words.
+    # The subject of the question, in a few words.
     about: str
     # The options in the prompt.
     options: Sequence[str] = ()

@@ -537,7 +537,7 @@ def describe_resident(scope: Scope, meeting: Meeting, resident: Resident) -> str
 
 
 class ResidentHistory(TypedDict):
-    """What a resident has heard and said so far, for prompts."""
+    """The history of a resident for prompts: the utterances heard and said so far."""
 
     me: str
     last_round: int

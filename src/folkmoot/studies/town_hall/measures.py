@@ -488,7 +488,7 @@ NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 # are tuples of numbers, so a cached value cannot be out of date.
 @lru_cache(maxsize=4096)
 def _estimate_mean(values: tuple[float, ...], sets: tuple[int, ...], bounds: Bounds) -> Estimate:
-    # Near 0 or 1 the t interval of a few sets reaches beyond what a share can be, and is too short
+    # Near 0 or 1 the t interval of a few sets reaches beyond 0 or 1, and is too short
     # on the other side.
     if bounds == SHARE:
         return clustered_share(values, sets)

@@ -302,7 +302,7 @@ class Profiles(_Part):
     def matching_columns(self, name: str) -> list[int]:
         """Return the indices of all columns with this short name, or else with this question."""
         # Short names come first, because they are unique and questions need not be. The same name
-        # can be written in several ways, for example with an accent of its own.
+        # can be written in several ways, for example with a separate accent character.
         wanted = unicodedata.normalize("NFKC", name)
         for titles in (self.names, self.questions):
             normalised = [unicodedata.normalize("NFKC", title) for title in titles]
@@ -539,8 +539,8 @@ def measures_of(
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the planned comparisons of a workbook: between treatments and between experiments."""
     # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
-    # values, only these can be primary, and otherwise questions that ask for a number: an answer
-    # without a type is a text, which only may be a number. Contrasts between experiments are
+    # values, only these can be primary. Otherwise only questions that ask for a number can be: an
+    # answer without a type is a text, which need not be a number. Contrasts between experiments are
     # exploratory.
     book = config.workbook
     tasks = sorted(filter(_may_be_numeric, book.tasks), key=lambda task: not task.var_type)

@@ -150,8 +150,8 @@ def human_bands(votes: Votes) -> Finding | None:
     Returns None if the run has no value to compare.
     """
     # No verdict is given, because the human studies differ in design.
-    # A participant reads a few texts or has a short talk, so the human figures are those of a short
-    # debate and not those of days of deliberation.
+    # A participant reads a few texts or has a short conversation. So the human figures are those of
+    # a short debate, not of days of deliberation.
     change = human_band("debate_choice_changed")
     ratio = human_band("debate_effective_number_ratio")
     level = human_band("normalised_entropy")

@@ -216,7 +216,7 @@ def text_scores(text: str, options: Sequence[str]) -> dict[str, int]:
 
 
 class _TextReading(NamedTuple):
-    """What a text says about a list of options."""
+    """The statements of a text about a list of options."""
 
     mentions: tuple[Mention, ...]
     # The words outside options by kind: "refused" (near a negation), "wanted" (after a wish) and

@@ -273,7 +273,7 @@ def warn_header_offset(sheet: Sheet, row: int, problems: Problems) -> None:
     """Add a note if the header is not in row 1."""
     if row > 1:
         above = [number for number in sheet.rows if number < row]
-        above_text = f"{rows_in_words(above)} above not read" if above else "no rows above"
+        above_text = f"{rows_in_words(above)} above not read" if above else "nothing stands above"
         problems.notes.append(f"{sheet.name}: the column names are in row {row}; {above_text}")
 
 

@@ -246,8 +246,8 @@ def _garbled_texts(sheet: Sheet) -> Iterator[str]:
         more = f" (and {len(garbled) - 1} more cells of this sheet)" if len(garbled) > 1 else ""
         yield (
             f"{where} looks like a text that was opened in the wrong encoding: "
-            f"{shorten(text, 40)!r} was perhaps {shorten(corrected, 40)!r}{more}; it is read "
-            "unchanged"
+            f"{shorten(text, 40)!r} was perhaps {shorten(corrected, 40)!r}{more}; it is read as it "
+            "stands"
         )
 
 

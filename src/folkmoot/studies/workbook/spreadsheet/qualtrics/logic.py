@@ -29,7 +29,7 @@ from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
 )
 from folkmoot.studies.workbook.spreadsheet.qualtrics.texts import make_plain
 
-# A negative operator holds where the positive one does not, so also for what was never asked.
+# A negative operator holds if the positive one does not, so also for a question never asked.
 _NEGATIVE = {
     "NotSelected": "Selected",
     "NotEqualTo": "EqualTo",
