@@ -524,8 +524,8 @@ def _summarise_folder(folder: RunFolder) -> str:
 
 
 def _describe_missing_answers(folder: RunFolder) -> str:
-    # The text also counts answers that needed a second question, and unreadable replies in place of
-    # which the study used a minimal answer.
+    # The text also counts answers that needed a second question, and unreadable replies that the
+    # study replaced by a minimal answer.
     answer_facts = folder.manifest.get("answers", {})
     count, missing = answer_facts.get("count", 0), answer_facts.get("missing", {})
     clarified, minimal = (

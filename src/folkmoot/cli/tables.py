@@ -77,8 +77,8 @@ class GridView:
 
     def _fit_widths(self, available: int, breaks_titles: bool) -> list[int]:
         # One width per column, at most `available` together, or [] if the columns do not fit. Rich
-        # would make columns narrower than their longest word. Titles are broken inside words for
-        # a matrix, of which they are wider than the numbers.
+        # would make columns narrower than their longest word. The titles of a
+        # matrix are broken inside words, because they are wider than its numbers.
         widths = [
             _readable_width("" if breaks_titles else title, cells, numeric)
             for title, cells, numeric in self.columns

@@ -212,7 +212,7 @@ def _change_objects(
 def _rename_fields(
     renamed: list[RenamedField], value: dict[str, object], fields: Schema, path: str
 ) -> Iterator[tuple[str, object]]:
-    # A name that fits two fields fits none, and so do two names that fit one field.
+    # A name that fits two fields is not used. Two names that fit one field are not used either.
     if value.keys() <= fields.keys():
         yield from value.items()
         return

@@ -143,8 +143,8 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
     `estimates`: a map from label to estimate, with all comparisons of one table.
     The p-value is NaN for a comparison without a test.
     """
-    # Too few units are no test. `holm` ignores NaN, so such a comparison does not make the others
-    # stricter.
+    # With too few units there is no test. `holm` ignores NaN, so such a comparison does not make
+    # the others stricter.
     ps = [
         estimate.p if estimate.unit_count >= FEWEST_UNITS else math.nan
         for estimate in estimates.values()

@@ -97,7 +97,7 @@ def _parse_voter(
     votes = {}
     for comment in comments:
         mark = row.get(comment, "")
-        # An empty cell means that the participant did not see the comment. It is no pass.
+        # An empty cell means that the participant did not see the comment. This is not a pass.
         if mark and mark not in VOTES_BY_MARK:
             hint = "1: agree, -1: disagree, 0: pass, empty: not seen"
             raise InputError(

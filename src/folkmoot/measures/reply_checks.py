@@ -58,7 +58,7 @@ REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"
 # The role of a model that codes texts.
 CODER = "coder"
-# The noun for a unit of which only the function is known.
+# The noun for a unit if only the function that returns it is known.
 UNIT_NAME = "independent unit"
 # Reasons of missing answers that may be refusals in plain words.
 UNREAD = ("unparsed", "empty")

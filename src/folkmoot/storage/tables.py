@@ -326,7 +326,7 @@ def cluster_column(table: pl.DataFrame) -> str | None:
 # than five draws, nothing can be inferred about other draws.
 DRAW, FEWEST_DRAWS = "summary_draw", 5
 DRAWS = "draw of the summaries"
-# The units of several conditions of which only some read the texts.
+# The units of several conditions if only some of them read the texts.
 DRAWS_OR_OWN = f"{DRAWS} (participant in conditions that read none)"
 
 

@@ -138,7 +138,7 @@ class EntryPages:
     def _find_returning(
         self, request: Request, ids: Mapping[str, str], visit: str = ""
     ) -> SeatState | None:
-        # The id of a recruitment site goes before a cookie: two of its people may share a computer.
+        # The id of a recruitment site has priority over a cookie: two humans may share a computer.
         if platform_id := self._platform_id(ids):
             return self.seat_manager.find_platform_id(platform_id)
         name = self.lobby.find_visit(request.cookies.get(self._cookie_name, ""))
@@ -154,7 +154,7 @@ class EntryPages:
 
     def _lead_to(self, request: Request, seat_state: SeatState, visit: str) -> Response:
         response = RedirectResponse(f"/seat/{seat_state.token}", 303)
-        # A cookie of the session: on a computer that a class shares, it goes with the browser.
+        # A session cookie, which closing the browser deletes: a class may share a computer.
         response.set_cookie(
             self._cookie_name,
             visit,

@@ -22,7 +22,7 @@ from folkmoot.view.people import file_stamp
 FINDINGS = "findings.html"
 # The folder of the cache with the charts as SVG and PNG files.
 FIGURES = "figures"
-# The file that records of which state of the run the cached overview is.
+# The file that records the state of the run that the cached overview shows.
 MADE = "made"
 
 

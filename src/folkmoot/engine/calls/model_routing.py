@@ -55,7 +55,7 @@ class ModelRouter:
         self._extra_models = extra_models
         self._key = key
         self._respondent = respondent
-        # Models that neither the study file nor `--model` names: that of a fork's changed reply.
+        # Models that are not named by the study file or `--model`, but by a fork's changed reply.
         self._further: list[str] = []
         self._seed = config.random_seed
         self._given = None if provider is None else check_provider(provider, "provider=")

@@ -331,7 +331,7 @@ class Journal(JournalReader):
                         db, group, stored, self._chain, self._loan.write_loan
                     )
             except Exception as error:
-                # Whatever the error is, the thread goes on: callers wait for it.
+                # The thread must continue after any error, because callers wait for it.
                 self._error = storage_error(self.path, error)
             # Run callbacks even after an error: callers wait for them and read the error
             # themselves.

@@ -273,7 +273,7 @@ class Budget:
         """
         # Budget is free if it is neither spent nor reserved.
         usd, calls = self.remaining()
-        # `remaining` adds the tolerance, which is no money.
+        # `remaining` adds the tolerance for rounding, which is not part of the budget.
         usd = max(0.0, usd - USD_TOLERANCE)
         if self.usd is not None:
             self.usd -= usd

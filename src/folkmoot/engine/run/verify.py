@@ -349,7 +349,7 @@ def _replay_run(run: RunFolder, study: Study | None, scratch: Path) -> list[str]
         )
     except (NotJournaledError, DriftError) as error:
         prompts = study_file.prompt_library().hashes()
-        # Changed wording that no request of the run shows is no obstacle, but this one is.
+        # Changed prompts matter only if a request of the run used them, as here.
         if changed_prompts := _changed_prompts(_sealed_prompts(run.plan), prompts):
             raise _other_prompts_error(run, changed_prompts) from error
         # Otherwise NotJournaledError is a finding about the journal, so the caller handles it.

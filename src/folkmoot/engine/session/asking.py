@@ -36,7 +36,7 @@ T = TypeVar("T")
 MAX_QUOTED_CUT_CHARACTERS = 1000
 # Reasons of a missing answer that count as a refusal: by the speaker, by the model, by a filter.
 REFUSAL_REASONS = (DECLINED, "refused", "filtered")
-# The parse step of a JSON answer of which only some fields could be read.
+# The parse step of a JSON answer if only some of its fields could be read.
 PARTIAL = "partial"
 # Parse steps that find an answer inside a longer text.
 STATED_STEPS = ("number", "named", PARTIAL)

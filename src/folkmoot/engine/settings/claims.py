@@ -341,7 +341,7 @@ def read_rows(
 
 
 def _looks_like_share(column: str, values: pl.Series) -> bool:
-    # The ending of the name decides as in reports, and so does the range of the values.
+    # As in reports, the ending of the name and the range of the values decide.
     known = values.drop_nulls()
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 

@@ -369,7 +369,7 @@ def build_hypotheses_finding(results: Sequence[Result], *, doubt: str = "") -> F
 
 
 def _margin_lines(results: Sequence[Result]) -> tuple[float, ...]:
-    # Margins in several units, or of several sizes, are no lines for all hypotheses.
+    # One pair of lines can show the margin of all hypotheses only if unit and size are the same.
     margins = {result.claim.margin for result in results}
     if len(margins) > 1 or 0.0 in margins:
         return ()

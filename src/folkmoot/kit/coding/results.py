@@ -183,7 +183,7 @@ class CodebookResults:
             ours = self.primary_coder.codes.get(text_id)
             if ours is None:
                 continue
-            # Slot values that neither coder mentioned are no units: to count them would inflate α.
+            # Slot values that no coder mentioned do not count as units. They would inflate α.
             for of in dict.fromkeys([target for target, _ in (*ours, *theirs)] or ["{}"]):
                 for code in (
                     (single_code,) if single_code else self.book.code_names if several else ()

@@ -138,7 +138,7 @@ def _is_closed(node: Mapping[str, Any]) -> bool:
 
 
 def _fields_of(node: Mapping[str, Any], schema: Schema) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # Every form has the field DECLINED as a way out. It is no field of the decision.
+    # Every form has the field DECLINED as a way out. It is not a field of the decision.
     for name, value in node.get("properties", {}).items():
         if name != DECLINED:
             yield name, _resolve(value, schema)

@@ -126,8 +126,8 @@ def _count_asks(
     # factor by which the study is larger than the small run.
     rows = (
         controls.read_table(ControlRow.table)
-        # A decision as designed costs no call, nor does one that was not asked. The session of a
-        # decision that was not reached was run all the same.
+        # A decision as designed costs no call, and a decision that was not asked costs none either.
+        # The session of a decision that was not reached was still run.
         .filter(pl.col("control") != AS_DESIGNED)
         .filter((pl.col("address") != "") | (pl.col("missing") == NOT_REACHED))
         # A form has a row for each of its closed fields.

@@ -52,8 +52,8 @@ CHANGED: Refusal = "study_changed"
 # A fork asked an earlier question again, and the new reply lacks what a later prompt quotes. Unlike
 # the reasons above, this is known only after the new reply.
 LACKING = "reply_lacks_it"
-# A session was run again, and the participant did not come to the decision, because the protocol
-# took another way. This is known only then.
+# A session was run again, and the participant did not reach the decision, because the protocol took
+# another path. This is known only after the session.
 NOT_REACHED = "not_reached"
 # The decisions that a control leaves out. A decision without a text to replace is not left out: its
 # answer in the run counts.

@@ -213,7 +213,7 @@ async def read_numbers(
     Returns the reason for a refusal if today's code would send different requests.
     """
     # Only the study knows the bounds of a number, so its code runs again. A reply for several
-    # participants is no number, and its place is no address that is asked.
+    # participants is not a number, and no question is asked at its address.
     watched = [address for address, each in conversations.items() if each.answer is None]
     repeated = await repeat_protocol(scope, finished, watched)
     if not repeated.is_exact:

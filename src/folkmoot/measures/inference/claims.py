@@ -320,8 +320,8 @@ class Result:
 
     def as_interim(self) -> Result:
         """Return the result without verdict, p-values and joint interval."""
-        # A run that is not complete goes on and tests again, and those who were done first are no
-        # random part of all.
+        # A run that is not complete continues and tests again. The units that finished first are
+        # not a random sample of all units.
         why = word("refusal", "interim")
         says = word("refusal", "not tested because", why=why)
         return replace(
@@ -464,7 +464,7 @@ class Result:
 
     def _hits(self, mean: float, n: int) -> str:
         # A percentage of few values is easily overrated without their number. The mean of units'
-        # means is no number of values. Both conditions have one if either is small.
+        # means has no number of values. Both conditions have one if either is small.
         hits = round(mean * n)
         is_few = self.claim.kind == "share" and min(self.counts) < FEWEST_FOR_PERCENT
         is_count = is_few and math.isclose(hits, mean * n, abs_tol=1e-6)

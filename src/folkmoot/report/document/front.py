@@ -212,8 +212,8 @@ def _introduce_contrasts(run: RunFolder, primary: Sequence[Result], *, is_stated
     source = "Hypotheses of the study file" if is_stated else "The study's own question"
     sealed = f", {FIXED_BEFOREHAND}" if is_registration_intact(run) else ""
     sentences = [f"{source}{sealed}."]
-    # Those who are complete first are no random part, and a later look at the data is a second
-    # test.
+    # The parts that are complete first are not a random sample, and a later look at the data is a
+    # second test.
     sentences += [INTERIM] if run.partial else []
     few = {
         format_count(result.estimate.unit_count, result.claim.unit.partition(" ")[0])

@@ -67,7 +67,7 @@ from folkmoot.storage.run_folder import CONTROLS, RunFolder
 # Checks of the model that the card shows. The other lights of the first page leave them out.
 SPREADS = (SPREAD_OF_VOTES, SPREAD_OF_RATINGS)
 CHECKS_ON_CARD = (REFUSALS_TITLE, INSTABILITY, POSITION_BIAS, *SPREADS)
-# Findings of which the card shows the alarms.
+# The card shows the alarms of these findings.
 FINDINGS_ON_CARD = (INSTRUCTIONS, USER_DRIFT, PERSONA_KEPT, RELIABILITY, ANSWERS_AGAIN)
 # The axis of a grid that varies the wording.
 WORDING_AXIS = "prompts"

@@ -590,8 +590,8 @@ def _estimate_figure(estimate: Estimate) -> IntervalEstimate:
 
 def _mean_of_known(values: Iterable[float]) -> float:
     known = [value for value in values if math.isfinite(value)]
-    # Since Python 3.12 `sum` rounds otherwise, and `fsum` would round otherwise than earlier runs.
-    # Adding one value after another gives the same last digit in all of them.
+    # `sum` rounds differently since Python 3.12, and `fsum` would not reproduce earlier runs.
+    # Adding one value after another gives the same last digit everywhere.
     return reduce(add, known) / len(known) if known else math.nan
 
 

@@ -1,6 +1,5 @@
-// The form of a study is drawn anew when a row is added, removed or moved. What was open stays
-// open, and the focus goes to the new row, to the moved row, or to the list from which a row was
-// removed.
+// The form of a study is rendered again when a row is added, removed or moved. Open groups stay
+// open. The focus moves to the new or moved row, or to the list from which a row was removed.
 (() => {
   const field = "input:not([type=hidden]), select, textarea, summary";
   let pressed = null;
@@ -19,7 +18,7 @@
     const places = [up, row?.querySelector(field), same, add, buttonOf(`rows ${list}`)];
     places.find((each) => each && each.checkVisibility())?.focus();
   };
-  // Until the rows are drawn anew, nothing can be typed or pressed: it would belong to old rows.
+  // Until the rows are rendered again, input is disabled, because it would belong to old rows.
   addEventListener(
     "submit",
     (e) => {
@@ -57,7 +56,7 @@
     pressed = null;
   });
 
-  // The mistakes beside the fields are replaced, and the fields stay as they are.
+  // The problems beside the fields are replaced. The fields do not change.
   addEventListener("htmx:afterSettle", () => {
     for (const mistake of fields()?.querySelectorAll(".mistake") ?? []) {
       const input = document.getElementById(mistake.id.slice("m-".length));
@@ -68,8 +67,8 @@
     }
   });
 
-  // A change is sent a moment after it was made. Whoever leaves the page before, for example to
-  // start a run, takes it along: it is sent first.
+  // A change is sent after a moment. If the researcher leaves the page earlier, for example to start
+  // a run, the change is sent first.
   const form = () => document.getElementById("form");
   let dirty = false;
   addEventListener("input", (e) => (dirty ||= !!form()?.contains(e.target)));
@@ -85,7 +84,7 @@
       "entered last, and open the address that the studio prints when it starts.";
     document.getElementById("status").replaceChildren(alarm);
   });
-  // What could not be saved stays on the page.
+  // Input that could not be saved stays on the page.
   const saveFirst = (e, then) => {
     e.preventDefault();
     e.stopPropagation();

@@ -1,4 +1,4 @@
-// A seat's page: keeps the draft in this browser, hears when something changes, sends once.
+// The page of a seat: keeps the draft in this browser, polls for changes, and sends once.
 "use strict";
 
 const seat = document.getElementById("seat");
@@ -37,7 +37,7 @@ function restore() {
 }
 
 function forget() {
-  // A run that starts again lets its people wait before it asks the same once more.
+  // A resumed run shows the waiting page first, and then asks the same question again.
   if (!form && seat.dataset.shows !== "end") return;
   for (const key of Object.keys(localStorage)) {
     if (key.startsWith(drafts) && key !== drafts + (form ? form.dataset.draft : "")) localStorage.removeItem(key);
@@ -51,7 +51,7 @@ function count() {
   }
 }
 
-// A long part would push the question of a phone's page out of sight. seat.css has the same width.
+// On a phone a long persona would push the question out of view. seat.css has the same width.
 const part = document.getElementById("part");
 if (part && matchMedia("(max-width: 40rem)").matches && part.offsetHeight > innerHeight / 3) part.open = false;
 
@@ -64,7 +64,7 @@ for (const once of document.querySelectorAll("form.once")) {
 
 if (form) {
   restore();
-  keep(); // what was typed before this script ran
+  keep(); // text that was typed before this script ran
   count();
   form.addEventListener("input", () => { keep(); count(); });
   form.addEventListener("change", keep);
@@ -87,7 +87,7 @@ if (clock) {
   setInterval(() => { left -= 1; tell(); }, 1000);
 }
 
-// The researcher sees whether somebody reads, writes or has been idle: how long ago, never what.
+// The researcher sees whether a human reads, writes or is idle, and since when, but no text.
 let moved = Date.now();
 let typed = null;
 for (const kind of ["pointerdown", "pointermove", "keydown", "scroll"]) {
@@ -99,7 +99,7 @@ function activity() {
   return "?idle=" + ago(moved) + (typed === null ? "" : "&typed=" + ago(typed));
 }
 
-// A sound when it is one's turn, for those who look elsewhere. A click allows a page to play it.
+// A sound says that it is the human's turn. A browser plays sounds only after a click on the page.
 const wanted = document.getElementById("sound");
 function ring() {
   try {
@@ -134,7 +134,7 @@ function pause(seconds) {
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden && wake) wake(); });
 
-// Messages of the people who run the study appear at once, and nothing that was typed is lost.
+// Messages of the researcher appear at once, and typed text is kept.
 function showMessages(texts) {
   const shown = document.getElementById("messages");
   for (const text of texts.slice(shown.children.length)) {

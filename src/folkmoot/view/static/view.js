@@ -1,5 +1,5 @@
-// Keys of the reader: j and k go through what is marked data-item, / searches, ? shows the keys.
-// Pages under way move without taking the focus.
+// Keys of the viewer: j and k select the next and previous element with data-item, / searches,
+// ? shows the keys. Live pages update themselves and keep the focus.
 (() => {
   const typing = (e) => e.target.closest("input, select, textarea, [contenteditable]");
   const items = () => [...document.querySelectorAll("[data-item]")].filter((e) => e.offsetParent);
@@ -27,10 +27,9 @@
     else return;
     e.preventDefault();
   });
-  // A part that may change (data-tag) is asked for with the tag of what it shows, and not by a page
-  // that nobody sees. What changes by itself takes nothing from under the reader: the focus stays on
-  // its link, and a talk in which a drawer is open, or something has the focus, says that there is
-  // more instead.
+  // A part that may change (data-tag) is requested with the tag of its present content. Hidden pages
+  // request nothing. An update keeps the focus on its link. If a drawer of a transcript is open, or an
+  // element in it has the focus, the page only says that there is more.
   const part = (e) => (e.detail.elt.dataset.tag === undefined ? null : e.detail.elt);
   let focused = null;
   addEventListener("htmx:configRequest", (e) => {

@@ -627,7 +627,7 @@ def _is_respondent(
         return False
     for column, question in questions.items():
         answers = [cells[column] for cells in data if column in cells and column != id_column]
-        # No question is a number, and none is one of its own answers.
+        # A question is not a number, and not equal to one of its answers.
         is_number = as_number(question) is not None
         if answers and is_number and all(as_number(answer) is not None for answer in answers):
             return True
