@@ -25,8 +25,8 @@ except ImportError:
 # Numeric libraries use one thread, so that results do not depend on the number of cores.
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _STATM = Path("/proc/self/statm")
-# The exit status of a child that has no memory left. What it writes then may be cut or mixed with
-# other messages.
+# The exit status of a child that has no memory left. Its output may then be cut or mixed with other
+# messages.
 _OUT_OF_MEMORY = errno.ENOMEM
 
 

@@ -101,8 +101,8 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-# Several times as fast where PyYAML has libyaml. Its messages on mistakes are worse, so study files
-# are read by another one (`yaml_tree`).
+# Several times as fast if PyYAML has libyaml. Its error messages are worse, so study files have
+# another reader (`yaml_tree`).
 _FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Deeper than any settings. libyaml would overflow the stack at some ten thousand levels.
 MAX_YAML_DEPTH = 100
@@ -143,7 +143,7 @@ def user_cache_dir() -> Path:
 
 
 def user_state_dir() -> Path:
-    """Return the user's folder for what Folkmoot keeps between runs and cannot make again."""
+    """Return the user's folder for data that Folkmoot keeps between runs and cannot recreate."""
     return _user_folder("Application Support", "XDG_STATE_HOME", ".local/state")
 
 

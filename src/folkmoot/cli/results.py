@@ -92,7 +92,7 @@ def show_grid(grid: RunGrid) -> None:
 
 
 def print_money(folder: Path) -> None:
-    """Print what a stopped run or grid has paid, if the outcome of some calls is unknown."""
+    """Print the cost of a stopped run or grid, if the outcome of some calls is unknown."""
     # The calls of an active process are not settled yet.
     if not is_held(folder) and (payment_note := money_in(folder)):
         output_console().print(escape(payment_note), soft_wrap=True)

@@ -212,7 +212,7 @@ def bands(
         ),
     ] = None,
 ) -> None:
-    """Show figures of humans to hold a run against, published or computed from a table."""
+    """Show figures of humans to compare a run with, published or computed from a table."""
     from folkmoot.cli.results import bands_command
 
     bands_command(people, scale)

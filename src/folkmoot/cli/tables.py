@@ -25,7 +25,8 @@ from folkmoot.storage.findings import Finding, ResultTable, column_heading, form
 from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
 
 MAX_ROWS = 40
-# A column of sentences needs so many characters. In other columns a longer word may be broken.
+# A column of sentences needs at least this number of characters. In other columns a longer word
+# may be broken.
 SENTENCE_WIDTH = 24
 # Characters between two columns, and in a terminal that is too narrow for them.
 GAP, NARROW_GAP = 2, 1

@@ -365,10 +365,10 @@ def respondent_checks_finding(checks: Sequence[Check]) -> Finding:
                 }
                 for check in checks
             ],
-            "Each check looks for one known way in which models answer unlike people. Passed: the "
-            "whole 95 % interval lies inside the margin; failed: all of it lies outside. Cut "
-            "replies are counted, and a single one fails. Where a check cannot pass by its "
-            "interval alone, its sentence says why.",
+            "Each check looks for one known difference between answers of models and of people. "
+            "Passed: the whole 95 % interval is inside the margin. Failed: the whole interval is "
+            "outside. Cut replies are counted, and a single one fails. If a check cannot pass by "
+            "its interval alone, its sentence gives the reason.",
         ),
         section="Noise",
         headline=bool(failed),

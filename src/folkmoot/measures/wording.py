@@ -67,7 +67,7 @@ def label_illustration(units: str, says: str) -> str:
     `units`: the number of independent units in words, such as "3 groups".
     """
     labelled = word("description", "illustration", units=units, says=says)
-    # Words that were made elsewhere stay words that were made elsewhere.
+    # A plain string did not come from `word`, so it must not become a `Sentence` here.
     return labelled if isinstance(says, Sentence) else str(labelled)
 
 
@@ -597,15 +597,15 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
 NOT_TESTED = word("refusal", "not tested")
 # In place of a verdict on a claim that is not primary.
 NO_CONCLUSION = "no conclusion"
-EXPLORATORY = "Exploratory: estimates with intervals, from which nothing is concluded."
+EXPLORATORY = "Exploratory: estimates with intervals, without conclusions."
 # The limit of a sealed plan: whoever rewrites the plan can also compute its hashes again.
 FIXED_BEFOREHAND = (
     "fixed before the first call according to plan.json, which only a digest published beforehand "
     "can prove"
 )
 EXPLORATORY_TESTS = (
-    "Adjusted p: for the tests of this table alone by Holm's method. They are exploratory: "
-    "nothing is concluded from them, and 95 % intervals are not adjusted."
+    "Adjusted p: for the tests of this table alone by Holm's method. They are exploratory and "
+    "support no conclusions, and 95 % intervals are not adjusted."
 )
 
 # Phrases that a finding of one run must not contain, because no test of one run can show them.

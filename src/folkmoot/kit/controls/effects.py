@@ -348,9 +348,10 @@ def effects_finding(
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
-            "An effect that remains with neutral texts of equal length is one of length or of "
-            "being asked again. One that is larger without a persona is the model's, and not that "
-            "of the people it plays. One that is gone in another order is one of order.",
+            "An effect that remains with neutral texts of equal length comes from their length, or "
+            "from being asked again. An effect that is larger without a persona comes from the "
+            "model and not from the personas. An effect that disappears in another order comes "
+            "from the order.",
             *_describe_sessions(asked),
             *describe_left_out(
                 count_decisions(asked).select("control", "moment", "missing").iter_rows()

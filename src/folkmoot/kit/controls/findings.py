@@ -286,9 +286,9 @@ def _drift_findings(
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
-            "Negative controls are questions that no treatment can change. Where their answers "
+            "Negative controls are questions that no treatment can change. If their answers "
             "differ between conditions, the model plays other people than before, and an effect "
-            'may be theirs ("The Illusion of Intervention", arXiv 2605.20767).',
+            'may come from this change ("The Illusion of Intervention", arXiv 2605.20767).',
         ),
         section=SECTION,
         headline=bool(failed),

@@ -413,8 +413,8 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
         notes=(
             "Worth: how many people alone would give as narrow an interval. Weight: how much the "
             "simulation counts, by how well it predicts the same people. The intervals hold if the "
-            "people are a random part of those who were simulated, in independent groups. Nothing "
-            "is corrected below 20 people, 10 groups of people or of others who were simulated, or "
+            "people are a random sample of the simulated ones, in independent groups. Nothing is "
+            "corrected below 20 people, 10 groups of people or of others who were simulated, or "
             "10 people who gave the rarer answer. Differences between arms with other people: "
             "MOVER. Where the same people answered in both arms, their own differences are "
             "corrected. Angelopoulos et al. (2023), doi:10.1126/science.adi6000.",

@@ -390,9 +390,9 @@ def people_power(
             "effect is the difference of two arms with an interval of the same width.",
         ),
         notes=(
-            "For corrected estimates of `folkmoot compare RUN --people FILE`: of people who are a "
-            "random part of those who were simulated, of whom many more are simulated than asked. "
-            "A share of one half is assumed, which needs the most.",
+            "For corrected estimates of `folkmoot compare RUN --people FILE`: the people are a "
+            "random sample of many more simulated ones. A share of one half is assumed, which "
+            "needs the most people.",
         ),
         section=SECTION,
     )
