@@ -505,7 +505,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "over sets: {values}.",
         "value": "{name} {value}",
         "changed": "{condition}: {count} of {participants} changed, {share}",
-        "nobody changed": "No participant changed their choice.",
+        "no one changed": "No participant changed their choice.",
         "ended early": "The study ended before the final votes: {why}.",
         "mean scores": "Mean of the members' scores on a scale from {least} to 4, over {groups}: "
         "{values}.",

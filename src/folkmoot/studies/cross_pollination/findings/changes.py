@@ -170,7 +170,7 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
     if votes.terminated:
         sentences.append(word("description", "ended early", why=votes.terminated))
     elif not any(condition_votes.changed_count for condition_votes in votes.two_vote_conditions):
-        sentences.append(word("description", "nobody changed"))
+        sentences.append(word("description", "no one changed"))
     if rates:
         clauses = (
             word(
