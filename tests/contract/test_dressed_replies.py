@@ -15,6 +15,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from tests.contract.runs import SerialRun
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 from tests.sweeps import sample_daily
@@ -28,13 +29,13 @@ RAW_COLUMNS = {("workbook", "utterances"): ["text"]}
 Dress = Callable[[ModelRequest, str], str]
 
 
-def run_dressed(study: str, folder: Path, dress: Dress | None = None) -> folkmoot.Run:
+def run_dressed(study: str, folder: Path, dress: Dress) -> folkmoot.Run:
     """Run the small study with the embedded respondent, and put its replies into a dress."""
     inner = people_of(study)
 
     async def answer(request: ModelRequest, address: str) -> Completion:
         reply = await inner.complete_request(request, address=address)
-        return reply if dress is None else reply._replace(text=dress(request, reply.text))
+        return reply._replace(text=dress(request, reply.text))
 
     provider = ScriptedProvider(answer)
     return folkmoot.run(small_study(study, folder), out=folder / "run", provider=provider)
@@ -69,12 +70,10 @@ def names_in(schema: Any) -> set[str]:
     return {*schema.get("properties", ())}.union(*map(names_in, schema.values()))
 
 
-# Daily, a type with many JSON answers and one with few.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="mutations")
-)
+# Daily one type, with objects and lists of objects: the parser does not know of studies.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("focus_group",), part="mutations"))
 def test_names_in_another_spelling_and_an_object_around_them_change_no_table(
-    study: str, tmp_path: Path
+    study: str, serial_run: SerialRun, tmp_path: Path
 ) -> None:
     changed = []
 
@@ -86,8 +85,7 @@ def test_names_in_another_spelling_and_an_object_around_them_change_no_table(
         changed.append(value)
         return json.dumps({"answer": value}, ensure_ascii=False)
 
-    plain = run_dressed(study, tmp_path / "plain")
-    dressed = run_dressed(study, tmp_path / "dressed", dress)
+    plain, dressed = serial_run(study), run_dressed(study, tmp_path, dress)
     if not changed:
         pytest.skip("this small study asks for no JSON")
     assert_same_results(study, plain, dressed)
@@ -105,7 +103,9 @@ def is_spoken(request: ModelRequest) -> bool:
 @pytest.mark.parametrize(
     "study", sample_daily(TALKS, daily=("cross_pollination",), part="mutations")
 )
-def test_lines_in_the_name_of_others_are_left_out_and_counted(study: str, tmp_path: Path) -> None:
+def test_lines_in_the_name_of_others_are_left_out_and_counted(
+    study: str, serial_run: SerialRun, tmp_path: Path
+) -> None:
     """Both studies use one rule: a script ends the speaker's words, an address belongs to them."""
     spoken: list[str] = []
 
@@ -115,7 +115,7 @@ def test_lines_in_the_name_of_others_are_left_out_and_counted(study: str, tmp_pa
         spoken.append(text)
         return f"{text}\n\nModerator: And the price?\nI would pay it."
 
-    plain = run_dressed(study, tmp_path / "plain")
+    plain = serial_run(study)
     script = run_dressed(study, tmp_path / "script", continue_as_script)
     assert spoken and plain.table("utterances")["text"].equals(script.table("utterances")["text"])
     steps = script.table("answers")["parse_step"]

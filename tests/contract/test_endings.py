@@ -39,7 +39,7 @@ def play(
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "town_hall"), part="mutations")
+    "study", sample_daily(STUDIES, daily=("focus_group", "town_hall"), part="mutations")
 )
 def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
     def cut(reply: Completion, address: str) -> Completion:
@@ -61,7 +61,7 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="mutations")
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "focus_group"), part="mutations")
 )
 def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
     def empty(reply: Completion, address: str) -> Completion:

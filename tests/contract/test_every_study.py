@@ -31,12 +31,12 @@ from tests.sweeps import sample_daily
 STUDIES = sorted(registered_studies())
 
 
-# Two of the types that run most calls side by side. Daily, others are paused and resumed at random
-# latencies in test_partial_runs, or crash and are resumed below.
-@pytest.mark.parametrize(
-    "study",
-    sample_daily(STUDIES, daily=("cross_pollination", "workbook"), part="kills"),
-)
+# Two of the types that run most calls side by side. Both tests below compare with the same runs.
+# Daily, two other types are paused and resumed in test_partial_runs.
+DAILY = ("cross_pollination", "focus_group")
+
+
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="kills"))
 def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
     study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,9 +50,7 @@ def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
     assert not list(jittered.path.glob(".*.rows"))
 
 
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="kills")
-)
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="kills"))
 def test_crashed_and_resumed_is_the_same_run(
     study: str, serial_run: SerialRun, tmp_path: Path
 ) -> None:
@@ -81,11 +79,12 @@ print(json.dumps({study: digest(run) for study, run in runs.items()}))
 """
 
 
-# Daily the two types with the most sets and mappings of names: votes that are clustered, and rooms.
+# Daily the type with the most sets and mappings of names. That clusters are the same in a process
+# with another hash seed is tested daily in test_scale.
 @pytest.mark.parametrize(
     "studies",
     [
-        pytest.param(("cross_pollination", "town_hall"), id="daily"),
+        pytest.param(("town_hall",), id="daily"),
         pytest.param(STUDIES, id="all", marks=pytest.mark.nightly(part="kills")),
     ],
 )
@@ -202,9 +201,7 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
     assert digest(done) == digest(whole)
 
 
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="sweeps")
-)
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="sweeps"))
 def test_what_check_estimates_is_what_is_asked(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:

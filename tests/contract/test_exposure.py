@@ -89,10 +89,9 @@ def written(study: str) -> ScriptedProvider:
     return ScriptedProvider(reply)
 
 
-# Daily two types. Tests of sources (`test_…_sources`) ask the same of a run of each type every day.
-@pytest.mark.parametrize(
-    "study", sample_daily(KINDS, daily=("cross_pollination", "focus_group"), part="alarms")
-)
+# Daily one type. `test_cross_pollination_sources` plays a second type with the same model daily.
+# Tests of sources (`test_…_sources`) ask the same of a plain run of each type.
+@pytest.mark.parametrize("study", sample_daily(KINDS, daily=("focus_group",), part="alarms"))
 def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
     """Every text that the design shows stands in full, however models write."""
     done = folkmoot.run(small_study(study, tmp_path), provider=written(study), out=tmp_path / "run")
@@ -116,7 +115,7 @@ def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(DROPPED, daily=("negotiation", "town_hall", "workbook"), part="alarms")
+    "study", sample_daily(DROPPED, daily=("town_hall", "workbook"), part="alarms")
 )
 def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path) -> None:
     name, variable, told = DROPPED[study]

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,11 +21,13 @@ from aiohttp import web
 
 import folkmoot
 from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import registered_studies
-from folkmoot.models.request import Completion, ModelRequest, ProviderSettings
-from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
-from tests.contract.small import people_of, small_study
+from folkmoot.storage.run_folder import JOURNAL
+from tests.conftest import SharedFolder
+from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -40,26 +41,29 @@ WIRES: dict[str, Any] = {
 }
 
 
-@cache
-def asked_in(study: str, *overrides: str) -> tuple[ModelRequest, ...]:
-    """One request for each form of a JSON answer that a small study asks for."""
+def read_json_requests(run: Path) -> list[ModelRequest]:
+    """Return one request for each form of a JSON answer in the journal of a run. The journal keeps
+    the order of fields."""
     found: dict[str, ModelRequest] = {}
-    people = people_of(study)
-
-    async def answer(request: ModelRequest, address: str) -> Completion:
-        if request.schema:
-            found.setdefault(json.dumps(request.schema), request)
-        return await people.complete_request(request, address=address)
-
-    with TemporaryDirectory() as folder:
-        path = small_study(study, Path(folder) / "study")
-        out = Path(folder) / "run"
-        folkmoot.run(path, out=out, provider=ScriptedProvider(answer), overrides=overrides)
-    return tuple(found.values())
+    with JournalReader(run / JOURNAL) as journal:
+        for entry in journal.read_entries("ask"):
+            if schema := entry.request.get("schema"):
+                messages = tuple(
+                    Message(m["role"], m["content"]) for m in entry.request["messages"]
+                )
+                request = ModelRequest(entry.request["model"], messages, schema=schema)
+                found.setdefault(json.dumps(schema), request)
+    return [*found.values()]
 
 
-def schema_sent(wire: str, request: ModelRequest) -> Schema:
-    """The schema as a server of this wire format receives it, in its order."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerThread]:
+    with ServerThread(FaultPlan()) as running:
+        yield running
+
+
+def schema_sent(server: ServerThread, wire: str, request: ModelRequest) -> Schema:
+    """Return the schema as a server of this wire format receives it, in its order."""
     module, path, place = WIRES[wire]
     bodies: list[bytes] = []
 
@@ -73,9 +77,8 @@ def schema_sent(wire: str, request: ModelRequest) -> Schema:
         await provider.complete_request(request, address="a")
         await provider.close()
 
-    with ServerThread(FaultPlan()) as server:
-        server.model.between = keep
-        asyncio.run(send(f"{server.url}{path}"))
+    server.model.between = keep
+    asyncio.run(send(f"{server.url}{path}"))
     node = json.loads(bodies[0])
     for key in place:
         node = node[key]
@@ -127,10 +130,14 @@ def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
         part="pages",
     ),
 )
-def test_bytes_sent_keep_the_order_of_the_prompt(study: str, wire: str) -> None:
-    for request in asked_in(study):
+def test_bytes_sent_keep_the_order_of_the_prompt(
+    study: str, wire: str, small_run: Callable[[str], Path], server: ServerThread
+) -> None:
+    requests = read_json_requests(small_run(study))
+    assert requests or study == "cross_pollination"  # a small one, which asks for no JSON
+    for request in requests:
         prompt = "\n".join(message.content for message in request.messages)
-        schema = schema_sent(wire, request)
+        schema = schema_sent(server, wire, request)
         for fields in objects_in(schema):
             named = order_in_prompt(prompt, fields)
             assert [f for f in fields if f in named] == named, fields
@@ -159,16 +166,34 @@ REASONS = {
 }
 
 
-def asked_in_negotiation(order: str) -> dict[str, ModelRequest]:
-    """Title of the form → a request for it."""
-    asked = asked_in("negotiation", f"field_order={order}", "coding=off")
-    return {str((request.schema or {})["title"]): request for request in asked}
+@pytest.fixture(scope="module")
+def negotiation_requests(
+    shared_folder: SharedFolder,
+) -> Callable[[str], Mapping[str, ModelRequest]]:
+    """Return a function of the field order: title of the form → a request for it."""
+
+    def run_negotiation(order: str, folder: Path) -> None:
+        path = small_study("negotiation", folder)
+        own = ("coding=off", "group_types=[spouses]", "sizes={}", f"field_order={order}")
+        folkmoot.run(path, out=folder / "run", model="synthetic", overrides=own)
+
+    def read_requests(order: str) -> Mapping[str, ModelRequest]:
+        folder = shared_folder(f"field_order/{order}", partial(run_negotiation, order))
+        requests = read_json_requests(folder / "run")
+        return {str((request.schema or {})["title"]): request for request in requests}
+
+    return read_requests
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("title", SOURCE)
-def test_a_negotiation_keeps_the_source_s_order_and_then_ours(title: str, wire: str) -> None:
-    schema = schema_sent(wire, asked_in_negotiation("source")[title])
+def test_a_negotiation_keeps_the_source_s_order_and_then_ours(
+    title: str,
+    wire: str,
+    negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
+    server: ServerThread,
+) -> None:
+    schema = schema_sent(server, wire, negotiation_requests("source")[title])
     fields = [name for name in schema["properties"] if name != DECLINED]
     assert tuple(fields[: len(SOURCE[title])]) == SOURCE[title]
     # What the source does not order: the decision as data follows all that explains it.
@@ -180,9 +205,15 @@ def test_a_negotiation_keeps_the_source_s_order_and_then_ours(title: str, wire: 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("order", ["source", "reason_first"])
 @pytest.mark.parametrize("title", REASONS)
-def test_reasons_first_is_an_option(title: str, order: str, wire: str) -> None:
-    request = asked_in_negotiation(order)[title]
-    schema = schema_sent(wire, request)
+def test_reasons_first_is_an_option(
+    title: str,
+    order: str,
+    wire: str,
+    negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
+    server: ServerThread,
+) -> None:
+    request = negotiation_requests(order)[title]
+    schema = schema_sent(server, wire, request)
     fields = [name for name in schema["properties"] if name != DECLINED]
     prompt = request.messages[-1].content
     assert order_in_prompt(prompt, fields) == fields

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,6 +123,24 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     return count
 
 
+ENOUGH = "budget_calls=100000"  # which stands in transcripts
+SHORTER = {"town_hall": ("rounds=1",)}
+
+
+@pytest.fixture(scope="module")
+def whole_run(folder: Path) -> Callable[[str], folkmoot.Run]:
+    """Return a function that runs a study with several parts in one go, once."""
+
+    @cache
+    def play(study: str) -> folkmoot.Run:
+        how = {"provider": respondent(study)} if study in SET_OF else {"model": "synthetic"}
+        own = (ENOUGH, *SHORTER.get(study, ()), "concurrency=1")
+        path, out = several_parts(study, folder), folder / f"{study}_whole"
+        return folkmoot.run(path, out=out, overrides=own, **how)
+
+    return play
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("parts")
@@ -155,12 +174,15 @@ def calls_by_set(folder: Path, study: str) -> Counter[str]:
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="kills")
 )
-def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
+def test_a_run_paused_by_a_budget_is_reported_and_resumed(
+    study: str, folder: Path, whole_run: Callable[[str], folkmoot.Run]
+) -> None:
     """With nothing complete, with some parts complete, and at its end, which is that of a run that
     was never paused. A budget buys whole sets, at random latencies too."""
     path, out = several_parts(study, folder), folder / f"{study}_paused"
 
     def play(out: Path, *overrides: str) -> folkmoot.Run:
+        overrides = (*overrides, *SHORTER.get(study, ()))
         if study in SET_OF:
             provider = respondent(study, jitter=len(overrides))
             return folkmoot.run(path, out=out, provider=provider, overrides=overrides)
@@ -168,8 +190,8 @@ def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Pa
         overrides = (*overrides, "concurrency=1")
         return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
 
-    enough = "budget_calls=100000"  # which stands in transcripts
-    whole = play(folder / f"{study}_whole", enough)
+    enough = ENOUGH
+    whole = whole_run(study)
     with pytest.raises(RunPausedError):
         play(out, "budget_calls=3")
     assert_nothing_reported(out, study)
@@ -237,14 +259,17 @@ def assert_exposure_shown(killed: Path, whole: Path) -> None:
 
 @pytest.mark.filterwarnings("error:.*tables made of others")
 def test_tables_made_of_others_wait_on_the_disk_while_a_killed_run_is_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    whole_run: Callable[[str], folkmoot.Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path, out = several_parts("town_hall", folder), folder / "crashed"
-    whole = folkmoot.run(path, out=folder / "whole", model="synthetic")
+    whole = whole_run("town_hall")
     dies = respondent("town_hall", jitter=1, die_after=int(0.6 * whole.manifest["calls"]))
     with pytest.raises(Crash):
         # Few calls at the same time, so that sets are run one after the other.
-        folkmoot.run(path, out=out, provider=dies, concurrency=4)
+        folkmoot.run(path, out=out, provider=dies, concurrency=4, overrides=SHORTER["town_hall"])
     assert_exposure_shown(out, whole.path)
     in_memory = folkmoot.load(out).table("exposure")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -100,7 +100,7 @@ def values_of(card: str) -> set[str]:
     ("study", "settings"),
     sample_daily(
         [*((study, ()) for study in STUDIES), ("focus_group", ("first_opinion=seeded",))],
-        daily=[("cross_pollination", ()), ("focus_group", ()), ("town_hall", ())],
+        daily=[("cross_pollination", ()), ("focus_group", ())],
         part="pages",
     ),
 )
@@ -179,10 +179,8 @@ def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     }
 
 
-# Daily, test_withdrawals takes back a participant's words in the other three types.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="mutations")
-)
+# Daily, test_withdrawals takes back a participant's words in two other types.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("workbook",), part="mutations"))
 def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     study: str, tmp_path: Path
 ) -> None:
