@@ -20,6 +20,7 @@ from .hall_script import hold, scripted, small_hall
 from .test_discussion_by_hand import answer as by_hand
 
 pytestmark = pytest.mark.xdist_group("controls of a hall")  # one run is enough
+VULNERABLE = ("A05", "A06", "A07", "A08")
 CONTROLS = {
     "bare": {"like": 4, "vulnerable": False},
     "unlisted": {"like": 4, "moderator_list": False},
@@ -32,7 +33,7 @@ CONTROLS = {
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("controls")
-    settings = small_hall(folder, general=10, vulnerable=4) | {
+    settings = small_hall(folder, general=4, vulnerable=4) | {
         "levels": [4, *CONTROLS],
         "level_settings": CONTROLS,
         "sets": 2,
@@ -63,9 +64,9 @@ def test_without_the_vulnerable_others_sit_in_their_seats(
     held: tuple[Run, ScriptedProvider],
 ) -> None:
     main, bare = people(held, "4"), people(held, "bare")
-    general = [f"A{i:02d}" for i in range(1, 11)]
-    assert list(main) == [*general, "A11", "A12", "A13", "A14"]
-    assert list(bare) == [*general, "A15", "A16", "A17", "A18"]
+    general = ["A01", "A02", "A03", "A04"]
+    assert list(main) == [*general, *VULNERABLE]
+    assert list(bare) == [*general, "A09", "A10", "A11", "A12"]
     assert all(main[i] == bare[i] for i in general)
     assert not any("ground floor" in text for text in bare.values())
     rows = held[0].table("rounds").filter(level="bare")
@@ -73,19 +74,19 @@ def test_without_the_vulnerable_others_sit_in_their_seats(
     orders = held[0].folder.read_json("set01_lvbare/discussion_log.json")["rounds"]
     again = held[0].folder.read_json("set01_lv4/discussion_log.json")["rounds"]
     for a, b in zip(orders, again, strict=True):  # the same seats in the same order
-        stand_in = dict(zip(["A11", "A12", "A13", "A14"], list(bare)[10:], strict=True))
+        stand_in = dict(zip(VULNERABLE, list(bare)[4:], strict=True))
         assert a["speaking_order"] == [stand_in.get(i, i) for i in b["speaking_order"]]
     table = held[0].table("residents").filter(set=1)
-    assert table["id"].to_list() == [*main, *list(bare)[10:]]
-    assert table["name"].n_unique() == 18
+    assert table["id"].to_list() == [*main, *list(bare)[4:]]
+    assert table["name"].n_unique() == 12
     found = held[0].table("discussions").filter(level="bare")
     assert found["vulnerable_weighted_inclusivity_score"].null_count() == 2
 
 
 def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, ScriptedProvider]) -> None:
     assert people(held, "unlisted") == people(held, "4")
-    assert "A11 (" in chair(held, "4") and "list" in chair(held, "4")
-    assert "A11 (" not in chair(held, "unlisted") and "list" not in chair(held, "unlisted")
+    assert "A05 (" in chair(held, "4") and "list" in chair(held, "4")
+    assert "A05 (" not in chair(held, "unlisted") and "list" not in chair(held, "unlisted")
     assert held[0].table("rounds").filter(level="unlisted")["is_vulnerable"].any()
 
 
@@ -105,7 +106,7 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
         )
         for n in (1, 2)
     }  # fmt: skip
-    assert len(drawn) == 2 and drawn != {("A11", "A12", "A13", "A14")}
+    assert len(drawn) == 2 and drawn != {VULNERABLE}
     says = next(f.says for f in compute_findings(held[0].folder) if f.key == "inclusion")
     described = "(own sessions, 5 models, moderator)"
     drawn_at_random = "the residents drawn at random as vulnerable scored"
@@ -119,33 +120,33 @@ def test_life_stories_of_all_are_of_one_length(held: tuple[Run, ScriptedProvider
     own = 7  # You live alone on the ground floor.
     for who in main:
         more = len(told[who].split()) - len(main[who].split())
-        assert (more == 0) == (who >= "A11")
+        assert (more == 0) == (who in VULNERABLE)
         less = len(main[who].split()) - len(untold[who].split())
-        assert less == (own if who >= "A11" else 0)
-        if who < "A11":
+        assert less == (own if who in VULNERABLE else 0)
+        if who not in VULNERABLE:
             assert 0 < more <= 20  # one sentence at least
 
 
 def test_stories_are_as_long_as_the_built_in_ones_and_fit(tmp_path: Path) -> None:
     level = {"long": {"stories": "all"}}
     settings = small_hall(tmp_path) | {"vulnerable": "builtin", "levels": ["long"], "rounds": 1}
-    settings |= {"level_settings": level, "residents": {"general": 60}}
+    settings |= {"level_settings": level, "residents": {"general": 30}}
     model = scripted(keep=True)
     hold(tmp_path, settings, model)
     lengths, texts = [], []
     for address, request in model.seen:
-        if "/before/A" in address and address.split("/")[-2] <= "A60":
+        if "/before/A" in address and address.split("/")[-2] <= "A30":
             text = request.messages[0].content.split("\n")[0]
             story = text.split("putting the community first.")[1].strip()
             lengths.append(len(story.split()))
             texts.append(text)
     built_in = [len(p.story.split()) for p in load_profiles(["builtin"], tmp_path)]
     mean = sum(built_in) / 4
-    assert all(abs(n - mean) <= 10 for n in lengths) and abs(sum(lengths) / 60 - mean) < 4
+    assert all(abs(n - mean) <= 10 for n in lengths) and abs(sum(lengths) / 30 - mean) < 4
     for text in texts:
         retired = any(s in text for s in STORIES["work"]["retired"])
         assert retired == (", retired " in text)
-    assert len(set(texts)) == 60
+    assert len(set(texts)) == 30
 
 
 @pytest.mark.nightly(part="truths")

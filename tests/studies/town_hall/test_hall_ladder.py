@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from folkmoot import Run
 from folkmoot.conversation.answer_types import ParsedAnswer, ParseFailure
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import ballot_type
@@ -149,10 +151,7 @@ def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) 
 
 
 def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Path) -> None:
-    _, quality = quality_of(tmp_path, spoilt("plan", "plan", lambda *_: "no"))
-    held = hold(
-        tmp_path / "b", small_hall(tmp_path), scripted(spoilt("plan", "plan", lambda *_: ""))
-    )
+    held, quality = quality_of(tmp_path, spoilt("plan", "plan", lambda *_: "no"))
     found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert quality["ballot_empty"] is True
     assert found["vulnerable"]["items_originated_per_resident"] is None
@@ -236,18 +235,32 @@ def echoing(field: str, stage: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("level", ["1", "2-1"])
+ECHOED = {
+    "think": ("overall_stance", "key_concerns", "strategic_notes"),
+    "speak": ("new_points", "full_statement"),
+    "reflect": ("next_round_strategy",),
+}
+
+
+# Daily each stage, an option and a free text, and each kind of session.
 @pytest.mark.parametrize(
-    ("stage", "field", "empty"),
+    ("level", "stage", "field"),
     sample_daily(
-        [("think", "overall_stance", None), ("think", "key_concerns", None),
-         ("think", "strategic_notes", None), ("speak", "new_points", None),
-         ("speak", "full_statement", None), ("reflect", "next_round_strategy", None)],
-        daily=4, part="sweeps",
+        [
+            (level, stage, field)
+            for level in ("1", "2-1")
+            for stage, fields in ECHOED.items()
+            for field in fields
+        ],
+        daily=[
+            *(("1", "think", "overall_stance"), ("1", "speak", "full_statement")),
+            *(("2-1", "speak", "new_points"), ("2-1", "reflect", "next_round_strategy")),
+        ],
+        part="sweeps",
     ),
-)  # fmt: skip
+)
 def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
-    tmp_path: Path, level: str, stage: str, field: str, empty: object
+    tmp_path: Path, level: str, stage: str, field: str
 ) -> None:
     """At level 1 one such field cost everybody's answers of the round."""
     answer = echoing(field, stage)
@@ -263,7 +276,7 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
         turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
         said = {t["agent_id"]: t[part] for t in turns}
     echo = said.pop("A02")
-    assert echo[field] is empty and echo["_missing"] == {field: "template_sentence"}
+    assert echo[field] is None and echo["_missing"] == {field: "template_sentence"}
     kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
     assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
     assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
@@ -321,10 +334,9 @@ def closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
 def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
-    tmp_path: Path, level: str
+    plain_hall: Callable[[str], tuple[Run, ScriptedProvider]], level: str
 ) -> None:
-    model = scripted(together() if level == "1" else plain, keep=True)
-    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    _, model = plain_hall(level)
     found: set[str] = set()
     for address, request in model.seen:
         stage = where(address)[0]
@@ -484,10 +496,9 @@ def fields_in_order(schema: Any, root: Any) -> list[str]:
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
 def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decisions(
-    tmp_path: Path, level: str
+    plain_hall: Callable[[str], tuple[Run, ScriptedProvider]], level: str
 ) -> None:
-    model = scripted(together() if level == "1" else plain, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    held, model = plain_hall(level)
     seen = set()
     for address, request in model.seen:
         stage = where(address)[0]
@@ -523,7 +534,8 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
 def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) -> None:
     orders = {}
     for seed in (1, 2, 4):
-        settings = small_hall(tmp_path / str(seed)) | {"levels": ["2-1", "1"], "random_seed": seed}
+        settings = small_hall(tmp_path / str(seed), general=2, vulnerable=1)
+        settings |= {"levels": ["2-1", "1"], "random_seed": seed, "rounds": 1}
 
         def both(key: Key, request: ModelRequest) -> Any:
             shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -50,16 +51,30 @@ def marked(key: Key, request: ModelRequest) -> Any:
     return said
 
 
-def prompts(folder: Path, level: str, **settings: Any) -> list[tuple[Key, str]]:
-    """Everything that was sent, with who it was sent to and what for."""
-    model = scripted(marked if level != "1" else together(marked), keep=True)
-    hold(folder, small_hall(folder) | {"levels": [level], **settings}, model)
-    return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+Prompts = list[tuple[Key, str]]  # whom and what for a prompt was sent, and its text
+
+
+class ReadPrompts(Protocol):
+    def __call__(self, level: str, history: str = "all") -> Prompts: ...
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> ReadPrompts:
+    """Return a function of the level and of the history: all prompts of that hall, run once."""
+
+    @cache
+    def read_prompts(level: str, history: str = "all") -> Prompts:
+        folder = tmp_path_factory.mktemp("hall")
+        model = scripted(marked if level != "1" else together(marked), keep=True)
+        hold(folder, small_hall(folder) | {"levels": [level], "history": history}, model)
+        return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+
+    return read_prompts
 
 
 @pytest.fixture(scope="module", params=["2-1", "4"])
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return prompts(tmp_path_factory.mktemp("hall"), request.param)
+def seen(request: pytest.FixtureRequest, prompts: ReadPrompts) -> Prompts:
+    return prompts(request.param)
 
 
 def test_private_words_reach_nobody_else(seen: list[tuple[Key, str]]) -> None:
@@ -100,14 +115,14 @@ def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[Key, st
 
 @pytest.mark.parametrize(("history", "rounds"), [("all", {1, 2, 3}), ("last", {3})])
 def test_every_level_has_the_same_rounds_before_it(
-    tmp_path: Path, history: str, rounds: set[int]
+    prompts: ReadPrompts, history: str, rounds: set[int]
 ) -> None:
     """What stands in the prompts of a decision is the same at levels 1 and 2-1, own words and
     others' together, so that the two differ in sharing alone."""
     shared: dict[Any, Any] = {}
-    for (stage, _, number), text in prompts(tmp_path / "a", "1", history=history):
+    for (stage, _, number), text in prompts("1", history):
         shared[stage, number] = set(PUBLIC.findall(text))
-    for (stage, _, number), text in prompts(tmp_path / "b", "2-1", history=history):
+    for (stage, _, number), text in prompts("2-1", history):
         if stage in ("think", "speak"):
             assert set(PUBLIC.findall(text)) == shared["session", number]
         if stage in ("vote", "after"):
@@ -123,11 +138,11 @@ def test_every_level_has_the_same_rounds_before_it(
      ("last", set())],
 )  # fmt: skip
 def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
-    tmp_path: Path, history: str, after_first: set[Any]
+    prompts: ReadPrompts, history: str, after_first: set[Any]
 ) -> None:
     """By residents, and by the moderator, who knows their own last words."""
     heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
-    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
+    for (stage, _, number), text in prompts("4", history):
         for when in re.findall(r"moderated-(\d)", text):
             heard[when].add((stage, number))
     first = {("reflect", 1), ("think", 2), ("speak", 2), ("moderator", 2)}
@@ -138,10 +153,10 @@ def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
 
 @pytest.mark.parametrize("history", ["all", "last"])
 def test_the_moderator_has_the_rounds_that_residents_look_back_on(
-    tmp_path: Path, history: str
+    prompts: ReadPrompts, history: str
 ) -> None:
     rounds: dict[tuple[str, int], set[int]] = {}
-    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
+    for (stage, _, number), text in prompts("4", history):
         if stage in ("moderator", "reflect"):
             rounds[stage, number or 0] = {int(when) for _, when in PUBLIC.findall(text)}
     for number in (1, 2):
@@ -186,9 +201,9 @@ def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
 
 @pytest.mark.parametrize(("level", "offered"), [("1", False), ("2-1", False), ("4", True)])
 def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
-    tmp_path: Path, level: str, offered: bool
+    prompts: ReadPrompts, level: str, offered: bool
 ) -> None:
-    seen = prompts(tmp_path, level)
+    seen = prompts(level)
     asking = [text for _, text in seen if "A question goes to an id, to all" in text]
     assert asking and all(("to the moderator or to" in text) == offered for text in asking)
 
@@ -243,8 +258,8 @@ def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path)
     assert held.table("rounds")["overall_stance"].null_count() == 15
 
 
-def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path) -> None:
-    for (stage, _, _), text in prompts(tmp_path, "4"):
+def test_planner_and_closing_text_are_not_told_who_is_vulnerable(prompts: ReadPrompts) -> None:
+    for (stage, _, _), text in prompts("4"):
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()
         if stage == "moderator":
@@ -252,10 +267,10 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path)
             assert listed == [("A04", "profile 0"), ("A05", "profile 1")]
 
 
-def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:
+def test_thoughts_of_a_shared_session_go_into_no_prompt(prompts: ReadPrompts) -> None:
     """One session has one memory; even there nobody's thoughts are carried on, and what was
     noted after a round goes into the next round's call under its owner's name alone."""
-    seen = prompts(tmp_path, "1")
+    seen = prompts("1")
     kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in SECRET.findall(text)}
     assert {k for k, _, _ in kinds} == {"reflect"}
     for (stage, _, number), text in seen:

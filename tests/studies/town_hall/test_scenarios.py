@@ -90,6 +90,7 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
 
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
+    settings |= {"rounds": 2}
     held = hold(tmp_path, settings, scripted())
     found = compute_findings(held.folder)
     assert {f.units for f in found if f.unit == "set"} == {2}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from folkmoot import Run
 from folkmoot.engine.run.dry_run import estimate_run
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import RefusedError
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall.exposure_design import STATEMENTS
 
 from .hall_script import Key, hold, plain, scripted, small_hall, together, where
@@ -45,10 +48,8 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
     assert said[0].equals(said[1])
 
 
-def test_a_round_is_one_call(tmp_path: Path) -> None:
-    settings = small_hall(tmp_path) | {"levels": ["1"]}
-    model = scripted(together(), keep=True)
-    held = hold(tmp_path, settings, model)
+def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProvider]]) -> None:
+    held, model = plain_hall("1")
     stages = [where(a)[0] for a, _ in model.seen]
     assert stages == [*["before"], *["session"] * 3, "plan", "vote", "consensus", "after"]
     log = held.folder.read_json("set01_lv1/discussion_log.json")
@@ -178,7 +179,8 @@ def test_a_round_too_long_for_the_model_is_planned_in_parts(
     tmp_path: Path, model: str, longest: int, calls: int
 ) -> None:
     """Twenty residents' round 2 with reflections takes about 31,500 tokens."""
-    settings = small_hall(tmp_path, general=16, vulnerable=4) | {"levels": ["1"], "model": model}
+    settings = small_hall(tmp_path, general=16, vulnerable=4)
+    settings |= {"levels": ["1"], "rounds": 3, "model": model}
     asked = scripted(together(), keep=True)
     held = hold(tmp_path, settings, asked)
     log = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
@@ -191,7 +193,8 @@ def test_a_round_too_long_for_the_model_is_planned_in_parts(
 def test_the_check_counts_the_parts(tmp_path: Path) -> None:
     path = tmp_path / "hall.yaml"
     path.write_text(
-        "study: town_hall\ntopic: {title: A, background: B}\nlevels: 1\nsets: 1\n", "utf-8"
+        "study: town_hall\ntopic: {title: A, background: B}\nlevels: 1\nsets: 1\nrounds: 2\n",
+        "utf-8",
     )
     found = load_study_file(path)
     assert estimate_run(found, "gpt-4o").calls > estimate_run(found, "gpt-5-mini").calls

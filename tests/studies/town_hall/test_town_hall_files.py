@@ -194,7 +194,7 @@ def test_show_lists_reads_and_refuses(held: Run) -> None:
 
 
 def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
-    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"]}
+    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"], "rounds": 2}
     held = hold(tmp_path, settings, scripted(plain))
     row = (
         held.table("levels").filter(figure="weighted_inclusivity_score", group="gap").to_dicts()[0]
@@ -284,7 +284,7 @@ def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
 
 
 def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
+    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"], "rounds": 1}, scripted(plain))
     assert [f.key for f in held.findings if f.headline] == ["replication"]
     assert held.folder.read_json("levels.json")["main"]["levels"] == {}
 
