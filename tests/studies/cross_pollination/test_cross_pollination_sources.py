@@ -66,7 +66,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-DAILY = ("everything", "judge", "embedding", "source", "arms", "wording plain")
+# Other wordings are daily in test_paraphrases.
+DAILY = ("everything", "judge", "embedding", "source", "arms")
 
 
 def run(folder: Path, **changes: Any) -> Run:
@@ -108,7 +109,11 @@ def keep_texts(request: ModelRequest, seed: int) -> ModelRequest:
     return replace(request, messages=tuple(messages), spans=tuple(spans))
 
 
-@pytest.mark.parametrize("method", ["cluster_embedding", "llm_judge"])
+# Daily with the judge, whose choice is compared beside all answers of the other method.
+@pytest.mark.parametrize(
+    "method",
+    sample_daily(["cluster_embedding", "llm_judge"], daily=("llm_judge",), part="mutations"),
+)
 def test_choices_numbers_rankings_and_codes_need_no_instructions(
     tmp_path: Path, method: str
 ) -> None:

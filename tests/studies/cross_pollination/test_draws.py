@@ -68,6 +68,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
         cross_pollination=moved_by_the_second_draw,
     )
     settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
+    settings["conditions"] = ["simple_voting", "simple_passive", "clarified_passive"]
     done = run(tmp_path / "several", parks, summary_draws=draws, **settings)
     votes = read_votes(done.folder)
     arm, floor = votes.find_condition("simple_passive"), votes.revote_condition
@@ -147,7 +148,7 @@ def test_the_estimate_counts_the_draws_and_a_smaller_run_has_no_more_than_it_can
     pilot.write_text(
         "study: cross_pollination\npilot_id: pilot\nsummary_draws: 3\nrestatement: true\n"
         "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
-        "participants_per_condition: 15\npersonas: {source: quota}\n"
+        "participants_per_condition: 6\npersonas: {source: quota}\n"
     )
     checked = CliRunner().invoke(app, ["check", str(pilot)])
     assert checked.exit_code == 0 and "rehearsal" not in checked.output

@@ -21,6 +21,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings import compute_findings
 from tests.shown import shown
+from tests.sweeps import sample_daily
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
 TALKS = ("clarification_transcript", "adversarial_transcript")
@@ -83,9 +84,15 @@ def text(request: ModelRequest) -> str:
     return "\n".join(m.content for m in request.messages)
 
 
-def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Cast]:
+    """A run without further settings and its model with all requests. Tests only read it."""
     cast = Cast()
-    done = run(tmp_path, cast)
+    return run(tmp_path_factory.mktemp("plain"), cast), cast
+
+
+def test_each_condition_goes_through_its_own_phases(plain_run: tuple[Run, Cast]) -> None:
+    done, cast = plain_run
     arms = {p["participant_id"]: p["condition"] for p in people(done)}
     assert sorted(arms.values()).count("acp") == 6 and len(set(arms.values())) == 4
 
@@ -102,8 +109,8 @@ def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
         assert stages(who) == expected[condition]
 
 
-def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast())
+def test_files_fields_and_keys_are_those_of_the_source(plain_run: tuple[Run, Cast]) -> None:
+    done, _ = plain_run
     record = people(done, "acp")[0]
     assert {
         *("participant_id", "condition", "base_persona", "demographics", "enriched_persona"),
@@ -273,8 +280,8 @@ def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path)
         shown(done.folder, "p_9999")
 
 
-def test_rates_follow_from_the_votes(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast())  # everybody ends at JOBS
+def test_rates_follow_from_the_votes(plain_run: tuple[Run, Cast]) -> None:
+    done, _ = plain_run  # all participants end at JOBS
     for condition, row in done.folder.read_json("summary.json")["by_condition"].items():
         own = people(done, condition)
         if condition == "simple_voting":
@@ -301,9 +308,10 @@ def test_dialogues_end_at_the_maximum_and_the_participant_hears_it_all(tmp_path:
         assert turn["content"] in text(vote)
 
 
-def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(tmp_path: Path) -> None:
-    cast = Cast()
-    done = run(tmp_path, cast)
+def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(
+    plain_run: tuple[Run, Cast],
+) -> None:
+    done, cast = plain_run
     for p in people(done, "acp"):
         assert p["opposition_view"] not in (None, p["initial_choice"])
         system = cast.requests[f"adversarial_dialogue/{p['participant_id']}/ask0"].messages[0]
@@ -325,10 +333,9 @@ def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) ->
 
 
 def test_nobody_sees_another_participants_persona_or_words_but_through_summaries(
-    tmp_path: Path,
+    plain_run: tuple[Run, Cast],
 ) -> None:
-    cast = Cast()
-    done = run(tmp_path, cast)
+    done, cast = plain_run
     personas = {p["participant_id"]: p["enriched_persona"] for p in people(done)}
     for address, request in cast.requests.items():
         for who, persona in personas.items():
@@ -367,7 +374,9 @@ def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: 
         assert content.count("Position ") == sum(c["description"] != "" for c in filed)
 
 
-def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path: Path) -> None:
+def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(
+    plain_run: tuple[Run, Cast], tmp_path: Path
+) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
@@ -377,7 +386,7 @@ def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path
         headline, *_ = compute_findings(done.folder)
         return " ".join(headline.alarms)
 
-    assert "shown to no reader" not in notes(run(tmp_path / "all", Cast()))
+    assert "shown to no reader" not in notes(plain_run[0])
     told = notes(run(tmp_path / "part", Cast(summaries=declining)))
     assert f"no description of 1 cluster: {PARKS}_cluster_0." in told
 
@@ -385,7 +394,11 @@ def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path
 STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", "cross_pollination")
 
 
-@pytest.mark.parametrize("stage", STAGES)
+# Daily an end before, in the middle of and after the summaries.
+@pytest.mark.parametrize(
+    "stage",
+    sample_daily(STAGES, daily=("initial_vote", "summaries", "cross_pollination"), part="sweeps"),
+)
 def test_findings_stand_on_whatever_is_there(tmp_path: Path, stage: str) -> None:
     def refusing(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("no", reason="content_filter")
@@ -489,12 +502,18 @@ def test_options_that_look_like_numbers_are_listed_by_letter(tmp_path: Path) -> 
         assert "A. 10 %\nB. 5 %\nC. 0 %" in message.content
 
 
+# The second pair of cases differs in the words of options only.
 @pytest.mark.parametrize(
-    "options", [PERCENT, ("5", "4", "3"), ("C++", "C", "C#"), ("Plan A+", "Plan A-", "Plan A")]
+    "options",
+    sample_daily(
+        [[*PERCENT], ["C++", "C", "C#"], ["5", "4", "3"], ["Plan A+", "Plan A-", "Plan A"]],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Path) -> None:
-    topic = {"description": "Which one?", "options": list(options)}
-    settings = {**SETTINGS, "topic": topic, "participants_per_condition": 12, "revote": True}
+    topic = {"description": "Which one?", "options": options}
+    settings = {**SETTINGS, "topic": topic, "revote": True}
     settings["respondent"] = {"off_list": 0.5}
     done = folkmoot.run("cross_pollination", settings, out=tmp_path / "run", model="synthetic")
     votes = done.table("answers").filter(kind="choice")
@@ -545,7 +564,7 @@ def test_one_participant_a_condition(tmp_path: Path) -> None:
 
 def test_the_same_seed_draws_the_same_people_and_another_seed_others(tmp_path: Path) -> None:
     def drawn(name: str, seed: int) -> list[tuple[str, str]]:
-        done = run(tmp_path / name, Cast(), random_seed=seed)
+        done = run(tmp_path / name, Cast(), random_seed=seed, participants_per_condition=2)
         return [(p["condition"], p["base_persona"]) for p in people(done)]
 
     assert drawn("a", 1) == drawn("b", 1) != drawn("c", 2)
@@ -561,7 +580,7 @@ def test_the_vote_distribution_is_shown_when_asked_for(tmp_path: Path) -> None:
 
 def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
     cast = Cast()
-    done = run(tmp_path, cast, option_order="random", participants_per_condition=20)
+    done = run(tmp_path, cast, option_order="random", participants_per_condition=10)
     shown = {tuple(json.loads(o)) for o in done.table("answers")["options"].drop_nulls()}
     assert len(shown) == 6
     pages = {p["participant_id"]: p["cross_pollination_content"] for p in people(done)}
@@ -571,7 +590,7 @@ def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
         assert not page or headings == json.loads(row["options_shown"])
         last = cast.of(f"cross_pollination/{row['participant_id']}/ask0")
         assert all(page in text(request) for request in last.values())
-    assert sum(page is not None for page in pages.values()) == 60
+    assert sum(page is not None for page in pages.values()) == 30
     votes = done.table("answers").filter(done.table("answers")["stage"] == "initial_vote")
     for row in votes.iter_rows(named=True):
         assert json.loads(row["options"])[row["position"] - 1] == row["value"]

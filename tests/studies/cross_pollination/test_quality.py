@@ -23,6 +23,7 @@ from tests.studies.cross_pollination.test_protocol import (
     run,
     text,
 )
+from tests.sweeps import sample_daily
 
 ALL = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
 TALKING = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
@@ -124,7 +125,12 @@ def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[
     assert {tuple(json.loads(ranking)) for ranking in rankings} == {(PARKS, JOBS, SAFETY)}
 
 
-@pytest.mark.parametrize("reply", [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]])
+@pytest.mark.parametrize(
+    "reply",
+    sample_daily(
+        [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]], daily=1, part="sweeps"
+    ),
+)
 def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
     def broken(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
@@ -218,12 +224,16 @@ def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("sure", "ranked", "reasons"),
-    [
-        ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
-        ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
-        ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
-        ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
-    ],
+    sample_daily(
+        [
+            ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
+            ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
+            ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
+            ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
+        ],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_confidence_and_ranking_have_ways_out(
     tmp_path: Path, sure: str, ranked: dict[str, object], reasons: tuple[str | None, str]
