@@ -28,7 +28,7 @@ def codes(run: RunFolder, codebook: str) -> pl.DataFrame:
 
 def test_a_good_and_a_bad_product_are_told_apart_by_what_people_say(tmp_path: Path) -> None:
     def praised(settings: dict[str, object], name: str) -> dict[str, float]:
-        run = focus_group.play(tmp_path / name, settings, groups=3, coding="on")
+        run = focus_group.play(tmp_path / name, settings, groups=2, coding="on")
         found = codes(run, "opinion").with_columns(
             of=pl.col("text_id").str.split("/").list.get(1),
             praise=pl.col("code").is_in(["keen", "favourable"]),
@@ -107,7 +107,7 @@ def named_first(row: dict[str, str]) -> str:
 
 
 def test_who_read_the_other_side_can_give_its_reasons(tmp_path: Path) -> None:
-    run = pilot(tmp_path, 20, restatement=True, coding="on")
+    run = pilot(tmp_path, 12, restatement=True, coding="on")
     arms = run.read_table("participants").select("participant_id", "condition")
     found = codes(run, "restated").join(arms, on="participant_id")
     share = dict(found.group_by("condition").agg((pl.col("code") == "restated").mean()).iter_rows())

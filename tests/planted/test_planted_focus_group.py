@@ -198,7 +198,7 @@ def test_a_good_and_a_bad_stimulus_differ_as_planted(two: RunFolder) -> None:
 
 def test_two_names_for_one_stimulus_do_not_differ(tmp_path: Path) -> None:
     same = {"stimuli": [TWO["stimuli"][0], {**TWO["stimuli"][0], "name": "bad"}]}
-    assert abs(gap(play(tmp_path, same))) < 0.03
+    assert abs(gap(play(tmp_path, same, groups=3))) < 0.03
 
 
 def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
@@ -206,7 +206,7 @@ def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
 ) -> None:
     """Miswired: the material is dropped from the private questions."""
     blind = {"private_opinion": TERSE["private_opinion"].replace('{{ stimulus or "" }}\n', "")}
-    run = play(tmp_path, TWO, prompts=blind)
+    run = play(tmp_path, TWO, prompts=blind, groups=3)
     assert abs(gap(run)) < 0.03
     assert "material: required by the design" in exposed(run)
 
@@ -237,7 +237,7 @@ def test_demand_falls_with_the_price_as_planted(tmp_path: Path) -> None:
 def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
     """Miswired: the question about intent does not say the price."""
     blind = {"purchase_intent": TERSE["purchase_intent"].replace('{{ price or "" }}\n', "")}
-    shares = demand(play(tmp_path, LADDER, prompts=blind))
+    shares = demand(play(tmp_path, LADDER, prompts=blind, groups=3))
     assert max(shares) - min(shares) < 0.08
 
 

@@ -208,12 +208,12 @@ def test_every_miswiring_is_caught(
     breaking: Breaking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changes = breaking(monkeypatch, tmp_path)
-    assert Audit(pilot(tmp_path, 60, **changes)).faults(tolerance=0.2) != []
+    assert Audit(pilot(tmp_path, 40, **changes)).faults(tolerance=0.2) != []
 
 
 def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
     """Otherwise the test above would prove nothing."""
-    run = pilot(tmp_path, 60)
+    run = pilot(tmp_path, 40)
     assert Audit(run).faults(tolerance=0.2) == []
     # No answer needed a second try.
     answers = run.read_table("answers")

@@ -29,7 +29,7 @@ from tests.respondent.town import (
     talk,
 )
 
-MANY = 2000
+MANY = 1200
 MARKET, BUSES, POOL = OPTIONS
 
 
@@ -135,7 +135,7 @@ def test_the_order_in_which_arguments_stand_moves_nobody_differently(
 
 
 def test_each_of_reading_an_interview_and_a_dialogue_adds_to_the_others() -> None:
-    people = [persona(n) for n in range(500)]
+    people = [persona(n) for n in range(250)]
 
     def rate(**exposure: int) -> float:
         found = true_rates(people, OPTIONS, Exposure(**exposure), seed=1)  # type: ignore[arg-type]
@@ -174,7 +174,7 @@ def test_reading_moves_people_unless_persuasion_is_zero(
     knobs: dict[str, float], moved: bool
 ) -> None:
     town = Town(5, knobs)
-    first = first_votes(town, 1000)
+    first = first_votes(town, 600)
     floor, read_it = changed(town, first), changed(town, first, read_page())
     assert read_it > floor + 0.02 if moved else read_it == floor
 

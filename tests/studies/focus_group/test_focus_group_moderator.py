@@ -251,7 +251,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
         return reply(request, address)
 
     text = (
-        "replications: 8\nnum_personas: 4\nmax_responses_per_question: 3\n"
+        "replications: 5\nnum_personas: 4\nmax_responses_per_question: 3\n"
         "phases: [warmup, synthesis]\n"
     )
     run = play(tmp_path, text + "control: alone\n", provider=ScriptedProvider(pulled))
@@ -260,7 +260,7 @@ def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     said = run.read_table("utterances").filter(
         pl.col("persona_id").is_not_null() & pl.col("turn").is_not_null()
     )
-    assert said.filter(pl.col("speaker_role") == "participant").height == 8 * 4 * 4
+    assert said.filter(pl.col("speaker_role") == "participant").height == 5 * 4 * 4
     (tmp_path / "plain").mkdir()
     plain_run = play(tmp_path / "plain", text, provider=ScriptedProvider(pulled))
     (found,) = (f for f in STUDY.findings(plain_run) if f.key == "sycophancy")
@@ -280,9 +280,9 @@ async def test_with_the_order_as_control_those_asked_by_name_have_no_first_place
         return asking(f"{name}, what do you say?", asks=[name])
 
     places: dict[str | None, Counter[int]] = {}
-    for control in (None, "order"):
+    for control, seeds in ((None, range(2)), ("order", range(8))):
         places[control] = Counter()
-        for seed in range(12):
+        for seed in seeds:
             t = await discuss(seed, naming, settings(control=control))
             places[control].update(
                 m.position for m in t.by_participants() if m.addressed and not m.probe

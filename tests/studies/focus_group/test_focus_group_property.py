@@ -32,7 +32,7 @@ def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
             assert nxt.probe
 
 
-@pytest.mark.parametrize("seeds", [20, pytest.param(200, marks=pytest.mark.nightly(part="seeds"))])
+@pytest.mark.parametrize("seeds", [8, pytest.param(200, marks=pytest.mark.nightly(part="seeds"))])
 async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> None:
     lengths = []
     for seed in range(seeds):
@@ -53,7 +53,7 @@ async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -
             return asking(f"{' and '.join(asks)}, what do you say?", asks=asks)
         return plain(asked)
 
-    for seed in range(8):
+    for seed in range(6):
         t = await discuss(seed, heated)
         check_shape(t, 3, 5)
         assert 40 <= len(t.messages) <= 65
@@ -110,7 +110,7 @@ async def test_order_within_a_question_varies() -> None:
 
 @pytest.mark.parametrize(("n", "cap"), [(2, 1), (2, 2), (4, 3), (6, 2), (12, 5), (20, 4)])
 async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int) -> None:
-    for seed in range(4):
+    for seed in range(2):
         config = settings(num_personas=n, max_responses_per_question=cap)
         t = await discuss(seed, plain, config)
         assert {m.speaker_id for m in t.by_participants()} == {p.id for p in t.personas}

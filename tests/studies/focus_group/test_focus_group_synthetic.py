@@ -43,7 +43,7 @@ def play(out: Path, *overrides: str, **options: Any) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def groups(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("focus_group/twelve", lambda at: play(at / "run", "replications=12"))
+    made = shared_folder("focus_group/eight", lambda at: play(at / "run", "replications=8"))
     return RunFolder(made / "run")
 
 
@@ -148,9 +148,10 @@ def test_the_extraverted_say_more(groups: RunFolder) -> None:
 
 
 def test_same_seed_same_words_another_seed_others(tmp_path: Path) -> None:
-    first = play(tmp_path / "a", seed=3).text("transcript.md")
-    assert first == play(tmp_path / "b", seed=3).text("transcript.md")
-    assert first != play(tmp_path / "c", seed=4).text("transcript.md")
+    short = "phases=[exploration, reaction]"
+    first = play(tmp_path / "a", short, seed=3).text("transcript.md")
+    assert first == play(tmp_path / "b", short, seed=3).text("transcript.md")
+    assert first != play(tmp_path / "c", short, seed=4).text("transcript.md")
 
 
 def moved(run: RunFolder) -> float:
@@ -271,7 +272,8 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
     tmp_path: Path, groups: RunFolder
 ) -> None:
     ladder = ("price=300 dollars", "prices=[200 dollars]")
-    few = play(tmp_path / "run", "replications=2", "coding=off", "control=alone", *ladder)
+    small = ("replications=2", "coding=off", "num_personas=5", "phases=[reaction, synthesis]")
+    few = play(tmp_path / "run", *small, "control=alone", *ladder)
     found = {f.key: f for f in STUDY.findings(few)}
     over = {"purchase_intent", "demand", "positions", "talk_time", "sycophancy"}
     assert {key for key, f in found.items() if f.unit == "group"} == over
@@ -285,7 +287,7 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
     assert "not known to be inside the margin" in found["sycophancy"].says
     assert "Fewer than 5 groups are an illustration, not evidence." in few.text("topline.md")
     many = {f.key: f for f in STUDY.findings(groups)}
-    assert {f.units for f in many.values() if f.unit} == {12}
+    assert {f.units for f in many.values() if f.unit} == {8}
     assert not [f for f in many.values() if "illustration" in f.says]
     assert " to " in many["purchase_intent"].says and " to " in many["talk_time"].says
     assert "illustration" not in groups.text("topline.md")
