@@ -43,8 +43,17 @@ def findings(run: RunFolder) -> dict[str, Finding]:
 GROUPS = "replications: 3\nnum_personas: 4\nmax_responses_per_question: 3\n"
 
 
-def test_objections_and_needs_are_counted_by_people_over_all_groups(tmp_path: Path) -> None:
-    run = play(tmp_path, GROUPS, provider=ScriptedProvider(coding))
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, ScriptedProvider]:
+    """A run with the coder `coding`, and its model with all requests. Tests only read it."""
+    model = ScriptedProvider(coding, keep_requests=True)
+    return play(tmp_path_factory.mktemp("coded"), GROUPS, provider=model), model
+
+
+def test_objections_and_needs_are_counted_by_people_over_all_groups(
+    coded: tuple[RunFolder, ScriptedProvider],
+) -> None:
+    run, _ = coded
     said = read_talk(run).filter(speaker_role="participant")
     talk = said.filter(said["phase"] != "warmup")
     rows = {(r[0], r[1]): r for r in findings(run)["remarks"].grid.rows}
@@ -94,9 +103,10 @@ def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: 
         assert concept["objections"] == concept["needs"] == concept["themes"] == []
 
 
-def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> None:
-    scripted = ScriptedProvider(coding, keep_requests=True)
-    run = play(tmp_path, GROUPS, provider=scripted)
+def test_nobody_tells_the_coder_of_group_concept_or_person(
+    coded: tuple[RunFolder, ScriptedProvider],
+) -> None:
+    run, scripted = coded
     names = run.read_table("personas")["name"].to_list()
     asked = [r for a, r in scripted.seen if a.startswith("coding/")]
     assert asked
@@ -106,7 +116,9 @@ def test_nobody_tells_the_coder_of_group_concept_or_person(tmp_path: Path) -> No
         assert not any(name in told for name in names)
 
 
-def test_stated_positions_are_held_against_the_words(tmp_path: Path) -> None:
+def test_stated_positions_are_held_against_the_words(
+    coded: tuple[RunFolder, ScriptedProvider], tmp_path: Path
+) -> None:
     def stating(request: ModelRequest, address: str) -> str:
         if request.schema is not None and request.schema["title"] == "PrivateOpinion":
             return json.dumps({"opinion": "It has its points.", "position": 0.5})
@@ -116,16 +128,11 @@ def test_stated_positions_are_held_against_the_words(tmp_path: Path) -> None:
         "words_and_positions"
     ]
     assert "same side in 100 % of 24 private statements" in found.says
-    mixed = play(_made(tmp_path / "mixed"), GROUPS, provider=ScriptedProvider(coding))
+    mixed, _ = coded
     statements = mixed.read_table("statements")
     stated = statements.filter(statements["when"] != "retest")["position"]  # these are not coded
     row = findings(mixed)["words_and_positions"].grid.rows[0]
     assert row[1] == pytest.approx((stated >= 0.05).sum() / 24)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def test_without_a_coder_nothing_is_found_and_it_is_said(tmp_path: Path) -> None:

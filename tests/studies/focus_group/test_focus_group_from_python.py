@@ -65,9 +65,8 @@ async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
     assert {m.phase for m in transcript.messages} == set(config.phases)
     spoke = {m.speaker_id for m in transcript.by_participants()}
     assert spoke == {p.id for p in transcript.personas}
-    assert transcript == await DiscussionSimulator(config).run()
     assert transcript == await DiscussionSimulator(config, MockLLMClient()).run()
-    other = await DiscussionSimulator(settings(random_seed=4)).run()
+    other = await DiscussionSimulator(settings(random_seed=4, phases=["exploration"])).run()
     assert [p.name for p in other.personas] != [p.name for p in transcript.personas]
 
 
@@ -109,7 +108,12 @@ class Idle(MockLLMClient):
 
 
 async def test_the_mock_answers_alike_by_itself_in_a_subclass_and_in_another_client() -> None:
-    config = settings(random_seed=3, num_personas=4, max_responses_per_question=3)
+    config = settings(
+        random_seed=3,
+        num_personas=4,
+        max_responses_per_question=3,
+        phases=["exploration", "reaction"],
+    )
     expected = await DiscussionSimulator(config).run()
     passing, recording = Passing(), Recording()
     assert expected == await DiscussionSimulator(config, Idle()).run()
