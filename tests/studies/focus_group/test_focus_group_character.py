@@ -133,7 +133,7 @@ def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> Non
         "product_concept": "An oven that reads",
         "stimulus_material": "It is simple and quick. It breaks often. 299 dollars.",
     }
-    run = play_synthetic(tmp_path, about, groups=8, questions_per_phase=4, num_personas=5)
+    run = play_synthetic(tmp_path, about, groups=10, questions_per_phase=4, num_personas=5)
     checked = 0
     for _, talk in read_talk(run).group_by("group", maintain_order=True):
         rows = talk.to_dicts()
