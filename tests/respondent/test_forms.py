@@ -68,9 +68,9 @@ CATS = "Is a cat a better companion than a parrot on a long winter journey by sh
 
 
 def test_a_person_asked_twice_says_nearly_the_same_and_another_question_is_another_matter() -> None:
-    once = [grounds(n, "x", DAM) for n in range(300)]
-    again = [grounds(n, "y", DAM) for n in range(300)]
-    cats = [grounds(n, "z", CATS) for n in range(300)]
+    once = [grounds(n, "x", DAM) for n in range(150)]
+    again = [grounds(n, "y", DAM) for n in range(150)]
+    cats = [grounds(n, "z", CATS) for n in range(150)]
     for field in ("share", "trust"):
         first, second, other = ([row[field] for row in rows] for rows in (once, again, cats))
         assert r(first, second) > 0.85
@@ -84,7 +84,7 @@ def test_a_person_asked_twice_says_nearly_the_same_and_another_question_is_anoth
 
 def test_the_delphi_example_has_experts_with_opinions(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "delphi.py", tmp_path)
-    study = (EXAMPLES / "delphi.yaml").read_text("utf-8").replace("experts: 12", "experts: 300")
+    study = (EXAMPLES / "delphi.yaml").read_text("utf-8").replace("experts: 12", "experts: 120")
     (tmp_path / "delphi.yaml").write_text(study, "utf-8")
     run = folkmoot.run(
         tmp_path / "delphi.yaml", model="synthetic", out=tmp_path / "run", trust=True
@@ -173,7 +173,7 @@ def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
     hints = {"kind": "number", "offered": ("0", "100"), "knobs": {"persuasion": persuasion}}
 
     def mean(*shown: object) -> tuple[float, set[str]]:
-        replies = [ask(n, DAM, *shown, **hints) for n in range(300)]
+        replies = [ask(n, DAM, *shown, **hints) for n in range(150)]
         return float(np.mean([float(x.text) for x in replies])), {x.finish for x in replies}
 
     base, ended = mean()

@@ -79,7 +79,7 @@ def test_every_reply_is_marked_and_counts_tokens() -> None:
     assert reply.usage.input_tokens and reply.usage.output_tokens
 
 
-def share(knobs: dict[str, float], what: str, n: int = 300) -> float:
+def share(knobs: dict[str, float], what: str, n: int = 200) -> float:
     """Share of first votes with a property."""
     town = Town(8, knobs)
     found = 0
@@ -135,13 +135,13 @@ def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
 def changed(knobs: dict[str, float], *turns: str, to: str = "") -> float:
     town = Town(3, knobs)
     count = 0
-    for n in range(300):
+    for n in range(200):
         first = town.vote(n)
         rival = next(o for o in OPTIONS if o != first)
         said = [turn.format(O=first, X=rival) for turn in turns]
         again = town.vote(n, *said, held=first, at="again")
         count += again == rival if to else again != first
-    return count / 300
+    return count / 200
 
 
 def test_instability_makes_a_re_ask_a_new_draw() -> None:
@@ -159,7 +159,7 @@ LIKERT = ("Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree")
 def ratings(knobs: dict[str, float]) -> list[int]:
     town, about = Town(5, knobs), "The town should have a night bus to the harbour."
     found = []
-    for n in range(300):
+    for n in range(200):
         hints = RespondentHints("participant", "choice", LIKERT, about=about, speaker=f"p{n}")
         request = town.request(hints, system(n), "How far do you agree?")
         found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))

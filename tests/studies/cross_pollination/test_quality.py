@@ -54,6 +54,18 @@ def measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
     return run(folder, cast, revote=True, **more), cast
 
 
+@pytest.fixture(scope="module")
+def without_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
+    """A run in which the study file asks for no measure. Tests only read it."""
+    return measured(tmp_path_factory.mktemp("without"))
+
+
+@pytest.fixture(scope="module")
+def with_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
+    """The same run with all measures. Tests only read it."""
+    return measured(tmp_path_factory.mktemp("with"), **ALL)
+
+
 def finding(done: Run, key: str) -> Finding:
     return next(f for f in done.findings if f.key == key)
 
@@ -62,8 +74,10 @@ def by_condition(found: Finding) -> dict[str, dict[str, Any]]:
     return {str(row[0]): dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows}
 
 
-def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path)
+def test_nothing_of_it_is_asked_unless_the_study_file_says_so(
+    without_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = without_measures
     asked = {part for a in cast.requests for part in a.split("/")}
     assert not asked & {"confidence", "ranking", "restatement", "delayed_vote"}
     keys = {f.key for f in done.findings}
@@ -75,16 +89,20 @@ def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) ->
     assert set(empty.null_count().row(0)) == {24}
 
 
-def test_measures_change_no_vote_and_no_other_question(tmp_path: Path) -> None:
-    plain, without = measured(tmp_path / "plain")
-    done, cast = measured(tmp_path / "all", **ALL)
+def test_measures_change_no_vote_and_no_other_question(
+    without_measures: tuple[Run, Talkers], with_measures: tuple[Run, Talkers]
+) -> None:
+    plain, without = without_measures
+    done, cast = with_measures
     assert all(cast.requests[a] == r for a, r in without.requests.items())
     same = ["participant_id", "initial_choice", "final_choice", "position_changed"]
     assert done.table("participants")[same].equals(plain.table("participants")[same])
 
 
-def test_confidence_before_and_after_is_found_as_planted(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path, confidence=True)
+def test_confidence_before_and_after_is_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = with_measures
     rows = by_condition(finding(done, "confidence"))
     assert {c: r["change"] for c, r in rows.items()} == {
         "Simple voting": 0,
@@ -99,8 +117,10 @@ def test_confidence_before_and_after_is_found_as_planted(tmp_path: Path) -> None
     assert asked.index(p["cross_pollination_content"]) < asked.rindex(p["final_choice"])
 
 
-def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
-    done, _ = measured(tmp_path, ranking=True)
+def test_rankings_before_and_after_are_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, _ = with_measures
     rows = by_condition(finding(done, "rankings"))
     assert rows["Adversarial (ACP)"]["pairs_share"] == 1  # turned round
     assert rows["Simple passive"]["pairs_share"] == 0
@@ -164,8 +184,10 @@ def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Pa
         assert (rows[name]["restated"], rows[name]["partly"]) == (odd, 6 - odd)
 
 
-def test_a_later_vote_that_goes_back_is_found_as_planted(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path, delayed_vote=True)
+def test_a_later_vote_that_goes_back_is_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = with_measures
     rows = by_condition(finding(done, "delayed_vote"))
     table = done.table("participants")
     for name, condition in (("Simple passive", "simple_passive"), ("Adversarial (ACP)", "acp")):
@@ -203,8 +225,10 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
     assert set(found) >= {"Summaries", "Interview"}
 
 
-def test_without_further_conditions_there_are_no_main_effects(tmp_path: Path) -> None:
-    done, _ = measured(tmp_path)
+def test_without_further_conditions_there_are_no_main_effects(
+    without_measures: tuple[Run, Talkers],
+) -> None:
+    done, _ = without_measures
     assert "main_effects" not in {f.key for f in done.findings}
 
 
