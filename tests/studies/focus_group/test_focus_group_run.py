@@ -57,8 +57,14 @@ def play(folder: Path, text: str = "", **options: Any) -> RunFolder:
     return folkmoot.run(path, out=folder / "run", **options).folder
 
 
-def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
-    run = play(tmp_path)
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of the study file without further settings. Tests only read it."""
+    return play(tmp_path_factory.mktemp("plain"))
+
+
+def test_one_group_leaves_its_files_in_the_run_folder(plain_run: RunFolder) -> None:
+    run = plain_run
     for name in (
         "transcript.md",
         "transcript.html",
@@ -79,8 +85,8 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     assert recruits == [p.model_copy(update={"opinion": None}) for p in t.personas]
 
 
-def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_positions_form_a_trajectory_from_the_private_opinion_on(plain_run: RunFolder) -> None:
+    run = plain_run
     t = TranscriptFormatter.from_json(run.text("transcript.json"))
     opinions = run.read_table("opinions")
     for p in t.personas:
@@ -139,8 +145,8 @@ def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path)
     assert {"concepts", "purchase_intent_oven", "purchase_intent_box"} <= keys
 
 
-def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_findings_say_what_the_tables_hold(plain_run: RunFolder) -> None:
+    run = plain_run
     found = {f.key: f for f in STUDY.findings(run)}
     assert set(found) == {
         "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure", "respondent_checks",  # noqa: E501
@@ -187,8 +193,8 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
     assert any("Sells honey at the market." in s for s in systems)
 
 
-def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_show_gives_the_talk_a_group_and_a_person(plain_run: RunFolder) -> None:
+    run = plain_run
     said, people = read_talk(run), run.read_table("personas")
     whole = shown(run, said["group"][0])
     assert all(text in whole for text in said["text"].to_list())
@@ -202,7 +208,7 @@ def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
         shown(run, "p_9999")
 
 
-def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
+def test_a_run_cut_off_goes_on_to_the_same_transcript(plain_run: RunFolder, tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 
@@ -215,18 +221,12 @@ def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
             raise Stop
         return reply(request, address)
 
-    whole = play(_made(tmp_path / "a"))
     with pytest.raises(Stop):
-        play(_made(tmp_path / "b"), provider=ScriptedProvider(dying))
+        play(tmp_path, provider=ScriptedProvider(dying))
     counted = ScriptedProvider(reply)
-    again = play(tmp_path / "b", provider=counted)
-    assert again.text("transcript.md") == whole.text("transcript.md")
-    assert counted.calls == whole.manifest["calls"] - 60
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+    again = play(tmp_path, provider=counted)
+    assert again.text("transcript.md") == plain_run.text("transcript.md")
+    assert counted.calls == plain_run.manifest["calls"] - 60
 
 
 @pytest.mark.parametrize(
