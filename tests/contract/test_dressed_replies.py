@@ -23,13 +23,13 @@ from tests.sweeps import sample_daily
 STUDIES = sorted(registered_studies())
 # Tables and columns that say how a reply was read, and not what it says. A workbook keeps the words
 # of each reply beside its answer.
-HOW_READ = {"answers", "repairs", "provenance", "quality"}
-HOW_READ_COLUMNS = {"discussions": ["repaired"]}
+PARSING_TABLES = {"answers", "repairs", "provenance", "quality"}
+PARSING_COLUMNS = {"discussions": ["repaired"]}
 RAW_COLUMNS = {("workbook", "utterances"): ["text"]}
-Dress = Callable[[ModelRequest, str], str]
+ReplyChange = Callable[[ModelRequest, str], str]
 
 
-def run_dressed(study: str, folder: Path, dress: Dress) -> folkmoot.Run:
+def run_dressed(study: str, folder: Path, dress: ReplyChange) -> folkmoot.Run:
     """Run the small study with the embedded respondent, and put its replies into a dress."""
     inner = people_of(study)
 
@@ -43,8 +43,8 @@ def run_dressed(study: str, folder: Path, dress: Dress) -> folkmoot.Run:
 
 def assert_same_results(study: str, plain: folkmoot.Run, dressed: folkmoot.Run) -> None:
     assert {*plain.tables} | {"repairs"} == {*dressed.tables} | {"repairs"}
-    for name in {*plain.tables} - HOW_READ:
-        left_out = HOW_READ_COLUMNS.get(name, []) + RAW_COLUMNS.get((study, name), [])
+    for name in {*plain.tables} - PARSING_TABLES:
+        left_out = PARSING_COLUMNS.get(name, []) + RAW_COLUMNS.get((study, name), [])
         first, second = (run.table(name).drop(left_out, strict=False) for run in (plain, dressed))
         assert first.equals(second), name
     assert dressed.table("answers")["reasks"].sum() == plain.table("answers")["reasks"].sum()
@@ -62,12 +62,12 @@ def respell(value: Any, is_name: Callable[[str], bool]) -> Any:
     }
 
 
-def names_in(schema: Any) -> set[str]:
+def collect_field_names(schema: Any) -> set[str]:
     if isinstance(schema, list):
-        return set().union(*map(names_in, schema))
+        return set().union(*map(collect_field_names, schema))
     if not isinstance(schema, Mapping):
         return set()
-    return {*schema.get("properties", ())}.union(*map(names_in, schema.values()))
+    return {*schema.get("properties", ())}.union(*map(collect_field_names, schema.values()))
 
 
 # Daily one type, with objects and lists of objects: the parser does not know of studies.
@@ -80,7 +80,7 @@ def test_names_in_another_spelling_and_an_object_around_them_change_no_table(
     def dress(request: ModelRequest, text: str) -> str:
         if request.schema is None:
             return text
-        names = names_in(request.schema)
+        names = collect_field_names(request.schema)
         value = respell(json.loads(text), names.__contains__)
         changed.append(value)
         return json.dumps({"answer": value}, ensure_ascii=False)

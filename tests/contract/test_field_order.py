@@ -62,7 +62,7 @@ def server() -> Iterator[ServerThread]:
         yield running
 
 
-def schema_sent(server: ServerThread, wire: str, request: ModelRequest) -> Schema:
+def send_schema(server: ServerThread, wire: str, request: ModelRequest) -> Schema:
     """Return the schema as a server of this wire format receives it, in its order."""
     module, path, place = WIRES[wire]
     bodies: list[bytes] = []
@@ -85,12 +85,12 @@ def schema_sent(server: ServerThread, wire: str, request: ModelRequest) -> Schem
     return dict(node)
 
 
-def objects_in(schema: Schema) -> Iterator[list[str]]:
-    """The fields of each object of a schema, in order, apart from the way out of the whole. An
-    object whose fields are objects too (an entry for each resident) has no order of its own."""
+def iterate_objects(schema: Schema) -> Iterator[list[str]]:
+    """Yield the fields of each object of a schema in order, without the way out of the whole. An
+    object of objects (an entry for each resident) has no order itself."""
     if isinstance(schema, list):
         for part in schema:
-            yield from objects_in(part)
+            yield from iterate_objects(part)
     if not isinstance(schema, dict):
         return
     fields = schema.get("properties")
@@ -98,11 +98,11 @@ def objects_in(schema: Schema) -> Iterator[list[str]]:
         plain = [n for n, s in fields.items() if "$ref" not in s and s.get("type") != "object"]
         yield [name for name in plain if name != DECLINED]
     for part in schema.values():
-        yield from objects_in(part)
+        yield from iterate_objects(part)
 
 
-def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
-    """The fields that the prompt's form names, in its order: `reason (why)`, `"reason": …` or
+def find_order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
+    """Return the fields in the order of the prompt's form: `reason (why)`, `"reason": …` or
     `- reason: …`. Where several forms share names, it is one that has the order of the fields, if
     there is one."""
     names = "|".join(map(re.escape, fields))
@@ -137,14 +137,14 @@ def test_bytes_sent_keep_the_order_of_the_prompt(
     assert requests or study == "cross_pollination"  # a small one, which asks for no JSON
     for request in requests:
         prompt = "\n".join(message.content for message in request.messages)
-        schema = schema_sent(server, wire, request)
-        for fields in objects_in(schema):
-            named = order_in_prompt(prompt, fields)
+        schema = send_schema(server, wire, request)
+        for fields in iterate_objects(schema):
+            named = find_order_in_prompt(prompt, fields)
             assert [f for f in fields if f in named] == named, fields
 
 
 # The fields of the source's JSON objects in the source's order, and what a reply decides.
-SOURCE = {
+SOURCE_FIELDS = {
     "PlainSynthesis": (
         *("has_conflict", "conflict_description", "resolution_explanation", "dialogue"),
     ),
@@ -158,7 +158,7 @@ SOURCE = {
     ),
     "BallotForm": ("top_choice", "acceptable", "hard_no"),
 }
-REASONS = {
+REASON_FIELDS = {
     "PlainSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
     "GuidedSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
     "FeedbackReply": {"updated_resolution_explanation", "dialogue"},
@@ -186,25 +186,25 @@ def negotiation_requests(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("title", SOURCE)
+@pytest.mark.parametrize("title", SOURCE_FIELDS)
 def test_a_negotiation_keeps_the_source_s_order_and_then_ours(
     title: str,
     wire: str,
     negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
     server: ServerThread,
 ) -> None:
-    schema = schema_sent(server, wire, negotiation_requests("source")[title])
+    schema = send_schema(server, wire, negotiation_requests("source")[title])
     fields = [name for name in schema["properties"] if name != DECLINED]
-    assert tuple(fields[: len(SOURCE[title])]) == SOURCE[title]
+    assert tuple(fields[: len(SOURCE_FIELDS[title])]) == SOURCE_FIELDS[title]
     # What the source does not order: the decision as data follows all that explains it.
-    ours = set(fields) - set(SOURCE[title])
-    for reason in REASONS.get(title, ()):
+    ours = set(fields) - set(SOURCE_FIELDS[title])
+    for reason in REASON_FIELDS.get(title, ()):
         assert all(fields.index(reason) < fields.index(name) for name in ours)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("order", ["source", "reason_first"])
-@pytest.mark.parametrize("title", REASONS)
+@pytest.mark.parametrize("title", REASON_FIELDS)
 def test_reasons_first_is_an_option(
     title: str,
     order: str,
@@ -213,13 +213,13 @@ def test_reasons_first_is_an_option(
     server: ServerThread,
 ) -> None:
     request = negotiation_requests(order)[title]
-    schema = schema_sent(server, wire, request)
+    schema = send_schema(server, wire, request)
     fields = [name for name in schema["properties"] if name != DECLINED]
     prompt = request.messages[-1].content
-    assert order_in_prompt(prompt, fields) == fields
+    assert find_order_in_prompt(prompt, fields) == fields
     decides = set(fields) & {"has_conflict", "resolved", "decision", "dropped", "scores", "hard_no"}
     if title == "OwnScores" or order == "reason_first":
         own = {"has_conflict": {"conflict_description"}}  # it follows what describes it
         for name in decides:
-            for reason in own.get(name, REASONS[title]):
+            for reason in own.get(name, REASON_FIELDS[title]):
                 assert fields.index(reason) < fields.index(name), (name, reason)

@@ -27,7 +27,9 @@ NOT_STATED = {
 }
 
 
-def closed_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+def iterate_closed_fields(
+    schema: Mapping[str, Any],
+) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     """Yield each field with an enumeration or bounds, with the alternatives of its schema."""
     definitions = schema.get("$defs", {})
 
@@ -46,7 +48,7 @@ def closed_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping
                 yield from walk(inner, below)
             entries = [part.get("items"), part.get("additionalProperties")]
             for entry in (e for e in entries if isinstance(e, Mapping)):
-                # A list may stay empty, so its plain entries force nobody.
+                # A list may stay empty, so its plain entries force no answer.
                 if part.get("minItems") or any("properties" in a for a in alternatives(entry)):
                     yield from walk(name, entry)
 
@@ -83,7 +85,7 @@ def assert_ways_out(run: Path) -> None:
     with JournalReader(run / JOURNAL) as journal:
         for entry in journal.read_entries("ask"):
             schema = entry.request.get("schema") or {}
-            for name, parts in closed_fields(schema):
+            for name, parts in iterate_closed_fields(schema):
                 closed += 1
                 if name not in NOT_STATED and not has_way_out(parts):
                     without.setdefault((str(schema["title"]), name), entry.address)

@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.respondent.mind.persona import persona_from_text
 from folkmoot.storage.run_folder import RunFolder
-from tests.planted.mirror import Exposure, true_rates
+from tests.planted.mirror import Exposure, compute_true_rates
 
 # What a faithful pipeline exposes people to between their two votes: a page with about 45 of the
 # respondent's 80 argument words for each option, and a dialogue of three turns about one of them.
@@ -57,7 +57,7 @@ class Audit:
         found = {}
         for condition, exposure in EXPOSED.items():
             own = [p for p in self.people if p["condition"] == condition]
-            rates = true_rates(
+            rates = compute_true_rates(
                 [p["enriched_persona"] for p in own],
                 self.options,
                 exposure,

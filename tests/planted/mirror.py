@@ -29,7 +29,7 @@ class Exposure:
     interviewed: bool = False
 
 
-def true_rates(
+def compute_true_rates(
     personas: Sequence[str],
     options: Sequence[str],
     exposure: Exposure,
@@ -47,24 +47,24 @@ def true_rates(
     """
     knobs = RespondentSettings.from_mapping(settings or {})
     people = [persona_from_text(text, seed) for text in personas]
-    crowd = _crowd(people, options, knobs)
+    crowd = _reasons_by_option(people, options, knobs)
     rates = []
     for who in people:
-        first = _first(who, options, knobs)
+        first = _first_utilities(who, options, knobs)
         stays = 0.0
         # The opposing view is chosen after the first vote. So each first vote that was possible
         # has its own opposing views, and not the one of the vote that was cast.
-        for at, p in enumerate(_shares(first, knobs)):
+        for at, p in enumerate(_choice_shares(first, knobs)):
             rivals = [o for o in options if o != options[at]]
             for argued, weight in _list_argued(options[at], rivals, against):
                 words = dict.fromkeys(rivals, exposure.read)
                 words |= {o: max(exposure.read, exposure.argued) for o in argued}
                 dose = ExposureDose(
-                    {o: _words(crowd[o], n) for o, n in words.items() if n},
+                    {o: _split_words(crowd[o], n) for o, n in words.items() if n},
                     dict.fromkeys(argued, exposure.turns),
                     exposure.interviewed,
                 )
-                after = _shares(apply_persuasion(first, options, dose, who, knobs), knobs)
+                after = _choice_shares(apply_persuasion(first, options, dose, who, knobs), knobs)
                 stays += p * weight * after[at]
         rates.append(1.0 - stays)
     return rates
@@ -81,11 +81,13 @@ def _list_argued(
     return [([o] if o in rivals else [], n / sum(counts.values())) for o, n in counts.items()]
 
 
-def _first(who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings) -> list[float]:
+def _first_utilities(
+    who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings
+) -> list[float]:
     return [who.option_taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
 
 
-def _shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
+def _choice_shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
     """Choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
     shown = list(u)
     if 1 <= knobs.position <= len(shown):
@@ -96,18 +98,20 @@ def _shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
     return [w / sum(weights) for w in weights]
 
 
-def _crowd(
+def _reasons_by_option(
     people: Sequence[PersonaTraits], options: Sequence[str], knobs: RespondentSettings
 ) -> dict[str, list[float]]:
     """Mean camp shares of the reasons of those who hold each option."""
     sums = {o: [1e-9] * 3 for o in options}
     for who in people:
-        for option, p in zip(options, _shares(_first(who, options, knobs), knobs), strict=True):
+        for option, p in zip(
+            options, _choice_shares(_first_utilities(who, options, knobs), knobs), strict=True
+        ):
             for camp in range(3):
                 sums[option][camp] += p * MIXTURES[who.camp][camp]
     return {o: [x / sum(mix) for x in mix] for o, mix in sums.items()}
 
 
-def _words(mix: Sequence[float], n: int) -> Counts:
+def _split_words(mix: Sequence[float], n: int) -> Counts:
     a, b = round(mix[0] * n), round(mix[1] * n)
     return a, b, n - a - b

@@ -24,7 +24,7 @@ from tests.sweeps import sample_daily
 PROMPTS = Path(interviews.__file__).parent / "prompts"
 
 
-def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
+def run_pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
     settings = {
         "pilot_id": "planted",
         "topic": {
@@ -42,7 +42,7 @@ def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def healthy(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("planted/healthy", lambda folder: pilot(folder, 300))
+    made = shared_folder("planted/healthy", lambda folder: run_pilot(folder, 300))
     return RunFolder(made / "run")
 
 
@@ -68,7 +68,7 @@ def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path)
     for seed in range(3):
         arms = ["simple_voting", "acp"]
         still = {"respondent": {"persuasion": 0}, "conditions": arms}
-        run = pilot(tmp_path / str(seed), 60, seed, **still)
+        run = run_pilot(tmp_path / str(seed), 60, seed, **still)
         rows = run.read_json("summary.json")["by_condition"]
         counts = [rows[arm]["position_changed"] for arm in arms]
         p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
@@ -77,7 +77,7 @@ def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path)
     assert rejected <= 1
 
 
-Breaking = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
+Miswiring = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
 
 
 def _own_prompt(folder: Path, name: str, change: Callable[[str], str]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, An
     return {}
 
 
-MISWIRINGS: tuple[Breaking, ...] = (
+MISWIRINGS: tuple[Miswiring, ...] = (
     opponents_text_dropped,
     summaries_dropped,
     moderator_not_told,
@@ -205,15 +205,15 @@ DAILY = (opponents_text_dropped, arms_swapped)
 
 @pytest.mark.parametrize("breaking", sample_daily(MISWIRINGS, DAILY, part="truths"))
 def test_every_miswiring_is_caught(
-    breaking: Breaking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    breaking: Miswiring, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changes = breaking(monkeypatch, tmp_path)
-    assert Audit(pilot(tmp_path, 40, **changes)).faults(tolerance=0.2) != []
+    assert Audit(run_pilot(tmp_path, 40, **changes)).faults(tolerance=0.2) != []
 
 
 def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
     """Otherwise the test above would prove nothing."""
-    run = pilot(tmp_path, 40)
+    run = run_pilot(tmp_path, 40)
     assert Audit(run).faults(tolerance=0.2) == []
     # No answer needed a second try.
     answers = run.read_table("answers")
@@ -226,7 +226,7 @@ def test_dropping_the_opponents_words_loses_the_effect(
     healthy: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changes = opponents_text_dropped(monkeypatch, tmp_path)
-    dropped = Audit(pilot(tmp_path, 100, **changes)).rates()
+    dropped = Audit(run_pilot(tmp_path, 100, **changes)).rates()
     assert dropped["acp"] < Audit(healthy).rates()["acp"] - 0.1
 
 
@@ -240,7 +240,7 @@ def test_bias_and_coverage_over_100_seeds(tmp_path: Path) -> None:
     rates, truths, recovered = [], [], []
     for seed in range(100):
         folder = tmp_path / str(seed)
-        audit = Audit(pilot(folder, 300, seed))
+        audit = Audit(run_pilot(folder, 300, seed))
         rate, truth = audit.rates(), audit.truth()
         rates.append([rate[c] for c in EXPOSED])
         truths.append([truth[c] for c in EXPOSED])

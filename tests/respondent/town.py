@@ -19,7 +19,7 @@ JOBS = (
     "a night nurse", "a forester", "a hairdresser with two sons", "a software tester",
     "a butcher", "a museum guard", "a law student", "a roofer",
 )  # fmt: skip
-FINAL = "What is it in the end?"
+FINAL_QUESTION = "What is it in the end?"
 # Arguments of each camp, in whole sentences; each has at least two argument words.
 CARE = "dignity for people who are struggling and trust and friendship between neighbours"
 PRUDENCE = "evidence on costs and savings and upkeep we can afford"
@@ -27,36 +27,38 @@ ENTERPRISE = "growth that lifts wages and rewards for effort and initiative"
 MODERATOR = "moderator"
 
 
-def prompt(*parts: object) -> SourcedText:
+def make_prompt(*parts: object) -> SourcedText:
     """A prompt as templates make them: plain strings are instructions."""
     return concatenate_texts(parts, plain=None)
 
 
-def persona(n: int) -> str:
+def make_persona(n: int) -> str:
     return f"{JOBS[n % len(JOBS)]} who lives at number {n} of the long street."
 
 
-def card(n: int) -> Quoted:
+def make_card(n: int) -> Quoted:
     return Quoted(
-        persona(n), quote_value(persona(n), "persona", f"people.text/{n}", f"p{n}").source
+        make_persona(n), quote_value(make_persona(n), "persona", f"people.text/{n}", f"p{n}").source
     )
 
 
-def listed(options: Sequence[str] = OPTIONS) -> SourcedText:
+def list_options(options: Sequence[str] = OPTIONS) -> SourcedText:
     return join_texts(
-        "\n", (prompt("- ", quote_value(o, "option", "study.options")) for o in options)
+        "\n", (make_prompt("- ", quote_value(o, "option", "study.options")) for o in options)
     )
 
 
-def system(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> SourcedText:
-    before = prompt(
+def make_system_prompt(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> SourcedText:
+    before = make_prompt(
         '\n\nBefore, it was "', quote_value(held, "answer", f"first/{n}/ask0", f"p{n}"), '".'
     )
-    head = prompt("You are ", card(n), "\n\nThe town has a legacy. What shall it build?\n\n")
-    return prompt(head, listed(options), before if held else "")
+    head = make_prompt(
+        "You are ", make_card(n), "\n\nThe town has a legacy. What shall it build?\n\n"
+    )
+    return make_prompt(head, list_options(options), before if held else "")
 
 
-def page(of: Sequence[str] = OPTIONS) -> SourcedText:
+def make_page(of: Sequence[str] = OPTIONS) -> SourcedText:
     """What others think of the options, each for the reasons of all camps."""
     told = {o: f"{o}: its friends name {CARE}, {PRUDENCE}, {ENTERPRISE}." for o in of}
     return join_texts(
@@ -64,12 +66,12 @@ def page(of: Sequence[str] = OPTIONS) -> SourcedText:
     )
 
 
-def read_page(of: Sequence[str] = OPTIONS) -> SourcedText:
+def make_page_and_vote(of: Sequence[str] = OPTIONS) -> SourcedText:
     """A page to read, and the vote after it."""
-    return prompt(page(of), "\n\n", FINAL)
+    return make_prompt(make_page(of), "\n\n", FINAL_QUESTION)
 
 
-def talk(n: int, *turns: str, at: str = "talk") -> Transcript:
+def make_transcript(n: int, *turns: str, at: str = "talk") -> Transcript:
     """What a moderator and a person said in turn, the moderator first."""
     who = (MODERATOR, f"p{n}")
     return Transcript(
@@ -103,7 +105,7 @@ class Town:
         **more: Any,
     ) -> ModelRequest:
         speaker = Speaker(hints.speaker, role=hints.role, system=told)
-        built = build_messages(speaker, heard or Transcript(), prompt(asked))
+        built = build_messages(speaker, heard or Transcript(), make_prompt(asked))
         return ModelRequest("synthetic/x", built.messages, hints=hints, spans=built.spans, **more)
 
     def voting(
@@ -112,24 +114,26 @@ class Town:
         *turns: str,
         held: str = "",
         options: tuple[str, ...] = OPTIONS,
-        asked: str = FINAL,
+        asked: str = FINAL_QUESTION,
     ) -> ModelRequest:
         hints = RespondentHints("participant", kind="choice", offered=options, speaker=f"p{n}")
-        return self.request(hints, system(n, held, options), asked, talk(n, *turns))
+        return self.request(
+            hints, make_system_prompt(n, held, options), asked, make_transcript(n, *turns)
+        )
 
     def vote(self, n: int, *turns: str, at: str = "vote", **how: Any) -> str:
         return self.model.reply(self.voting(n, *turns, **how), f"{at}/{n}").text
 
     def says(self, n: int, held: str, *turns: str, at: str = "talk") -> str:
         hints = RespondentHints("participant", kind="text", speaker=f"p{n}")
-        request = self.request(hints, system(n, held), "", talk(n, *turns))
+        request = self.request(hints, make_system_prompt(n, held), "", make_transcript(n, *turns))
         return self.model.reply(request, f"{at}/{n}/{len(turns)}").text
 
     def leads(
         self, told: str, *turns: str, role: str = MODERATOR, signal: str = "", at: str = "m"
     ) -> str:
         hints = RespondentHints(role, kind="text", speaker=role, signal=signal)
-        heard = Transcript((Utterance("", prompt("Begin.")),)) + talk(0, *turns)
+        heard = Transcript((Utterance("", make_prompt("Begin.")),)) + make_transcript(0, *turns)
         return self.model.reply(self.request(hints, told, "", heard), f"{at}/{len(turns)}").text
 
     def mind(self, n: int, *turns: str, **how: Any) -> SimulatedRespondent:

@@ -18,18 +18,18 @@ from tests.studies.cross_pollination.test_protocol import (
     OPTIONS,
     PARKS,
     SAFETY,
+    join_messages,
     number,
-    people,
-    run,
-    text,
+    read_participants,
+    run_scripted,
 )
 from tests.sweeps import sample_daily
 
-ALL = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
-TALKING = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
+ALL_MEASURES = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
+VOTING_STAGES = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
 
 
-def planted(request: ModelRequest, address: str) -> str:
+def answer_as_planted(request: ModelRequest, address: str) -> str:
     """Who argued gains 30 points of confidence and turns the ranking round; the third vote of the
     readers goes back to the first."""
     before = address.startswith("initial_vote")
@@ -49,28 +49,28 @@ def planted(request: ModelRequest, address: str) -> str:
     return Talkers().usual(request, address)
 
 
-def measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
-    cast = Talkers(**dict.fromkeys((*TALKING, "delayed_vote"), planted))
-    return run(folder, cast, revote=True, **more), cast
+def run_measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
+    cast = Talkers(**dict.fromkeys((*VOTING_STAGES, "delayed_vote"), answer_as_planted))
+    return run_scripted(folder, cast, revote=True, **more), cast
 
 
 @pytest.fixture(scope="module")
 def without_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
     """A run in which the study file asks for no measure. Tests only read it."""
-    return measured(tmp_path_factory.mktemp("without"))
+    return run_measured(tmp_path_factory.mktemp("without"))
 
 
 @pytest.fixture(scope="module")
 def with_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
     """The same run with all measures. Tests only read it."""
-    return measured(tmp_path_factory.mktemp("with"), **ALL)
+    return run_measured(tmp_path_factory.mktemp("with"), **ALL_MEASURES)
 
 
-def finding(done: Run, key: str) -> Finding:
+def find_finding(done: Run, key: str) -> Finding:
     return next(f for f in done.findings if f.key == key)
 
 
-def by_condition(found: Finding) -> dict[str, dict[str, Any]]:
+def rows_by_condition(found: Finding) -> dict[str, dict[str, Any]]:
     return {str(row[0]): dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows}
 
 
@@ -103,7 +103,7 @@ def test_confidence_before_and_after_is_found_as_planted(
     with_measures: tuple[Run, Talkers],
 ) -> None:
     done, cast = with_measures
-    rows = by_condition(finding(done, "confidence"))
+    rows = rows_by_condition(find_finding(done, "confidence"))
     assert {c: r["change"] for c, r in rows.items()} == {
         "Simple voting": 0,
         "Simple passive": 0,
@@ -112,8 +112,10 @@ def test_confidence_before_and_after_is_found_as_planted(
     }
     assert (rows["Adversarial (ACP)"]["before"], rows["Adversarial (ACP)"]["after"]) == (40, 70)
     # It is asked with the vote in view, and all that the vote had.
-    p = people(done, "acp")[0]
-    asked = text(cast.requests[f"adversarial_dialogue/{p['participant_id']}/confidence/ask0"])
+    p = read_participants(done, "acp")[0]
+    asked = join_messages(
+        cast.requests[f"adversarial_dialogue/{p['participant_id']}/confidence/ask0"]
+    )
     assert asked.index(p["cross_pollination_content"]) < asked.rindex(p["final_choice"])
 
 
@@ -121,7 +123,7 @@ def test_rankings_before_and_after_are_found_as_planted(
     with_measures: tuple[Run, Talkers],
 ) -> None:
     done, _ = with_measures
-    rows = by_condition(finding(done, "rankings"))
+    rows = rows_by_condition(find_finding(done, "rankings"))
     assert rows["Adversarial (ACP)"]["pairs_share"] == 1  # turned round
     assert rows["Simple passive"]["pairs_share"] == 0
     assert rows["Simple passive"]["top_is_the_vote_share"] == 0  # they vote for JOBS
@@ -138,9 +140,9 @@ def test_rankings_before_and_after_are_found_as_planted(
 def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[str]) -> None:
     def ranked(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else planted(request, address)
+        return said if "/ranking/" in address else answer_as_planted(request, address)
 
-    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, ranked)), ranking=True)
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
     rankings = set(done.table("participants")["ranking_before"])
     assert {tuple(json.loads(ranking)) for ranking in rankings} == {(PARKS, JOBS, SAFETY)}
 
@@ -154,9 +156,9 @@ def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[
 def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
     def broken(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else planted(request, address)
+        return said if "/ranking/" in address else answer_as_planted(request, address)
 
-    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, broken)), ranking=True)
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, broken)), ranking=True)
     assert done.table("participants")["ranking_before"].null_count() == 24
     assert done.table("participants")["final_choice"].null_count() == 6  # nobody is lost for it
     assert "rankings" not in {f.key for f in done.findings}
@@ -168,8 +170,10 @@ def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Pa
         quote = f"They of {number(address)} want it because children need somewhere to go."
         return json.dumps({"codes": [{"code": code, "quote": quote}]})
 
-    cast = Talkers(coding=coder, **dict.fromkeys(TALKING, planted))
-    done = run(tmp_path, cast, revote=True, restatement=True, models={"coder": "openai/gpt-4o"})
+    cast = Talkers(coding=coder, **dict.fromkeys(VOTING_STAGES, answer_as_planted))
+    done = run_scripted(
+        tmp_path, cast, revote=True, restatement=True, models={"coder": "openai/gpt-4o"}
+    )
     table = done.table("participants")
     assert table["restatement"].null_count() == 0
     # That of the dialogue where there was one, else the most voted that is not one's own.
@@ -177,8 +181,8 @@ def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Pa
     acp = table.filter(condition="acp")
     assert acp["restated_option"].equals(acp["opposition_view"], check_names=False)
     for request in cast.of("coding").values():
-        assert not any(arm in text(request) for arm in ("acp", "simple_", "clarified_"))
-    rows = by_condition(finding(done, "restated"))
+        assert not any(arm in join_messages(request) for arm in ("acp", "simple_", "clarified_"))
+    rows = rows_by_condition(find_finding(done, "restated"))
     for name, condition in (("Adversarial (ACP)", "acp"), ("Simple passive", "simple_passive")):
         odd = sum(int(who[2:]) % 2 for who in table.filter(condition=condition)["participant_id"])
         assert (rows[name]["restated"], rows[name]["partly"]) == (odd, 6 - odd)
@@ -188,7 +192,7 @@ def test_a_later_vote_that_goes_back_is_found_as_planted(
     with_measures: tuple[Run, Talkers],
 ) -> None:
     done, cast = with_measures
-    rows = by_condition(finding(done, "delayed_vote"))
+    rows = rows_by_condition(find_finding(done, "delayed_vote"))
     table = done.table("participants")
     for name, condition in (("Simple passive", "simple_passive"), ("Adversarial (ACP)", "acp")):
         own = table.filter(condition=condition)
@@ -205,10 +209,10 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
     def moved(request: ModelRequest, address: str) -> str:
         if "ONLY the exact" not in request.messages[-1].content:
             return Talkers().usual(request, address)
-        return JOBS if "You just had the following dialogue" in text(request) else PARKS
+        return JOBS if "You just had the following dialogue" in join_messages(request) else PARKS
 
     stages = ("cross_pollination", "adversarial_dialogue", "second_vote")
-    done = run(
+    done = run_scripted(
         tmp_path,
         Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, moved)),
         revote=True,
@@ -219,7 +223,7 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
         exposure={"argued": {"dialogue": True}, "asked": {"interview": True}},
     )
     # Only who argued moved: none of it is to be credited to reading or to being interviewed.
-    found = {str(row[0]): row[1] for row in finding(done, "main_effects").grid.rows}
+    found = {str(row[0]): row[1] for row in find_finding(done, "main_effects").grid.rows}
     assert found["Dialogue"] == pytest.approx(1)
     assert all(value == pytest.approx(0) for name, value in found.items() if name != "Dialogue")
     assert set(found) >= {"Summaries", "Interview"}
@@ -265,10 +269,10 @@ def test_confidence_and_ranking_have_ways_out(
     def unsure(request: ModelRequest, address: str) -> str:
         if "/confidence/" in address:
             return sure
-        return json.dumps(ranked) if "/ranking/" in address else planted(request, address)
+        return json.dumps(ranked) if "/ranking/" in address else answer_as_planted(request, address)
 
-    cast = Talkers(**dict.fromkeys(TALKING, unsure))
-    done = run(tmp_path, cast, confidence=True, ranking=True)
+    cast = Talkers(**dict.fromkeys(VOTING_STAGES, unsure))
+    done = run_scripted(tmp_path, cast, confidence=True, ranking=True)
     for row in done.table("participants").iter_rows(named=True):
         missing = json.loads(row["missing_answers"] or "{}")
         assert row["ranking_before"] is None and row["status"] == "complete"

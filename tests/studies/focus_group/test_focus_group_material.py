@@ -10,8 +10,12 @@ import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.focus_group import STUDY
-from tests.studies.focus_group.at_hand import settings
-from tests.studies.focus_group.test_focus_group_run import STUDY_FILE, play, reply
+from tests.studies.focus_group.at_hand import make_config
+from tests.studies.focus_group.test_focus_group_run import (
+    STUDY_FILE,
+    reply_plainly,
+    run_focus_group,
+)
 
 AD = "https://example.org/ads/oven.png"
 SMALL = "num_personas: 3\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
@@ -22,7 +26,7 @@ def with_material(material: str) -> str:
 
 
 def test_an_image_is_sent_as_one_wherever_the_material_is_shown(tmp_path: Path) -> None:
-    scripted = ScriptedProvider(reply, keep_requests=True)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
     path = tmp_path / "study.yaml"
     path.write_text(with_material(f"Look at this. ![the oven]({AD})"))
     folkmoot.run(path, out=tmp_path / "run", provider=scripted)
@@ -51,7 +55,7 @@ def test_an_image_that_no_model_would_see_is_refused(
 ) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(with_material(material))
-    scripted = ScriptedProvider(reply)
+    scripted = ScriptedProvider(reply_plainly)
     with pytest.raises(InputError) as caught:
         folkmoot.run(path, out=tmp_path / "run", provider=scripted)
     (problem,) = caught.value.problems
@@ -60,7 +64,7 @@ def test_an_image_that_no_model_would_see_is_refused(
 
 
 def test_an_image_in_place_of_a_concept_is_refused(tmp_path: Path) -> None:
-    (problem,) = STUDY.check_config(settings(product_concept=f"This: {AD}"), tmp_path)
+    (problem,) = STUDY.check_config(make_config(product_concept=f"This: {AD}"), tmp_path)
     assert problem.key == "product_concept" and "stimulus_material" in problem.hint
 
 
@@ -76,10 +80,10 @@ def test_who_reads_text_alone_is_refused_an_image(tmp_path: Path) -> None:
     ["Meet the oven. 299 dollars.", "Version 2.0 of oven.com, e.g. on https://example.org/oven."],
 )
 def test_words_are_no_images(tmp_path: Path, material: str) -> None:
-    assert STUDY.check_config(settings(stimulus_material=material), tmp_path) == []
-    assert STUDY.image_locations(settings(stimulus_material=material)) == []
+    assert STUDY.check_config(make_config(stimulus_material=material), tmp_path) == []
+    assert STUDY.image_locations(make_config(stimulus_material=material)) == []
 
 
 def test_one_person_is_no_group(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be at least 2"):
-        play(tmp_path, "num_personas: 1\nmax_responses_per_question: 1\n")
+        run_focus_group(tmp_path, "num_personas: 1\nmax_responses_per_question: 1\n")

@@ -10,10 +10,17 @@ from folkmoot.conversation.answer_types import Missing
 from folkmoot.randomness import uniform_values
 from folkmoot.studies.focus_group.config import DiscussionPhase
 from folkmoot.studies.focus_group.discussion import DiscussionTranscript, MessageRole
-from tests.studies.focus_group.at_hand import Asked, asking, coded, discuss, plain, settings
+from tests.studies.focus_group.at_hand import (
+    AskedQuestion,
+    answer_plainly,
+    discuss,
+    make_config,
+    write_codes,
+    write_question,
+)
 
 
-def check_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
+def assert_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
     phases = [m.phase for m in t.messages]
     assert list(dict.fromkeys(phases)) == list(DiscussionPhase)
     spoken = Counter(m.speaker_id for m in t.by_participants())
@@ -37,25 +44,25 @@ async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> No
     lengths = []
     for seed in range(seeds):
         t = await discuss(seed)
-        check_shape(t, 3, 5)
+        assert_shape(t, 3, 5)
         lengths.append(len(t.messages))
     assert min(lengths) >= 40 and max(lengths) <= 65
     assert len(set(lengths)) > 5
 
 
 async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -> None:
-    def heated(asked: Asked) -> str:
+    def heated(asked: AskedQuestion) -> str:
         if asked.kind == "coder":
-            return coded(stance="disagree")
+            return write_codes(stance="disagree")
         if asked.kind == "question":
             names = asked.who.system.split("At the table sit ")[1].split(".")[0].split(", ")
             asks = [names[0], names[1], names[-1]]
-            return asking(f"{' and '.join(asks)}, what do you say?", asks=asks)
-        return plain(asked)
+            return write_question(f"{' and '.join(asks)}, what do you say?", asks=asks)
+        return answer_plainly(asked)
 
     for seed in range(6):
         t = await discuss(seed, heated)
-        check_shape(t, 3, 5)
+        assert_shape(t, 3, 5)
         assert 40 <= len(t.messages) <= 65
 
 
@@ -66,11 +73,11 @@ async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -
 async def test_probes_follow_about_one_in_five_surprising_answers(
     seeds: int, tolerance: float
 ) -> None:
-    def mixed(asked: Asked) -> str:
+    def mixed(asked: AskedQuestion) -> str:
         if asked.kind == "coder":
             contrary = uniform_values(3, "mixed", *asked.path) < 0.25
-            return coded(stance="disagree") if contrary else coded()
-        return plain(asked)
+            return write_codes(stance="disagree") if contrary else write_codes()
+        return answer_plainly(asked)
 
     surprising = probed = plain_probed = 0
     for seed in range(seeds):
@@ -111,8 +118,8 @@ async def test_order_within_a_question_varies() -> None:
 @pytest.mark.parametrize(("n", "cap"), [(2, 1), (2, 2), (4, 3), (6, 2), (12, 5), (20, 4)])
 async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int) -> None:
     for seed in range(2):
-        config = settings(num_personas=n, max_responses_per_question=cap)
-        t = await discuss(seed, plain, config)
+        config = make_config(num_personas=n, max_responses_per_question=cap)
+        t = await discuss(seed, answer_plainly, config)
         assert {m.speaker_id for m in t.by_participants()} == {p.id for p in t.personas}
         per_question = Counter(m.question for m in t.by_participants())
         assert max(per_question.values()) <= cap
@@ -121,12 +128,12 @@ async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int
 async def test_each_speaker_has_heard_those_before_and_nobody_after() -> None:
     heard: dict[str, list[str]] = {}
 
-    def listening(asked: Asked) -> str:
+    def listening(asked: AskedQuestion) -> str:
         if asked.kind == "answer":
             said = f"My word {len(heard)}."
             heard[said] = [u.text for u in asked.heard]
             return said
-        return plain(asked)
+        return answer_plainly(asked)
 
     t = await discuss(3, listening)
     texts = [m.content for m in t.messages]
@@ -138,11 +145,11 @@ async def test_each_speaker_has_heard_those_before_and_nobody_after() -> None:
 async def test_the_material_is_shown_from_the_reaction_on_and_not_before() -> None:
     seen: dict[str, set[bool]] = {}
 
-    def watching(asked: Asked) -> str:
+    def watching(asked: AskedQuestion) -> str:
         if asked.kind in ("answer", "question"):
             shown = "Meet the oven that reads" in asked.prompt + asked.who.system
             seen.setdefault(f"{asked.kind}/{asked.path[0]}", set()).add(shown)
-        return plain(asked)
+        return answer_plainly(asked)
 
     await discuss(2, watching)
     for phase in ("warmup", "exploration", "deep_dive"):
@@ -152,12 +159,12 @@ async def test_the_material_is_shown_from_the_reaction_on_and_not_before() -> No
 
 
 async def test_an_answer_that_cannot_be_had_leaves_a_note_and_the_talk_goes_on() -> None:
-    def refusing(asked: Asked) -> str | Missing:
+    def refusing(asked: AskedQuestion) -> str | Missing:
         if asked.kind == "answer" and uniform_values(1, *asked.path) < 0.3:
             return Missing("refused")
         if asked.kind != "answer":
             return Missing("unparsed")
-        return plain(asked)
+        return answer_plainly(asked)
 
     t = await discuss(4, refusing)
     assert t.silences

@@ -16,21 +16,27 @@ from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_data, topline_page
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.talk.reading import answer_id
-from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
+from tests.studies.focus_group.at_hand import (
+    ANSWER_TEXTS,
+    AskedQuestion,
+    answer_plainly,
+    discuss,
+    write_codes,
+)
 
 
 async def test_take_up_and_stance_are_the_coders_reading() -> None:
     """Whose remark is meant comes by name; a name of nobody who has spoken means nobody."""
     told: list[tuple[str | None, str]] = []
 
-    def coding(asked: Asked) -> str:
+    def coding(asked: AskedQuestion) -> str:
         if asked.kind != "coder":
-            return plain(asked)
+            return answer_plainly(asked)
         before = re.search(r"^Just before, (\w+) said: ", asked.prompt, re.MULTILINE)
         listed = re.search(r"^The others who have spoken are: (.+)$", asked.prompt, re.MULTILINE)
         told.append((before and before[1], listed[1] if listed else ""))
         takes_up = listed[1].split(", ")[0] if listed else "Nobody"
-        return coded(takes_up=takes_up, stance="agree")
+        return write_codes(takes_up=takes_up, stance="agree")
 
     t = await discuss(3, coding)
     said = list(t.by_participants())
@@ -109,9 +115,13 @@ class Page(HTMLParser):
 
 
 async def test_html_has_an_anchor_for_every_turn_and_no_dead_link() -> None:
-    def coding(asked: Asked) -> str:
+    def coding(asked: AskedQuestion) -> str:
         listed = re.search(r"others who have spoken are: (\w+)", asked.prompt)
-        return coded(takes_up=listed[1]) if asked.kind == "coder" and listed else plain(asked)
+        return (
+            write_codes(takes_up=listed[1])
+            if asked.kind == "coder" and listed
+            else answer_plainly(asked)
+        )
 
     t = await discuss(1, coding)
     text = TranscriptFormatter.to_html(t)
@@ -140,7 +150,10 @@ async def test_statistics_count_what_is_there() -> None:
 
 
 async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -> None:
-    code = {LINES[1]: {"objection_fit": "I don't need that"}, LINES[2]: {"price": "the"}}
+    code = {
+        ANSWER_TEXTS[1]: {"objection_fit": "I don't need that"},
+        ANSWER_TEXTS[2]: {"price": "the"},
+    }
     transcripts = [await discuss(s) for s in (1, 2, 3)]
     for i, t in enumerate(transcripts):
         transcripts[i] = t.model_copy(update={"group": f"group_{i + 1:03d}"})

@@ -9,7 +9,13 @@ import pytest
 
 from folkmoot import Run
 from folkmoot.models.scripted import ScriptedProvider
-from tests.studies.town_hall.hall_script import hold, plain, scripted, small_hall, together
+from tests.studies.town_hall.hall_script import (
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    run_hall,
+    small_hall,
+)
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +28,7 @@ def plain_hall(
     @cache
     def run_level(level: str) -> tuple[Run, ScriptedProvider]:
         folder = tmp_path_factory.mktemp(f"plain_{level}")
-        model = scripted(together() if level == "1" else plain, keep=True)
-        return hold(folder, small_hall(folder) | {"levels": [level]}, model), model
+        model = make_model(answer_in_one_session() if level == "1" else answer_plainly, keep=True)
+        return run_hall(folder, small_hall(folder) | {"levels": [level]}, model), model
 
     return run_level

@@ -37,12 +37,12 @@ You live alone on the ground floor.
 """
 
 # Who is asked what, from the address of a call.
-Key = tuple[str, str, int | None]  # stage, resident (or role), round
-Answer = Callable[[Key, ModelRequest], Any]
+CallKey = tuple[str, str, int | None]  # stage, resident (or role), round
+Answer = Callable[[CallKey, ModelRequest], Any]
 _ADDRESS = re.compile(r"[^/]+/(?P<stage>[a-z]+)(?P<round>\d+)?/(?P<rest>.*)")
 
 
-def where(address: str) -> Key:
+def parse_address(address: str) -> CallKey:
     """(stage, who, round) of an address; the re-ask suffix makes no difference."""
     found = _ADDRESS.fullmatch(address)
     assert found, address
@@ -58,7 +58,7 @@ def where(address: str) -> Key:
     return part, part, round_no  # moderator, session
 
 
-def plain(key: Key, request: ModelRequest) -> Any:
+def answer_plainly(key: CallKey, request: ModelRequest) -> Any:
     """A valid answer for each stage, without reactions to anybody."""
     stage, who, round_no = key
     if stage == "think":
@@ -69,7 +69,7 @@ def plain(key: Key, request: ModelRequest) -> Any:
         words = f"{who} speaks in round {round_no}."
         return {**references, "new_points": [], "questions": [], "full_statement": words}
     if stage == "reflect":
-        return reflection("neutral", "neutral", "maintain")
+        return make_reflection("neutral", "neutral", "maintain")
     if stage == "moderator":
         return {
             "summary": f"Summary {round_no}.",
@@ -91,7 +91,7 @@ def plain(key: Key, request: ModelRequest) -> Any:
     return {"satisfaction": 5, "reason": "so so"}
 
 
-def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, Any]:
+def make_reflection(before: str, after: str, change: str, **more: Any) -> dict[str, Any]:
     evolution = {
         "previous_stance": before,
         "current_stance": after,
@@ -107,11 +107,11 @@ def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, A
     }
 
 
-def scripted(answer: Answer = plain, *, keep: bool = False) -> ScriptedProvider:
+def make_model(answer: Answer = answer_plainly, *, keep: bool = False) -> ScriptedProvider:
     """A scripted model; `answer` gives a text as it stands or anything that becomes JSON."""
 
     def reply(request: ModelRequest, address: str) -> str:
-        said = answer(where(address), request)
+        said = answer(parse_address(address), request)
         return said if isinstance(said, str) else json.dumps(said)
 
     return ScriptedProvider(reply, keep_requests=keep)
@@ -135,15 +135,15 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
     }
 
 
-def hold(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
+def run_hall(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
     """Run a hall into `folder/run`."""
     return run(STUDY, settings, provider=model, out=folder / "run")
 
 
-def together(answer: Answer = plain) -> Answer:
+def answer_in_one_session(answer: Answer = answer_plainly) -> Answer:
     """The same answers from one shared session: each resident's in their own entry."""
 
-    def reply(key: Key, request: ModelRequest) -> Any:
+    def reply(key: CallKey, request: ModelRequest) -> Any:
         stage, _, round_no = key
         wanted = (request.schema or {})["properties"]
         if stage in ("plan", "consensus", "moderator"):
@@ -157,21 +157,29 @@ def together(answer: Answer = plain) -> Answer:
         if "turns" not in wanted:
             one = next(iter(wanted.values()))
             looks_back = "Turn" not in one.get("title", one.get("$ref"))
-            return {who: _part(answer, who, round_no, request, looks_back) for who in wanted}
-        found = {"turns": {w: _part(answer, w, round_no, request, False) for w in _ids(wanted, 0)}}
+            return {who: _answer_part(answer, who, round_no, request, looks_back) for who in wanted}
+        found = {
+            "turns": {
+                w: _answer_part(answer, w, round_no, request, False) for w in _list_ids(wanted, 0)
+            }
+        }
         if "reflections" in wanted:
-            entries = {w: _part(answer, w, round_no, request, True) for w in _ids(wanted, 1)}
+            entries = {
+                w: _answer_part(answer, w, round_no, request, True) for w in _list_ids(wanted, 1)
+            }
             found["reflections"] = entries
         return found
 
     return reply
 
 
-def _ids(wanted: Mapping[str, Any], which: int) -> list[str]:
+def _list_ids(wanted: Mapping[str, Any], which: int) -> list[str]:
     return list(wanted[("turns", "reflections")[which]]["properties"])
 
 
-def _part(answer: Answer, who: str, round_no: int | None, request: ModelRequest, back: bool) -> Any:
+def _answer_part(
+    answer: Answer, who: str, round_no: int | None, request: ModelRequest, back: bool
+) -> Any:
     if back:
         return answer(("reflect", who, round_no), request)
     return {

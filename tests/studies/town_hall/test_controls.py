@@ -16,8 +16,8 @@ from folkmoot.studies.town_hall.config import TownHallConfig, level_problems, le
 from folkmoot.studies.town_hall.findings import compute_findings
 from folkmoot.studies.town_hall.participants import STORIES, load_profiles
 
-from .hall_script import hold, scripted, small_hall
-from .test_discussion_by_hand import answer as by_hand
+from .hall_script import make_model, run_hall, small_hall
+from .test_discussion_by_hand import answer_by_hand as by_hand
 
 pytestmark = pytest.mark.xdist_group("controls of a hall")  # one run is enough
 VULNERABLE = ("A05", "A06", "A07", "A08")
@@ -39,11 +39,13 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvide
         "sets": 2,
         "rounds": 2,
     }
-    model = scripted(keep=True)
-    return hold(folder, settings, model), model
+    model = make_model(keep=True)
+    return run_hall(folder, settings, model), model
 
 
-def people(held: tuple[Run, ScriptedProvider], level: str, number: int = 1) -> dict[str, str]:
+def read_system_prompts(
+    held: tuple[Run, ScriptedProvider], level: str, number: int = 1
+) -> dict[str, str]:
     """Resident → system prompt."""
     there = f"set{number:02d}_lv{level}/before/"
     return {
@@ -53,7 +55,7 @@ def people(held: tuple[Run, ScriptedProvider], level: str, number: int = 1) -> d
     }
 
 
-def chair(held: tuple[Run, ScriptedProvider], level: str) -> str:
+def read_moderator_prompt(held: tuple[Run, ScriptedProvider], level: str) -> str:
     return next(
         r.messages[0].content for a, r in held[1].seen if a.startswith(f"set01_lv{level}/round1/mo")
     )
@@ -63,7 +65,7 @@ def chair(held: tuple[Run, ScriptedProvider], level: str) -> str:
 def test_without_the_vulnerable_others_sit_in_their_seats(
     held: tuple[Run, ScriptedProvider],
 ) -> None:
-    main, bare = people(held, "4"), people(held, "bare")
+    main, bare = read_system_prompts(held, "4"), read_system_prompts(held, "bare")
     general = ["A01", "A02", "A03", "A04"]
     assert list(main) == [*general, *VULNERABLE]
     assert list(bare) == [*general, "A09", "A10", "A11", "A12"]
@@ -84,17 +86,21 @@ def test_without_the_vulnerable_others_sit_in_their_seats(
 
 
 def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, ScriptedProvider]) -> None:
-    assert people(held, "unlisted") == people(held, "4")
-    assert "A05 (" in chair(held, "4") and "list" in chair(held, "4")
-    assert "A05 (" not in chair(held, "unlisted") and "list" not in chair(held, "unlisted")
+    assert read_system_prompts(held, "unlisted") == read_system_prompts(held, "4")
+    assert "A05 (" in read_moderator_prompt(held, "4") and "list" in read_moderator_prompt(
+        held, "4"
+    )
+    assert "A05 (" not in read_moderator_prompt(
+        held, "unlisted"
+    ) and "list" not in read_moderator_prompt(held, "unlisted")
     assert held[0].table("rounds").filter(level="unlisted")["is_vulnerable"].any()
 
 
 def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
     held: tuple[Run, ScriptedProvider],
 ) -> None:
-    assert people(held, "placebo") == people(held, "4")
-    listed = re.findall(r"(A\d+) \(\w+\) is the profile", chair(held, "placebo"))
+    assert read_system_prompts(held, "placebo") == read_system_prompts(held, "4")
+    listed = re.findall(r"(A\d+) \(\w+\) is the profile", read_moderator_prompt(held, "placebo"))
     rows = held[0].table("rounds").filter(level="placebo", set=1)
     counted = rows.filter("is_vulnerable")["agent_id"].unique(maintain_order=True).to_list()
     assert len(listed) == 4 and sorted(listed) == sorted(counted)
@@ -116,7 +122,7 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
 
 
 def test_life_stories_of_all_are_of_one_length(held: tuple[Run, ScriptedProvider]) -> None:
-    main, told, untold = (people(held, level) for level in ("4", "stories", "untold"))
+    main, told, untold = (read_system_prompts(held, level) for level in ("4", "stories", "untold"))
     own = 7  # You live alone on the ground floor.
     for who in main:
         more = len(told[who].split()) - len(main[who].split())
@@ -131,8 +137,8 @@ def test_stories_are_as_long_as_the_built_in_ones_and_fit(tmp_path: Path) -> Non
     level = {"long": {"stories": "all"}}
     settings = small_hall(tmp_path) | {"vulnerable": "builtin", "levels": ["long"], "rounds": 1}
     settings |= {"level_settings": level, "residents": {"general": 30}}
-    model = scripted(keep=True)
-    hold(tmp_path, settings, model)
+    model = make_model(keep=True)
+    run_hall(tmp_path, settings, model)
     lengths, texts = [], []
     for address, request in model.seen:
         if "/before/A" in address and address.split("/")[-2] <= "A30":
@@ -157,7 +163,7 @@ def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
         "level_settings": {"placebo": {"labels": "shuffled"}},
         "sets": 8,
     }
-    found = hold(tmp_path, settings, scripted(by_hand)).table("discussions")
+    found = run_hall(tmp_path, settings, make_model(by_hand)).table("discussions")
     gap = pl.col("gap_weighted_inclusivity_score")
     real = found.filter(level="2-1").select(gap.mean()).item()
     placebo = found.filter(level="placebo").select(gap.mean()).item()
@@ -165,14 +171,14 @@ def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
     assert abs(placebo) < real / 2
 
 
-def config(**settings: Any) -> TownHallConfig:
+def make_config(**settings: Any) -> TownHallConfig:
     topic = {"title": "Shall it be built?", "background": "A plan."}
     return TownHallConfig.model_validate({"topic": topic, **settings})
 
 
 def test_a_level_may_be_like_another() -> None:
     settings = {**CONTROLS, "5": {"like": "placebo", "think": False}}
-    (found,) = levels_of(config(levels=["5"], level_settings=settings))
+    (found,) = levels_of(make_config(levels=["5"], level_settings=settings))
     assert found.is_moderated and len(found.models) == 5 and not found.think
     assert found.labels == "shuffled" and found.part == "main"
 
@@ -187,5 +193,5 @@ def test_a_level_may_be_like_another() -> None:
     ],
 )
 def test_controls_that_cannot_be_are_named(settings: dict[str, Any], key: str) -> None:
-    found = level_problems(config(levels=["a"], level_settings=settings), 4)
+    found = level_problems(make_config(levels=["a"], level_settings=settings), 4)
     assert found[0].key == key and found[0].hint

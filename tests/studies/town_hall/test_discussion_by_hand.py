@@ -20,7 +20,7 @@ import pytest
 from folkmoot import Run
 from folkmoot.models.request import ModelRequest
 
-from .hall_script import Key, hold, plain, reflection, scripted, small_hall
+from .hall_script import CallKey, answer_plainly, make_model, make_reflection, run_hall, small_hall
 
 REFERENCES = {
     (2, "A01"): [("A04", "agree")],
@@ -52,9 +52,9 @@ BEFORE = {"A01": 6, "A02": 5, "A03": 4, "A04": 2, "A05": 3}
 AFTER = {"A01": 7, "A02": 5, "A03": 3, "A04": 6, "A05": 3}
 
 
-def answer(key: Key, request: ModelRequest) -> Any:
+def answer_by_hand(key: CallKey, request: ModelRequest) -> Any:
     stage, who, number = key
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     if stage == "think" and number and number > 1:
         said["reactions"] = [
             {
@@ -85,7 +85,7 @@ def answer(key: Key, request: ModelRequest) -> Any:
             "opinion_summary": "…",
             "why_compelling": "…",
         }
-        said = reflection("neutral", "support", "harden", most_compelling=most)
+        said = make_reflection("neutral", "support", "harden", most_compelling=most)
     if stage == "plan":
         origins = [["A04", "A01"], ["A05"], ["A02"], []]
         said = {
@@ -107,7 +107,7 @@ def answer(key: Key, request: ModelRequest) -> Any:
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("hall")
-    return hold(folder, small_hall(folder), scripted(answer))
+    return run_hall(folder, small_hall(folder), make_model(answer_by_hand))
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +257,7 @@ def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
         "reaction_levels": {"partial_agree": 2},
         "repeated_reaction": "lowest",
     }
-    held = hold(tmp_path, settings, scripted(answer))
+    held = run_hall(tmp_path, settings, make_model(answer_by_hand))
     found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
     # A04 → A01 is now a question (2), and of A05's two the lower counts (2): 2 + 2 + 1.
     assert found["weighted_inclusivity_score"] == pytest.approx(5 / 24)

@@ -24,15 +24,23 @@ from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_
 from tests.shown import shown
 from tests.sweeps import sample_daily
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together, where
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    parse_address,
+    run_hall,
+    small_hall,
+)
 
 
-def spoilt(stage: str, who: str, spoil: Any) -> Any:
+def spoil_answers(stage: str, who: str, spoil: Any) -> Any:
     """The plain hall, with one answer spoilt; `spoil` gets the answer and which try it is."""
-    tries: dict[Key, int] = {}
+    tries: dict[CallKey, int] = {}
 
-    def answer(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] != (stage, who):
             return said
         tries[key] = tries.get(key, 0) + 1
@@ -41,8 +49,8 @@ def spoilt(stage: str, who: str, spoil: Any) -> Any:
     return answer
 
 
-def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
-    held = hold(folder, small_hall(folder), scripted(answer, keep=True))
+def run_and_read_quality(folder: Path, answer: Any) -> tuple[Any, Any]:
+    held = run_hall(folder, small_hall(folder), make_model(answer, keep=True))
     return held, held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
 
 
@@ -55,7 +63,9 @@ def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
     ],
 )
 def test_each_parse_step_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
-    _, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda said, _: write(said)))
+    _, quality = run_and_read_quality(
+        tmp_path, spoil_answers("speak", "A02", lambda said, _: write(said))
+    )
     total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
     exact = total if parse_step == "exact" else total - 3
     assert quality["answers"] == total
@@ -72,8 +82,8 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
             del said["full_statement"]
         return said
 
-    model = scripted(spoilt("speak", "A02", first_only), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path), model)
+    model = make_model(spoil_answers("speak", "A02", first_only), keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path), model)
     quality = held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
     assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
     again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
@@ -81,7 +91,9 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
 
 
 def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda *_: "I'd rather not."))
+    held, quality = run_and_read_quality(
+        tmp_path, spoil_answers("speak", "A02", lambda *_: "I'd rather not.")
+    )
     assert quality["reasks"] == 2 * 3
     assert quality["parse_steps"]["minimal"] == 3 and quality["minimal_structures"] == 3
     assert quality["statements_unread"] == 3 and quality["silent_turns"] == 0
@@ -101,7 +113,7 @@ def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
 
 
 def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> None:
-    held, quality = quality_of(tmp_path, spoilt("think", "A02", lambda *_: "{"))
+    held, quality = run_and_read_quality(tmp_path, spoil_answers("think", "A02", lambda *_: "{"))
     assert quality["thoughts_unread"] == 3 and quality["statements_unread"] == 0
     rows = held.table("rounds").filter(agent_id="A02")
     assert rows["overall_stance"].to_list() == [None] * 3
@@ -123,7 +135,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
             ]
         return said
 
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", wild))
+    held, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", wild))
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
     counted = held.folder.read_json("set01_lv2-1/metrics_summary.json")
@@ -144,14 +156,14 @@ def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) 
         said |= {"full_statement": "Quite so.", "references": [entry]}
         return said
 
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", eager))
+    held, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", eager))
     assert quality["dropped"] == {"nothing_said_yet": 1}
     found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert found["general"]["interaction_count"] == 2
 
 
 def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Path) -> None:
-    held, quality = quality_of(tmp_path, spoilt("plan", "plan", lambda *_: "no"))
+    held, quality = run_and_read_quality(tmp_path, spoil_answers("plan", "plan", lambda *_: "no"))
     found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert quality["ballot_empty"] is True
     assert found["vulnerable"]["items_originated_per_resident"] is None
@@ -159,12 +171,12 @@ def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Pat
 
 
 def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -> None:
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         if key[1] == "A05" and key[0] in ("vote", "after"):
             return '{"satisfaction": 11, "V1": {"vote": "perhaps"}}'
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    held, quality = quality_of(tmp_path, answer)
+    held, quality = run_and_read_quality(tmp_path, answer)
     assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
     outcome = held.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
@@ -189,17 +201,17 @@ def test_a_vote_that_cannot_be_read_costs_no_other_vote(vote: str | None) -> Non
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         if key == ("speak", "A03", 2):
             raise RefusedError("blocked", reason="filtered")
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    _, quality = quality_of(tmp_path, answer)
+    _, quality = run_and_read_quality(tmp_path, answer)
     assert quality["missing_reasons"] == {"filtered": 1}
     assert quality["statements_unread"] == 1
 
 
-SAID = re.compile(r"^\s*- (\w+): (.+)$", re.MULTILINE)
+PROMPT_FIELD = re.compile(r"^\s*- (\w+): (.+)$", re.MULTILINE)
 
 
 def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
@@ -220,12 +232,12 @@ def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
     assert not {name for name in asking if re.search(r"^\s*- \w+:", forms[name], re.MULTILINE)}
 
 
-def echoing(field: str, stage: str) -> Any:
+def echo_prompt(field: str, stage: str) -> Any:
     """The plain hall, in which A02 gives the prompt's sentence back for one field of a stage."""
 
-    def answer(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
-        meant = dict(SAID.findall(request.messages[-1].content))
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        meant = dict(PROMPT_FIELD.findall(request.messages[-1].content))
         if key[:2] != (stage, "A02"):
             return said
         if field == "vote":
@@ -263,9 +275,9 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     tmp_path: Path, level: str, stage: str, field: str
 ) -> None:
     """At level 1 one such field cost everybody's answers of the round."""
-    answer = echoing(field, stage)
-    model = scripted(together(answer) if level == "1" else answer, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    answer = echo_prompt(field, stage)
+    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
     if stage == "reflect":
@@ -293,9 +305,9 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
 def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
     tmp_path: Path, level: str
 ) -> None:
-    answer = echoing("vote", "vote")
-    model = scripted(together(answer) if level == "1" else answer, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    answer = echo_prompt("vote", "vote")
+    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     votes = held.table("votes")
     assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
     assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
@@ -320,16 +332,18 @@ def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() 
 # --- ways out ---
 
 
-def closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
     """All enumerations and bounded numbers of a schema, with the names of their fields."""
     if isinstance(schema, list):
         for part in schema:
-            yield from closed_fields(part, at)
+            yield from iterate_closed_fields(part, at)
     elif isinstance(schema, dict):
         if "enum" in schema or "minimum" in schema:
             yield at, schema
         for name, part in schema.items():
-            yield from closed_fields(part, at if name in ("anyOf", "items", "properties") else name)
+            yield from iterate_closed_fields(
+                part, at if name in ("anyOf", "items", "properties") else name
+            )
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
@@ -339,12 +353,12 @@ def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
     _, model = plain_hall(level)
     found: set[str] = set()
     for address, request in model.seen:
-        stage = where(address)[0]
+        stage = parse_address(address)[0]
         if stage in ("plan", "consensus"):
             continue
         text = json.dumps(request.schema)
         assert '"declined": {"type": "boolean"' in text, stage
-        for name, schema in closed_fields(request.schema):
+        for name, schema in iterate_closed_fields(request.schema):
             found.add(name)
             if "enum" in schema:
                 assert {"none_of_these", "declined"} <= set(schema["enum"]), name
@@ -355,9 +369,9 @@ def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
                      "current_stance", "change_type", "satisfaction"}  # fmt: skip
 
 
-def declining(key: Key, request: ModelRequest) -> Any:
+def answer_with_ways_out(key: CallKey, request: ModelRequest) -> Any:
     """A02 takes a way out in every closed field."""
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     stage, who, number = key
     if who != "A02":
         return said
@@ -386,8 +400,11 @@ def declining(key: Key, request: ModelRequest) -> Any:
 def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     tmp_path: Path, level: str
 ) -> None:
-    model = scripted(together(declining) if level == "1" else declining, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(
+        answer_in_one_session(answer_with_ways_out) if level == "1" else answer_with_ways_out,
+        keep=True,
+    )
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
     rounds = held.table("rounds").filter(agent_id="A02")
@@ -425,11 +442,11 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
 def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     tmp_path: Path, level: str
 ) -> None:
-    def refusing(key: Key, request: ModelRequest) -> Any:
-        return {"declined": True} if key[1] == "A02" else plain(key, request)
+    def refusing(key: CallKey, request: ModelRequest) -> Any:
+        return {"declined": True} if key[1] == "A02" else answer_plainly(key, request)
 
-    model = scripted(together(refusing) if level == "1" else refusing, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(answer_in_one_session(refusing) if level == "1" else refusing, keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
         level == "2-1" and not any(".r1" in address for address, _ in model.seen)
     )
@@ -452,11 +469,11 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
 
 
 def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
-    def refusing(key: Key, request: ModelRequest) -> Any:
+    def refusing(key: CallKey, request: ModelRequest) -> Any:
         is_resident = key[1].startswith(("A0", "V0"))
-        return {"declined": True} if is_resident else plain(key, request)
+        return {"declined": True} if is_resident else answer_plainly(key, request)
 
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, scripted(refusing))
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, make_model(refusing))
     assert (
         held.folder.unusable_reason
         == "no resident made a statement: all declined or could not be read"
@@ -481,16 +498,16 @@ def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
 STAGES = ("think", "speak", "reflect", "plan", "vote", "before", "after", "session")
 
 
-def fields_in_order(schema: Any, root: Any) -> list[str]:
+def list_fields(schema: Any, root: Any) -> list[str]:
     """The fields of an object and of the objects in it, as they stand in a schema."""
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     if "items" in schema:
-        return fields_in_order(schema["items"], root)
+        return list_fields(schema["items"], root)
     found: list[str] = []
     for name, part in schema.get("properties", {}).items():
         if name != "declined":
-            found += [name, *fields_in_order(part, root)]
+            found += [name, *list_fields(part, root)]
     return found
 
 
@@ -501,7 +518,7 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
     held, model = plain_hall(level)
     seen = set()
     for address, request in model.seen:
-        stage = where(address)[0]
+        stage = parse_address(address)[0]
         if stage not in STAGES:
             continue
         seen.add(stage)
@@ -510,7 +527,7 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
         form = request.messages[-1].content.rpartition("Reply with only a JSON object")[2]
         listed = re.findall(r"^\s*- (\w+): ", form, re.MULTILINE)
         listed = [n for n in listed if n != "declined" and not re.fullmatch(r"[AV]\d+", n)]
-        order = [n for n in fields_in_order(sent, sent) if not re.fullmatch(r"[AV]\d+", n)]
+        order = [n for n in list_fields(sent, sent) if not re.fullmatch(r"[AV]\d+", n)]
         order = [n for n in order if n not in ("turns", "reflections", "items")]
         listed = [n for n in listed if n not in ("turns", "reflections", "items")]
         each = len(order) // len(listed)  # a shared reply has the fields of every resident
@@ -537,14 +554,14 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
         settings = small_hall(tmp_path / str(seed), general=2, vulnerable=1)
         settings |= {"levels": ["2-1", "1"], "random_seed": seed, "rounds": 1}
 
-        def both(key: Key, request: ModelRequest) -> Any:
+        def both(key: CallKey, request: ModelRequest) -> Any:
             shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(
                 (request.schema or {}).get("properties")
             )
-            return (together() if shared else plain)(key, request)
+            return (answer_in_one_session() if shared else answer_plainly)(key, request)
 
-        model = scripted(both, keep=True)
-        held = hold(tmp_path / str(seed), settings, model)
+        model = make_model(both, keep=True)
+        held = run_hall(tmp_path / str(seed), settings, model)
         plan = held.folder.read_json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
             "set01"
         ]
@@ -554,7 +571,7 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
             sent = {
                 tuple(schema["enum"])
                 for _, request in model.seen
-                for at, schema in closed_fields(request.schema)
+                for at, schema in iterate_closed_fields(request.schema)
                 if at == field or (at == "Vote" and field == "vote")
             }
             assert sent == {(*plan[name], "none_of_these", "declined")}

@@ -12,16 +12,25 @@ import pytest
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
 
-from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    make_reflection,
+    parse_address,
+    run_hall,
+    small_hall,
+)
 
-SECRET = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
-PUBLIC = re.compile(r"public-(A\d+)-(\d)")
+PRIVATE_MARK = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
+PUBLIC_MARK = re.compile(r"public-(A\d+)-(\d)")
 
 
-def marked(key: Key, request: ModelRequest) -> Any:
+def answer_with_marks(key: CallKey, request: ModelRequest) -> Any:
     """Every private text carries its owner, stage and round; every public one as well."""
     stage, who, number = key
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     secret = f"secret-{stage}-{who}-{number}"
     if stage == "think":
         said |= {"key_concerns": [secret], "strategic_notes": secret}
@@ -40,7 +49,7 @@ def marked(key: Key, request: ModelRequest) -> Any:
     if stage == "speak":
         said |= {"full_statement": f"public-{who}-{number}", "new_points": [secret]}
     if stage == "reflect":
-        said = reflection("neutral", "oppose", "harden", next_round_strategy=secret)
+        said = make_reflection("neutral", "oppose", "harden", next_round_strategy=secret)
         said["stance_evolution"]["change_reason"] = secret
     if stage in ("before", "after"):
         said["reason"] = f"secret-{stage}-{who}-0"
@@ -51,7 +60,7 @@ def marked(key: Key, request: ModelRequest) -> Any:
     return said
 
 
-Prompts = list[tuple[Key, str]]  # whom and what for a prompt was sent, and its text
+Prompts = list[tuple[CallKey, str]]  # whom and what for a prompt was sent, and its text
 
 
 class ReadPrompts(Protocol):
@@ -65,9 +74,12 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> ReadPrompts:
     @cache
     def read_prompts(level: str, history: str = "all") -> Prompts:
         folder = tmp_path_factory.mktemp("hall")
-        model = scripted(marked if level != "1" else together(marked), keep=True)
-        hold(folder, small_hall(folder) | {"levels": [level], "history": history}, model)
-        return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+        model = make_model(
+            answer_with_marks if level != "1" else answer_in_one_session(answer_with_marks),
+            keep=True,
+        )
+        run_hall(folder, small_hall(folder) | {"levels": [level], "history": history}, model)
+        return [(parse_address(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
 
     return read_prompts
 
@@ -77,26 +89,26 @@ def seen(request: pytest.FixtureRequest, prompts: ReadPrompts) -> Prompts:
     return prompts(request.param)
 
 
-def test_private_words_reach_nobody_else(seen: list[tuple[Key, str]]) -> None:
+def test_private_words_reach_nobody_else(seen: list[tuple[CallKey, str]]) -> None:
     found = 0
     for (_, reader, _), text in seen:
-        for _, owner, _ in SECRET.findall(text):
+        for _, owner, _ in PRIVATE_MARK.findall(text):
             found += 1
             assert owner == reader
     assert found  # the residents' own words do come back to them
 
 
-def test_thoughts_go_into_the_same_turn_only(seen: list[tuple[Key, str]]) -> None:
+def test_thoughts_go_into_the_same_turn_only(seen: list[tuple[CallKey, str]]) -> None:
     for (stage, _, number), text in seen:
-        for kind, _, when in SECRET.findall(text):
+        for kind, _, when in PRIVATE_MARK.findall(text):
             if kind == "think":
                 assert (stage, str(number)) == ("speak", when)
 
 
-def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> None:
+def test_reflections_feed_the_next_think_only(seen: list[tuple[CallKey, str]]) -> None:
     fed = set()
     for (stage, reader, number), text in seen:
-        for kind, owner, when in SECRET.findall(text):
+        for kind, owner, when in PRIVATE_MARK.findall(text):
             if kind == "reflect":
                 assert (stage, number) == ("think", int(when) + 1)
                 fed.add((owner, when))
@@ -106,9 +118,9 @@ def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> No
     assert fed == {(f"A0{i}", str(r)) for i in range(1, 6) for r in (1, 2)}
 
 
-def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[Key, str]]) -> None:
+def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[CallKey, str]]) -> None:
     for (stage, _, number), text in seen:
-        rounds = {int(r) for _, r in PUBLIC.findall(text)}
+        rounds = {int(r) for _, r in PUBLIC_MARK.findall(text)}
         if number and stage in ("think", "speak", "reflect"):
             assert rounds == set(range(1, number + (stage == "reflect")))
 
@@ -121,14 +133,14 @@ def test_every_level_has_the_same_rounds_before_it(
     others' together, so that the two differ in sharing alone."""
     shared: dict[Any, Any] = {}
     for (stage, _, number), text in prompts("1", history):
-        shared[stage, number] = set(PUBLIC.findall(text))
+        shared[stage, number] = set(PUBLIC_MARK.findall(text))
     for (stage, _, number), text in prompts("2-1", history):
         if stage in ("think", "speak"):
-            assert set(PUBLIC.findall(text)) == shared["session", number]
+            assert set(PUBLIC_MARK.findall(text)) == shared["session", number]
         if stage in ("vote", "after"):
-            assert set(PUBLIC.findall(text)) == shared[stage, None]
-            assert {int(r) for _, r in PUBLIC.findall(text)} == rounds
-            assert {who for who, _ in PUBLIC.findall(text)} == {f"A0{i}" for i in range(1, 6)}
+            assert set(PUBLIC_MARK.findall(text)) == shared[stage, None]
+            assert {int(r) for _, r in PUBLIC_MARK.findall(text)} == rounds
+            assert {who for who, _ in PUBLIC_MARK.findall(text)} == {f"A0{i}" for i in range(1, 6)}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +170,7 @@ def test_the_moderator_has_the_rounds_that_residents_look_back_on(
     rounds: dict[tuple[str, int], set[int]] = {}
     for (stage, _, number), text in prompts("4", history):
         if stage in ("moderator", "reflect"):
-            rounds[stage, number or 0] = {int(when) for _, when in PUBLIC.findall(text)}
+            rounds[stage, number or 0] = {int(when) for _, when in PUBLIC_MARK.findall(text)}
     for number in (1, 2):
         assert rounds["moderator", number] == rounds["reflect", number]
     assert rounds["moderator", 3] == ({1, 2, 3} if history == "all" else {3})
@@ -166,8 +178,8 @@ def test_the_moderator_has_the_rounds_that_residents_look_back_on(
 
 def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path) -> None:
     settings = {"level_settings": {"1": {"moderator": "model"}}}
-    model = scripted(together(marked), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
+    model = make_model(answer_in_one_session(answer_with_marks), keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
     seen = [(a, r.messages[-1].content) for a, r in model.seen if "/reflect" in a]
     assert [re.findall(r"moderated-(\d)", text) for _, text in seen] == [["1"], ["1", "2"]]
     log = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
@@ -183,16 +195,16 @@ def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
 ) -> None:
     """Nobody could hear it. It stays on record as it was given."""
 
-    def mute(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def mute(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] == ("speak", "A01"):
             targets = ("A02", "all", "moderator", "planner")
             asked = [{"target": t, "content": "unheard"} for t in targets]
             said |= {"questions": asked, "full_statement": ""}
         return said
 
-    model = scripted(mute if level != "1" else together(mute), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(mute if level != "1" else answer_in_one_session(mute), keep=True)
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
     turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
@@ -213,18 +225,18 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
     put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
            "planner": "to-the-planner"}  # fmt: skip
 
-    def curious(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def curious(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] == ("speak", "A01"):
             asked = [{"target": t, "content": f"{words}-{key[2]}"} for t, words in put.items()]
             said |= {"questions": asked, "full_statement": "I have questions."}
         return said
 
-    model = scripted(curious if level != "1" else together(curious), keep=True)
-    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(curious if level != "1" else answer_in_one_session(curious), keep=True)
+    run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     reached: dict[str, set[Any]] = {words: set() for words in put.values()}
     for address, request in model.seen:
-        (stage, who, number), text = where(address), request.messages[-1].content
+        (stage, who, number), text = parse_address(address), request.messages[-1].content
         for words in put.values():
             for when in re.findall(rf"{words}-(\d)", text):
                 if stage in ("think", "speak", "session", "moderator"):
@@ -243,17 +255,17 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"level_settings": {"2-1": {"think": False}}}
 
-    def spoken(key: Key, request: ModelRequest) -> Any:
+    def spoken(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK.
         stage = "speak" if key[0] == "think" else key[0]
-        return marked((stage, *key[1:]), request)
+        return answer_with_marks((stage, *key[1:]), request)
 
-    model = scripted(spoken, keep=True)
-    held = hold(tmp_path, settings, model)
-    turns = [(where(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
+    model = make_model(spoken, keep=True)
+    held = run_hall(tmp_path, settings, model)
+    turns = [(parse_address(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
     assert len(turns) == 3 * 5
     for (_, reader, number), text in turns:
-        others = {int(r) for w, r in PUBLIC.findall(text) if w != reader}
+        others = {int(r) for w, r in PUBLIC_MARK.findall(text) if w != reader}
         assert number and others == set(range(1, number))
     assert held.table("rounds")["overall_stance"].null_count() == 15
 
@@ -271,10 +283,10 @@ def test_thoughts_of_a_shared_session_go_into_no_prompt(prompts: ReadPrompts) ->
     """One session has one memory; even there nobody's thoughts are carried on, and what was
     noted after a round goes into the next round's call under its owner's name alone."""
     seen = prompts("1")
-    kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in SECRET.findall(text)}
+    kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in PRIVATE_MARK.findall(text)}
     assert {k for k, _, _ in kinds} == {"reflect"}
     for (stage, _, number), text in seen:
         for line in text.splitlines():
-            for kind, owner, when in SECRET.findall(line):
+            for kind, owner, when in PRIVATE_MARK.findall(line):
                 assert (kind, stage, number) == ("reflect", "session", int(when) + 1)
                 assert line.startswith(f"{owner} noted:")

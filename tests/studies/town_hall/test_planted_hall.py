@@ -28,7 +28,7 @@ from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.respondent import PART, matters_in
 from tests.conftest import SharedFolder
-from tests.studies.cross_pollination.test_cross_pollination_sources import keep_texts
+from tests.studies.cross_pollination.test_cross_pollination_sources import keep_quoted_texts
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
 STREET = {
@@ -39,13 +39,13 @@ STREET = {
     "contributions": {"owner": "a fee of 40 a year for the parking place"},
     "stakes": {"tenant": "The rent may rise when the street is quiet."},
 }
-PLAIN = {
+LEVEL_SETTINGS = {
     "quiet": {"context": "separate"},
     "again": {"like": "quiet"},
     "chaired": {"like": "quiet", "moderator": "model"},
 }
 # Five sets are the fewest with intervals and tests.
-SMALL: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
+FIVE_SETS: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
 SIX_GENERAL = {"residents": {"general": 6}}
 CONTROLS = {
     "unlisted": {"like": "chaired", "moderator_list": False},
@@ -53,14 +53,14 @@ CONTROLS = {
 }
 
 
-def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
+def run_planted_hall(folder: Path, levels: Sequence[str], **more: Any) -> Run:
     settings = {
         "study": "town_hall",
         "topic": STREET,
         "sets": 6,
         "rounds": 3,
         "levels": list(levels),
-        "level_settings": {**PLAIN, **CONTROLS},
+        "level_settings": {**LEVEL_SETTINGS, **CONTROLS},
         "residents": {"general": 8},
         "coding": "off",
         "random_seed": 5,
@@ -72,7 +72,9 @@ def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
     return folkmoot.run(path, model="synthetic", out=folder / "run")
 
 
-def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivity_score") -> Any:
+def find_contrast(
+    run: Run, before: str, after: str, figure: str = "weighted_inclusivity_score"
+) -> Any:
     found = run.table("differences").filter(
         from_level=before, to_level=after, figure=figure, group="gap"
     )
@@ -81,7 +83,9 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 
 @pytest.fixture(scope="session")
 def run(shared_folder: SharedFolder) -> Run:
-    made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SIX_GENERAL))
+    made = shared_folder(
+        "hall/planted", lambda at: run_planted_hall(at, ["quiet", "chaired"], **SIX_GENERAL)
+    )
     return folkmoot.load(made / "run")
 
 
@@ -90,7 +94,7 @@ def few_sets(shared_folder: SharedFolder) -> Run:
     """Fewer sets, for statements that hold of every turn and not on average."""
 
     def make(folder: Path) -> None:
-        hold(folder, ["quiet", "chaired"], sets=3, **SIX_GENERAL)
+        run_planted_hall(folder, ["quiet", "chaired"], sets=3, **SIX_GENERAL)
 
     return folkmoot.load(shared_folder("hall/few sets", make) / "run")
 
@@ -98,13 +102,13 @@ def few_sets(shared_folder: SharedFolder) -> Run:
 @pytest.fixture(scope="session")
 def with_controls(shared_folder: SharedFolder) -> Run:
     levels = ["quiet", "chaired", *CONTROLS]
-    made = shared_folder("hall/controls", lambda at: hold(at, levels, **SIX_GENERAL))
+    made = shared_folder("hall/controls", lambda at: run_planted_hall(at, levels, **SIX_GENERAL))
     return folkmoot.load(made / "run")
 
 
 @pytest.mark.nightly(part="truths")
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
-    found = change(run, "quiet", "chaired")
+    found = find_contrast(run, "quiet", "chaired")
     assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
 
 
@@ -112,13 +116,13 @@ def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> Non
 # change.
 @pytest.mark.nightly(part="truths")
 def test_without_the_list_the_effect_is_gone(with_controls: Run) -> None:
-    found = change(with_controls, "chaired", "unlisted")
+    found = find_contrast(with_controls, "chaired", "unlisted")
     assert found["estimate"] < -0.25 and found["p"] < 0.05
 
 
 @pytest.mark.nightly(part="truths")
 def test_the_effect_follows_the_list_and_not_the_person(with_controls: Run) -> None:
-    assert change(with_controls, "quiet", "placebo")["estimate"] > 0.2
+    assert find_contrast(with_controls, "quiet", "placebo")["estimate"] > 0.2
     persons = with_controls.table("residents").select(
         "set", "id", pl.col("is_vulnerable").alias("person")
     )
@@ -144,22 +148,24 @@ def test_who_was_answered_ends_more_content(few_sets: Run) -> None:
 # Daily, a moderator whom nobody hears has no effect either (below).
 @pytest.mark.nightly(part="truths")
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
-    none = hold(tmp_path, ["quiet", "chaired"], **SMALL, respondent={"persuasion": 0})
-    found = change(none, "quiet", "chaired")
+    none = run_planted_hall(
+        tmp_path, ["quiet", "chaired"], **FIVE_SETS, respondent={"persuasion": 0}
+    )
+    found = find_contrast(none, "quiet", "chaired")
     assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
 
 
 @pytest.mark.nightly(part="truths")
 def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
-    both = hold(tmp_path, ["1", "quiet"], **SMALL)
-    found = change(both, "1", "quiet")
+    both = run_planted_hall(tmp_path, ["1", "quiet"], **FIVE_SETS)
+    found = find_contrast(both, "1", "quiet")
     assert abs(found["estimate"]) < 0.3 and found["p"] > 0.05
 
 
 # --- miswirings: each is seen by a named audit ---
 
 
-def grounded(run: Run) -> float:
+def measure_grounded_share(run: Run) -> float:
     """The share of answers whose matter the one who is answered had raised aloud before."""
     known = sorted(PART.option_names(TownHallConfig.model_validate({"topic": STREET})))
     said = {
@@ -180,7 +186,7 @@ def grounded(run: Run) -> float:
 
 
 def test_nobody_answers_what_was_not_said(few_sets: Run) -> None:
-    assert grounded(few_sets) == 1
+    assert measure_grounded_share(few_sets) == 1
     assert describe_deviations(few_sets.folder) == []
 
 
@@ -194,8 +200,8 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         return self.as_lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
 
     monkeypatch.setattr(Meeting, "statements", swapped)
-    wrong = hold(tmp_path, ["quiet"], sets=1)
-    assert grounded(wrong) < 0.9
+    wrong = run_planted_hall(tmp_path, ["quiet"], sets=1)
+    assert measure_grounded_share(wrong) < 0.9
     told = [d for d in describe_deviations(wrong.folder) if MISATTRIBUTED_WORDS in d]
     assert [d.split(": ")[0] for d in told] == [
         "quiet, reflection",
@@ -209,7 +215,7 @@ def test_a_last_round_that_nobody_hears_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
-    deaf = hold(tmp_path, ["quiet"], sets=1)
+    deaf = run_planted_hall(tmp_path, ["quiet"], sets=1)
     assert any(
         "others' statements: required by the design" in d for d in describe_deviations(deaf.folder)
     )
@@ -217,7 +223,7 @@ def test_a_last_round_that_nobody_hears_is_seen(
     assert (second["reaction"] == "ignore").all()
 
 
-def without(folder: Path, name: str, change: Callable[[str], str]) -> str:
+def write_changed_prompt(folder: Path, name: str, change: Callable[[str], str]) -> str:
     """A folder of the prompts with one of them changed."""
     (folder / "prompts").mkdir(parents=True, exist_ok=True)
     text = (PROMPTS / f"{name}.md").read_text("utf-8")
@@ -233,9 +239,9 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
     def deaf(text: str) -> str:
         return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
 
-    prompts = without(tmp_path, "heard", deaf)
-    unheard = hold(tmp_path, ["quiet", "chaired"], prompts=prompts, **SMALL)
-    assert change(unheard, "quiet", "chaired")["p"] > 0.05
+    prompts = write_changed_prompt(tmp_path, "heard", deaf)
+    unheard = run_planted_hall(tmp_path, ["quiet", "chaired"], prompts=prompts, **FIVE_SETS)
+    assert find_contrast(unheard, "quiet", "chaired")["p"] > 0.05
     assert any(
         "moderator's words: required by the design" in d
         for d in describe_deviations(unheard.folder)
@@ -248,7 +254,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
 @pytest.mark.nightly(part="wordings")
 def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     """All questions say what they are about, and the texts alone decide the answers."""
-    levels = {**PLAIN, "together": {"context": "shared", "moderator": "model"}}
+    levels = {**LEVEL_SETTINGS, "together": {"context": "shared", "moderator": "model"}}
     settings = {
         "topic": STREET,
         "sets": 1,
@@ -264,7 +270,7 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     def answer(request: ModelRequest, address: str) -> Completion:
         assert request.hints.about
         reply = model.reply(request, address)
-        assert model.reply(keep_texts(request, 1), address).text == reply.text, address
+        assert model.reply(keep_quoted_texts(request, 1), address).text == reply.text, address
         compared.add(str((request.schema or {})["title"]))
         return reply
 
@@ -275,7 +281,7 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
 _WORD = re.compile(r"(\{\{.*?\}\}|\{%.*?%\})|[A-Za-z]{2,}", re.DOTALL)
 
 
-def scrambled(text: str) -> str:
+def scramble_words(text: str) -> str:
     """The prompt with all its words replaced; variables, signs and JSON braces stay."""
     return _WORD.sub(lambda m: m[1] or "la" * (1 + len(m[0]) // 4), text)
 
@@ -286,10 +292,12 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
     for file in PROMPTS.glob("*.md"):
         text = file.read_text("utf-8")
         if file.stem != "portrait":  # who somebody is, is content
-            text = scrambled(text)
+            text = scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
-    held = hold(tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **SMALL)
-    found = change(held, "quiet", "chaired")
+    held = run_planted_hall(
+        tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **FIVE_SETS
+    )
+    found = find_contrast(held, "quiet", "chaired")
     assert found["estimate"] > 0.2 and found["low"] > 0
     assert held.table("rounds")["speaking_parse_error"].sum() == 0
     passed = held.table("items")["passed"]
@@ -384,8 +392,10 @@ def test_residents_question_each_other_and_proposals_differ(few_sets: Run) -> No
 def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     """The mean over all seeds is the effect of this design; 95 % of intervals should hold it."""
     found = [
-        change(
-            hold(tmp_path / str(seed), ["quiet", "chaired"], random_seed=seed), "quiet", "chaired"
+        find_contrast(
+            run_planted_hall(tmp_path / str(seed), ["quiet", "chaired"], random_seed=seed),
+            "quiet",
+            "chaired",
         )
         for seed in range(100, 140)
     ]
@@ -399,8 +409,8 @@ def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
 def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     alarms, moved = 0, []
     for seed in range(200, 240):
-        run = hold(tmp_path / str(seed), ["quiet", "again"], random_seed=seed)
-        found = change(run, "quiet", "again")
+        run = run_planted_hall(tmp_path / str(seed), ["quiet", "again"], random_seed=seed)
+        found = find_contrast(run, "quiet", "again")
         alarms += found["p"] < 0.05
         moved.append(found["estimate"])
     assert alarms <= 6
@@ -412,18 +422,18 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):
         text = file.read_text("utf-8")
-        changed = text if file.stem == "portrait" else scrambled(text)
+        changed = text if file.stem == "portrait" else scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(changed, "utf-8")
     moved = []
     for seed in range(300, 320):
-        own = hold(tmp_path / f"a{seed}", ["quiet", "chaired"], random_seed=seed)
-        other = hold(
+        own = run_planted_hall(tmp_path / f"a{seed}", ["quiet", "chaired"], random_seed=seed)
+        other = run_planted_hall(
             tmp_path / f"b{seed}",
             ["quiet", "chaired"],
             random_seed=seed,
             prompts=str(tmp_path / "prompts"),
         )
-        a, b = (change(r, "quiet", "chaired")["estimate"] for r in (own, other))
+        a, b = (find_contrast(r, "quiet", "chaired")["estimate"] for r in (own, other))
         moved.append(b - a)
     # 3 points of a score from 0 to 4, within what twenty seeds can tell.
     found = clustered_mean(moved, range(20))
@@ -449,7 +459,7 @@ def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_
     assert other != before
     (folder / "satisfaction_before.md").write_text(other, "utf-8")
     shipped, changed = (
-        hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
+        run_planted_hall(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
     )
     assert shipped.table("votes").equals(changed.table("votes"))

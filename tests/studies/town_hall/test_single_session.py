@@ -19,14 +19,22 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall.exposure_design import STATEMENTS
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together, where
-from .test_discussion_by_hand import answer as by_hand
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    parse_address,
+    run_hall,
+    small_hall,
+)
+from .test_discussion_by_hand import answer_by_hand as by_hand
 
 
 def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) -> None:
     shared = small_hall(tmp_path / "a") | {"levels": ["1"]}
-    one = hold(tmp_path / "a", shared, scripted(together(by_hand)))
-    each = hold(tmp_path / "b", small_hall(tmp_path / "b"), scripted(by_hand))
+    one = run_hall(tmp_path / "a", shared, make_model(answer_in_one_session(by_hand)))
+    each = run_hall(tmp_path / "b", small_hall(tmp_path / "b"), make_model(by_hand))
     for name in ("metrics_summary", "reaction_spectrum", "vulnerable_tracking", "satisfaction"):
         a = one.folder.read_json(f"set01_lv1/{name}.json")
         b = each.folder.read_json(f"set01_lv2-1/{name}.json")
@@ -50,7 +58,7 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
 
 def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProvider]]) -> None:
     held, model = plain_hall("1")
-    stages = [where(a)[0] for a, _ in model.seen]
+    stages = [parse_address(a)[0] for a, _ in model.seen]
     assert stages == [*["before"], *["session"] * 3, "plan", "vote", "consensus", "after"]
     log = held.folder.read_json("set01_lv1/discussion_log.json")
     assert [r["calls_of_shared_session"] for r in log["rounds"]] == [1, 1, 1]
@@ -61,8 +69,8 @@ def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProv
 def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     # About 750 tokens a resident in round 2 (four reactions and a reflection): two fit at a time.
     settings = small_hall(tmp_path) | {"levels": ["1"], "longest_shared_reply": 1200}
-    model = scripted(together(by_hand), keep=True)
-    held = hold(tmp_path, settings, model)
+    model = make_model(answer_in_one_session(by_hand), keep=True)
+    held = run_hall(tmp_path, settings, model)
     rounds = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert all(r["calls_of_shared_session"] > 1 for r in rounds)
     quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
@@ -84,9 +92,9 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
 
 
 def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
-    whole = together(by_hand)
+    whole = answer_in_one_session(by_hand)
 
-    def cut(key: Key, request: ModelRequest) -> Any:
+    def cut(key: CallKey, request: ModelRequest) -> Any:
         said = whole(key, request)
         if key == ("session", "session", 2) and "turns" in said:
             text = json.dumps(said)
@@ -94,7 +102,7 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = hold(tmp_path, settings, scripted(cut))
+    held = run_hall(tmp_path, settings, make_model(cut))
     found = held.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
     assert found["quality"]["parse_steps"]["repaired"] >= 1
@@ -103,17 +111,17 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
 
 
 def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Path) -> None:
-    whole = together(by_hand)
-    refused: list[Key] = []
+    whole = answer_in_one_session(by_hand)
+    refused: list[CallKey] = []
 
-    def once(key: Key, request: ModelRequest) -> Any:
+    def once(key: CallKey, request: ModelRequest) -> Any:
         if key == ("session", "session", 2) and not refused:
             refused.append(key)
             raise RefusedError("blocked", reason="filtered")
         return whole(key, request)
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = hold(tmp_path, settings, scripted(once))
+    held = run_hall(tmp_path, settings, make_model(once))
     log = (held.path / "run.log").read_text("utf-8")
     assert "the first reply was unusable (filtered)" in log and "too long" not in log
     found = held.folder.read_json("set01_lv1/metrics_summary.json")
@@ -121,9 +129,9 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
 
 
 def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None:
-    whole = together(plain)
+    whole = answer_in_one_session(answer_plainly)
 
-    def without_a03(key: Key, request: ModelRequest) -> Any:
+    def without_a03(key: CallKey, request: ModelRequest) -> Any:
         said = whole(key, request)
         if key[0] == "session":
             for part in (said, said.get("turns", {})):
@@ -132,7 +140,7 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = hold(tmp_path, settings, scripted(without_a03))
+    held = run_hall(tmp_path, settings, make_model(without_a03))
     turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
     by_id = {t["agent_id"]: t for t in turns}
     assert by_id["A03"]["speaking"]["_parse_error"] is True
@@ -148,9 +156,9 @@ def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
     tmp_path: Path, lost: str, kept: str
 ) -> None:
     """As at the levels where thoughts and statement are asked for in two calls."""
-    whole = together(plain)
+    whole = answer_in_one_session(answer_plainly)
 
-    def without_half(key: Key, request: ModelRequest) -> Any:
+    def without_half(key: CallKey, request: ModelRequest) -> Any:
         said = whole(key, request)
         if key == ("session", "session", 2):
             for part in (said, said.get("turns", {})):
@@ -159,7 +167,7 @@ def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = hold(tmp_path, settings, scripted(without_half))
+    held = run_hall(tmp_path, settings, make_model(without_half))
     turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
     (turn,) = (t for t in turns if t["agent_id"] == "A03")
     assert turn[lost]["_parse_error"] is True and "_parse_error" not in turn[kept]
@@ -181,8 +189,8 @@ def test_a_round_too_long_for_the_model_is_planned_in_parts(
     """Twenty residents' round 2 with reflections takes about 31,500 tokens."""
     settings = small_hall(tmp_path, general=16, vulnerable=4)
     settings |= {"levels": ["1"], "rounds": 3, "model": model}
-    asked = scripted(together(), keep=True)
-    held = hold(tmp_path, settings, asked)
+    asked = make_model(answer_in_one_session(), keep=True)
+    held = run_hall(tmp_path, settings, asked)
     log = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert [r["calls_of_shared_session"] for r in log][1] == calls
     requests = [r for a, r in asked.seen if "/session/" in a]

@@ -25,13 +25,20 @@ from folkmoot.studies.town_hall.files import FILES
 from tests.conftest import SharedFolder
 from tests.shown import shown
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    run_hall,
+    small_hall,
+)
 
 
-def mixed(key: Key, request: ModelRequest) -> Any:
+def answer_any_session(key: CallKey, request: ModelRequest) -> Any:
     """Level 1 is one session, the others are separate; A02's ballots are broken at first."""
     wanted = set((request.schema or {}).get("properties", {}))
-    return (together() if wanted & {"turns", "A01"} else plain)(key, request)
+    return (answer_in_one_session() if wanted & {"turns", "A01"} else answer_plainly)(key, request)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +50,7 @@ def held(shared_folder: SharedFolder) -> Run:
             "log_texts": "full",
             "reaction_levels": {},
         }
-        hold(folder, settings, scripted(mixed))
+        run_hall(folder, settings, make_model(answer_any_session))
 
     return folkmoot.load(shared_folder("hall/files", make) / "run")
 
@@ -74,7 +81,7 @@ def test_a_paused_run_has_the_files_of_its_complete_sets(tmp_path: Path) -> None
     # A discussion takes 57 calls, so that the third of three does not come to its end.
     settings = small_hall(tmp_path) | {"sets": 3, "budget_calls": 130}
     with pytest.raises(RunPausedError):
-        hold(tmp_path, settings, scripted(plain))
+        run_hall(tmp_path, settings, make_model(answer_plainly))
     found = {p.relative_to(tmp_path / "run") for p in (tmp_path / "run").glob("set*/*.json")}
     complete = ("set01_lv2-1", "set02_lv2-1")
     assert found == {Path(name, f"{file}.json") for name in complete for file in FILES}
@@ -103,14 +110,14 @@ def test_every_column_has_a_meaning(held: Run) -> None:
         assert not empty, (table, empty)
 
 
-def entries(held: Run, name: str) -> Iterator[dict[str, Any]]:
+def read_log_entries(held: Run, name: str) -> Iterator[dict[str, Any]]:
     (file,) = (held.path / "logs").glob(f"{name}_2*[0-9].jsonl")
     for line in file.read_text("utf-8").splitlines():
         yield json.loads(line)
 
 
 def test_logs_have_the_fields_of_the_source(held: Run) -> None:
-    found = list(entries(held, "set01_lv4"))
+    found = list(read_log_entries(held, "set01_lv4"))
     for entry in found:
         assert list(entry) == ["timestamp", "level", "component", "action", "data", "context"]
         assert list(entry["context"]) == ["set_id", "level", "discussion_id", "round", "agent_id"]
@@ -128,7 +135,7 @@ def test_logs_have_the_fields_of_the_source(held: Run) -> None:
 
 
 def test_logs_tell_how_memories_change(held: Run) -> None:
-    found = list(entries(held, "set01_lv4"))
+    found = list(read_log_entries(held, "set01_lv4"))
     kept = {
         (e["context"]["round"], e["context"]["agent_id"]): e["data"]
         for e in found
@@ -141,14 +148,14 @@ def test_logs_tell_how_memories_change(held: Run) -> None:
     for entry in thoughts:
         before = kept[entry["context"]["round"] - 1, entry["context"]["agent_id"]]
         assert entry["data"]["memory_length"] == before["memory_length"]
-    shared = entries(held, "set01_lv1")
+    shared = read_log_entries(held, "set01_lv1")
     assert not any(e["action"] == "memory_changed" for e in shared)
 
 
 def test_log_level_and_previews(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"log_level": "INFO"}
-    held = hold(tmp_path, settings, scripted(plain))
-    assert {e["level"] for e in entries(held, "set01_lv2-1")} == {"INFO"}
+    held = run_hall(tmp_path, settings, make_model(answer_plainly))
+    assert {e["level"] for e in read_log_entries(held, "set01_lv2-1")} == {"INFO"}
     summary = held.folder.read_json("logs/summary.json")
     assert summary["discussions"]["set01_lv2-1"]["calls"] == 57
     assert summary["models"]["scripted"]["calls"] == 57
@@ -195,7 +202,7 @@ def test_show_lists_reads_and_refuses(held: Run) -> None:
 
 def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"levels": ["2-1", "4"], "rounds": 2}
-    held = hold(tmp_path, settings, scripted(plain))
+    held = run_hall(tmp_path, settings, make_model(answer_plainly))
     row = (
         held.table("levels").filter(figure="weighted_inclusivity_score", group="gap").to_dicts()[0]
     )
@@ -205,15 +212,15 @@ def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
-    def even(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def even(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[0] == "vote" and key[1] in ("A01", "A02"):
             return {item: {"vote": "no", "reason": ""} for item in said}
         if key[0] == "vote" and key[1] == "A05":
             return "I abstain."
         return said
 
-    held = hold(tmp_path, small_hall(tmp_path), scripted(even))
+    held = run_hall(tmp_path, small_hall(tmp_path), make_model(even))
     voting = held.folder.read_json("set01_lv2-1/voting_results.json")
     (item,) = voting["items"]
     assert (item["yes"], item["no"], item["uncast"]) == (2, 2, 1)
@@ -223,14 +230,14 @@ def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
 
 
 def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
-    def invites(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def invites(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[0] == "moderator":
             said["invited_residents"] = ["a5", "A99", "A05"]
             said["overlooked_concerns"] = [{"resident": "A04", "concern": "rent"}]
         return said
 
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, scripted(invites))
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, make_model(invites))
     said = held.folder.read_json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
     assert said["invited_residents"] == ["A05"]
     assert said["overlooked_concerns"] == [{"resident": "A04", "concern": "rent"}]
@@ -256,13 +263,13 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
         for reflect in (True, False)
     }
 
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK, as its schema tells.
         speaks = "full_statement" in (request.schema or {}).get("properties", {})
-        return mixed(("speak", *key[1:]) if speaks else key, request)
+        return answer_any_session(("speak", *key[1:]) if speaks else key, request)
 
     settings = small_hall(tmp_path) | {"levels": list(levels), "level_settings": levels}
-    held = hold(tmp_path, settings, scripted(answer))
+    held = run_hall(tmp_path, settings, make_model(answer))
     for name, switches in levels.items():
         rows = held.table("rounds").filter(level=name)
         quality = held.folder.read_json(f"set01_lv{name}/metrics_summary.json")["quality"]
@@ -274,7 +281,7 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
 
 
 def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
-    held = hold(tmp_path, small_hall(tmp_path) | {"rounds": 1}, scripted(plain))
+    held = run_hall(tmp_path, small_hall(tmp_path) | {"rounds": 1}, make_model(answer_plainly))
     found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["vulnerable"]
     assert found["total_possible_reactions"] == 0
     for name in ("weighted_inclusivity_score", "positive_reaction_ratio", "opinion_survival"):
@@ -284,7 +291,11 @@ def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
 
 
 def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"], "rounds": 1}, scripted(plain))
+    held = run_hall(
+        tmp_path,
+        small_hall(tmp_path) | {"levels": ["2-2"], "rounds": 1},
+        make_model(answer_plainly),
+    )
     assert [f.key for f in held.findings if f.headline] == ["replication"]
     assert held.folder.read_json("levels.json")["main"]["levels"] == {}
 
@@ -293,19 +304,19 @@ def test_logs_are_there_while_a_discussion_goes_on(tmp_path: Path) -> None:
     """Each round is in the log before the next one begins."""
     seen: dict[int, list[str]] = {}
 
-    def looking(key: Key, request: ModelRequest) -> Any:
+    def looking(key: CallKey, request: ModelRequest) -> Any:
         if key[0] == "think" and key[2]:
             logs = list((tmp_path / "run" / "logs").glob("set01*.jsonl"))
             lines = logs[0].read_text("utf-8").splitlines() if logs else []
             seen[key[2]] = [json.loads(line)["action"] for line in lines]
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    hold(tmp_path, small_hall(tmp_path), scripted(looking))
+    run_hall(tmp_path, small_hall(tmp_path), make_model(looking))
     assert seen[1] == [] and seen[2].count("round_ended") == 1
     assert seen[3].count("round_ended") == 2 and "discussion_ended" not in seen[3]
 
 
-OVER_SETS = {
+FINDINGS_OVER_SETS = {
     *("inclusion", "steps", "outcome", "satisfaction", "spectrum", "stances", "all_measures"),
     "replication",
 }
@@ -322,8 +333,8 @@ def test_the_first_page_says_what_the_levels_are(held: Run) -> None:
 
 def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> None:
     found = {f.key: f for f in held.findings}
-    assert {key for key, f in found.items() if f.unit == "set"} == OVER_SETS
-    for key in OVER_SETS:
+    assert {key for key, f in found.items() if f.unit == "set"} == FINDINGS_OVER_SETS
+    for key in FINDINGS_OVER_SETS:
         finding = found[key]
         assert finding.says.startswith("An illustration, not evidence: 2 sets."), key
         assert " to +" not in finding.says and "p = " not in finding.says
@@ -349,7 +360,7 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     assert tested.height > 50
     assert tested.filter(apart != (pl.col("p") < 0.05)).is_empty()
     found = {f.key: f for f in run.findings}
-    for key in OVER_SETS - {"replication"}:
+    for key in FINDINGS_OVER_SETS - {"replication"}:
         assert found[key].units == 5 and "illustration" not in found[key].says
     steps = found["steps"]
     rows = [dict(zip(steps.grid.columns, row, strict=True)) for row in steps.grid.rows]
