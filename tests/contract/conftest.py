@@ -15,8 +15,10 @@ from tests.contract.runs import SerialRun, make_respondent, play
 def serial_run(
     shared_folder: SharedFolder,
 ) -> SerialRun:
-    """Return a function that runs the small study of a type once, one call after another, answered by `respondent`. A test
-    reads it only."""
+    """Return a function that runs the small study of a type once, one call after another.
+
+    The embedded respondent answers. Tests only read the run.
+    """
 
     def run_of(study: str) -> folkmoot.Run:
         def make(folder: Path) -> None:

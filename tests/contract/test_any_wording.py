@@ -140,7 +140,7 @@ def play_focus_group(folder: Path) -> StudyEffects:
 
 def play_workbook(folder: Path) -> StudyEffects:
     """The share of tokens that a treatment adds."""
-    run = workbook.play(workbook.book(160), folder)
+    run = workbook.play(workbook.book(120), folder)
     return StudyEffects([run], {"treatment": workbook.effect(run).value})
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Pat
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="kills")
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "workbook"), part="kills")
 )
 def test_a_run_that_an_earlier_version_finished_is_verified(study: str, folder: Path) -> None:
     found = verify_run(RunFolder(folder / study / "whole"))

@@ -75,7 +75,7 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
     "study",
     sample_daily(
         sorted({*STUDIES} - {"focus_group"}),  # its talk is free text
-        daily=("town_hall", "workbook"),
+        daily=("cross_pollination", "town_hall"),
         part="mutations",
     ),
 )

@@ -182,7 +182,7 @@ def read_cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     }
 
 
-# Daily, test_withdrawals takes back a participant's words in two other types.
+# Daily, test_withdrawals takes back a participant's words in another type.
 @pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("workbook",), part="mutations"))
 def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     study: str, tmp_path: Path

@@ -1,5 +1,5 @@
-"""The prompts of every study in three other wordings: all answers are still read, the exposure is
-as designed, and what is planted comes out in the same size."""
+"""The prompts of every study in three other wordings: all answers are parsed, the exposure is as
+designed, and planted effects keep their sizes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def find_shipped_prompts(study: str) -> Path:
 
 
 class ForModels(NodeTransformer):
-    """Leaves of a prompt what a model reads: no wording for people."""
+    """Remove the wording for humans from a prompt."""
 
     def visit_Name(self, node: nodes.Name) -> nodes.Node:
         return nodes.Const(False) if node.name in {"for_people", "as_self"} else node
@@ -87,7 +87,7 @@ class ForModels(NodeTransformer):
 
 
 def evaluate_constant(node: nodes.Expr) -> bool | None:
-    """The truth of an expression that reads no variable, or None."""
+    """Return the truth of an expression without variables, or None."""
     try:
         return bool(node.as_const())
     except nodes.Impossible:
@@ -95,7 +95,7 @@ def evaluate_constant(node: nodes.Expr) -> bool | None:
 
 
 def list_variables(path: Path) -> set[str]:
-    """What a prompt for models takes from outside, and the fields it reads of that."""
+    """Return the variables of a prompt for models and their fields."""
     files = {p.stem: p for p in path.parent.glob("*.md")}
     tree = create_environment().parse(read_source(path.stem, files))
     tree = ForModels().visit(tree)
@@ -232,7 +232,7 @@ CARRIED = {
 
 
 def average_effects(study: str, name: str, found: Sequence[Effects]) -> dict[str, float]:
-    """Effect → its mean over the seeds; printed as a row of a table."""
+    """Return the mean of each effect over the seeds, and print it as a row of a table."""
     table = {effect: float(np.mean([one[effect] for one in found])) for effect in found[0]}
     print(study, name, *(f"{e}: {size:.3f}" for e, size in table.items()), sep=" | ")
     return table
@@ -248,7 +248,7 @@ def measure_effects(
 def measure_shipped_effects(
     study: str, first: int, shared_folder: SharedFolder
 ) -> dict[str, float]:
-    """The effects under the shipped prompts. All processes of a session share the runs, and each
+    """Return the effects under the shipped prompts. All processes of a session share the runs. Each
     begins with another seed (`first`), so that none waits for long."""
 
     def measure(seed: int, folder: Path) -> None:
@@ -277,7 +277,7 @@ def test_effects_are_those_of_the_shipped_prompts(
 
 
 def drop_arguments(study: str, style: str, folder: Path) -> Path:
-    """A set without the texts that carry the argument."""
+    """Write prompts without the texts that carry the argument, and return their folder."""
     copytree(HERE / study / style, folder)
     for name in DECIDING_PROMPTS[study]:
         path = folder / f"{name}.md"

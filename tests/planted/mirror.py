@@ -1,7 +1,7 @@
-"""The planted truth without text: change rates of a population as the model itself has them.
+"""Compute the planted change rates of a population from the respondent's model, without texts.
 
-Tests hold the whole pipeline's estimate against this. It uses the same latents, the same formulas
-and the same noise, but in place of texts the doses that a faithful pipeline would give.
+Tests compare the estimates of the whole pipeline with these rates. Latent values, formulas and
+noise are the same. The doses are those of a correct pipeline.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from folkmoot.respondent.mind.reading import ExposureDose
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What somebody meets between two votes: distinct argument words `read` for each option that
-    they do not hold, those that were `argued` for one of them and in how many answered `turns`, and
-    whether the person had said their own reasons before."""
+    """The exposure of a participant between two votes.
+
+    `read`: distinct argument words for each option that the participant does not hold. `argued`:
+    words for one of these options in a dialogue. `turns`: answered turns of this dialogue.
+    `interviewed`: the participant gave their own reasons before.
+    """
 
     read: int = 0
     argued: int = 0
@@ -38,7 +41,7 @@ def compute_true_rates(
     settings: Mapping[str, object] | None = None,
     against: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[float]:
-    """The probability, for each of these people, that a second vote differs from the first.
+    """Return the probability for each participant that the second vote differs from the first.
 
     `personas` are descriptions as `Speaker.persona` has them. `against`: option held → option
     argued for → number of people. Each person meets one option, with these numbers as weights, or
@@ -88,7 +91,7 @@ def _first_utilities(
 
 
 def _choice_shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
-    """Choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
+    """Return choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
     shown = list(u)
     if 1 <= knobs.position <= len(shown):
         shown[knobs.position - 1] += knobs.position_bias
@@ -101,7 +104,7 @@ def _choice_shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]
 def _reasons_by_option(
     people: Sequence[PersonaTraits], options: Sequence[str], knobs: RespondentSettings
 ) -> dict[str, list[float]]:
-    """Mean camp shares of the reasons of those who hold each option."""
+    """Return the mean camp shares of the reasons of those who hold each option."""
     sums = {o: [1e-9] * 3 for o in options}
     for who in people:
         for option, p in zip(

@@ -1,4 +1,4 @@
-"""Planted truths as the coder finds them: in what was said, not in what was answered in a form.
+"""Planted effects in the codes of utterances, and not in closed answers.
 
 The embedded coder sees one text and the codebook. What it finds is held against what is planted and
 against a null: the same product twice, a level that differs in nothing, a mediator who follows
@@ -22,7 +22,7 @@ from tests.studies.town_hall import test_planted_hall as town_hall
 
 
 def read_codes(run: RunFolder, codebook: str) -> pl.DataFrame:
-    """What the coder found: a row for each text and code."""
+    """Return a row for each text and code of the coder."""
     return run.read_table("codes").filter(codebook=codebook, by="coder")
 
 
@@ -64,7 +64,7 @@ def test_a_chair_who_names_people_has_their_concerns_answered(tmp_path: Path) ->
 
 
 def parse_level(text_id: str) -> str:
-    """quiet, of set01_lvquiet/A09"""
+    """Return the level of a text id: quiet, of set01_lvquiet/A09."""
     return text_id.split("/")[0].split("_lv")[1]
 
 
@@ -82,8 +82,8 @@ def test_a_minority_gets_its_wish_as_often_as_the_mediator_follows_it(tmp_path: 
 
 
 def compute_own_wish_share(run: RunFolder) -> float:
-    """Of those whose first wish is not the commonest one of the group, the share who get it, now or
-    later, by the codes of the dialogue."""
+    """Return the share of members who get their first wish, now or later, by the codes of the
+    dialogue. Members with the most common wish of the group do not count."""
     gets = {
         (row["text_id"], of["option"].casefold(), of["member"])
         for row in read_codes(run, "decision").iter_rows(named=True)

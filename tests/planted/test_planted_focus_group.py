@@ -89,7 +89,7 @@ def run_groups(
     groups: int = 6,
     **more: Any,
 ) -> RunFolder:
-    """A short talk in several groups, answered by the embedded respondent."""
+    """Run a short discussion in several groups with the embedded respondent."""
     folder.mkdir(parents=True, exist_ok=True)
     raw = {
         "category": "kitchen appliances",
@@ -112,7 +112,7 @@ def run_groups(
 def compute_true_positions(
     run: RunFolder, stimulus: int = 0, price: str | None = None
 ) -> list[float]:
-    """Where the very people of a run stand by the respondent's own model, without any prompt."""
+    """Return the positions of a run's participants by the respondent's model, without prompts."""
     config = DiscussionConfig.model_validate(run.config)
     on = config.for_stimulus(config.concepts[stimulus])
     settings = ProviderSettings(seed=config.random_seed or 0, study=StudyPart(PART, config))
@@ -143,13 +143,13 @@ def read_positions(run: RunFolder, stimulus: str, when: str = "before") -> pl.Se
 
 
 def compute_gap(run: RunFolder, when: str = "before") -> float:
-    """Good minus bad, in positions."""
+    """Return the difference of mean positions, good minus bad."""
     good, bad = (read_positions(run, name, when).to_numpy().mean() for name in ("good", "bad"))
     return float(good - bad)
 
 
 def compute_demand(run: RunFolder, when: str = "before") -> list[float]:
-    """The share that would buy, by price of the ladder."""
+    """Return the share that would buy, by price of the ladder."""
     asked = run.read_table("intents").filter((pl.col("when") == when) & pl.col("ladder"))
     return [
         float((asked.filter(pl.col("price") == price)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
@@ -172,13 +172,14 @@ def check_pull(run: RunFolder) -> sycophancy.Check:
 def two(shared_folder: SharedFolder) -> RunFolder:
     """A good and a bad stimulus."""
     return RunFolder(
-        shared_folder("focus_group/two", lambda folder: run_groups(folder, TWO_STIMULI)) / "run"
+        shared_folder("focus_group/two", lambda folder: run_groups(folder, TWO_STIMULI, groups=4))
+        / "run"
     )
 
 
 @pytest.fixture(scope="session")
 def unpersuaded(shared_folder: SharedFolder) -> RunFolder:
-    """Groups that like the material and in which nobody persuades anybody."""
+    """Groups that like the material, without persuasion."""
 
     def make(folder: Path) -> None:
         run_groups(folder, WITH_CONTROL, groups=8, respondent={"persuasion": 0})
@@ -252,7 +253,7 @@ def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
 WITH_CONTROL = {**ONE_CONCEPT, "control": "alone", "questions_per_phase": 3}
 
 
-# Daily, test_focus_group_synthetic catches a group that pleases.
+# Daily, test_focus_group_sycophancy finds the same in constructed groups.
 @pytest.mark.nightly(part="truths")
 def test_a_group_pulls(tmp_path: Path) -> None:
     pulled = check_pull(run_groups(tmp_path, WITH_CONTROL, groups=14))
@@ -271,7 +272,7 @@ def test_without_persuasion_a_group_does_not_pull(unpersuaded: RunFolder) -> Non
 DIVISIVE_MATERIAL = f"{GOOD} {BAD}"
 
 
-# Daily, test_focus_group_synthetic catches a group that pleases.
+# Daily, test_focus_group_sycophancy finds the same in constructed groups.
 @pytest.mark.nightly(part="truths")
 def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
     unpersuaded: RunFolder, tmp_path: Path
@@ -314,7 +315,7 @@ def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
 
 
 def check_null_runs(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check]:
-    """The check of runs in which nobody persuades anybody."""
+    """Return the checks of runs without persuasion."""
     return [
         check_pull(
             run_groups(
@@ -328,7 +329,7 @@ def check_null_runs(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Check
     ]
 
 
-# Daily, without persuasion a group does not pull.
+# Daily, test_focus_group_sycophancy has groups without change.
 @pytest.mark.nightly(part="truths")
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
     null = check_null_runs(tmp_path / "null", range(2))
@@ -343,7 +344,7 @@ def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path
 def test_a_talk_that_nobody_hears_does_not_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what was said does not reach those who speak or are asked afterwards."""
+    """Miswired: participants who speak or are asked later do not get the utterances."""
     monkeypatch.setattr(Participant, "_latest_messages", lambda _self, _context: EMPTY_TRANSCRIPT)
     run = run_groups(tmp_path, WITH_CONTROL)
     assert check_pull(run).judge().verdict != "failed"
@@ -355,8 +356,8 @@ def test_a_talk_that_nobody_hears_does_not_pull(
 def test_two_speakers_whose_names_are_swapped_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what each says is put down to the next at the table. People then take up remarks
-    that the one whom they name did not make."""
+    """Miswired: each utterance is attributed to the next participant. References then name a
+    speaker who did not say it."""
     right = run_groups(tmp_path / "a", {**ONE_CONCEPT, "questions_per_phase": 6}, groups=4)
     assert compute_misattributed_share(
         right
@@ -381,7 +382,7 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
 
 
 def compute_misattributed_share(run: RunFolder) -> float:
-    """The share of answers that take somebody up who had said nothing of the kind."""
+    """Return the share of references to a speaker who had said nothing about the matter."""
     matters = {of["matter"]: concern for concern, of in load_wordings()["concerns"].items()}
     wrong = n = 0
     for (group,), talk in read_talk(run).group_by("group", maintain_order=True):

@@ -61,7 +61,7 @@ def test_camps_are_recovered_by_the_clusters(healthy: RunFolder) -> None:
     assert Audit(healthy).camps_recovered() >= 0.95
 
 
-# Daily, test_planted_focus_group has a group without persuasion, which does not pull.
+# Daily, test_doses has votes without persuasion, which do not change beyond noise.
 @pytest.mark.nightly(part="truths")
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
     rejected = 0
@@ -118,7 +118,7 @@ def moderator_not_told(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, An
 
 
 def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Each option stands over the descriptions of another one."""
+    """Each option is the heading of the descriptions of another option."""
     right = State.clusters_of
 
     def wrong(state: Any, option: str) -> Any:
@@ -130,7 +130,7 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody's summary is that of whoever's interview ended before."""
+    """Each participant gets the summary of the interview that ended before."""
     right = interviews.summarise_interview
     before: list[Any] = []
 
@@ -163,7 +163,7 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
 
 
 def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody is interviewed as nobody in particular, who never heard of what they chose."""
+    """Interviewed participants get neither their persona nor their first choice."""
     right = Scope.prompt
 
     def wrong(self: Scope, name: str, **variables: Any) -> str:
@@ -212,7 +212,7 @@ def test_every_miswiring_is_caught(
 
 
 def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
-    """Otherwise the test above would prove nothing."""
+    """Control for the test above: a correct pilot has no fault."""
     run = run_pilot(tmp_path, 40)
     assert Audit(run).faults(tolerance=0.2) == []
     # No answer needed a second try.

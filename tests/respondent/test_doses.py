@@ -1,4 +1,4 @@
-"""What counts as an argument, as one's own words, and as having had to answer; and what they do."""
+"""Exposure doses: arguments, own texts and answered turns, and their effects."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ TURNS = (OPPOSING_TEXTS[0], OWN_TEXTS[0], OPPOSING_TEXTS[1], OWN_TEXTS[1])
 
 
 def write_out(order: list[int], labels: tuple[str, str]) -> SourcedText:
-    """A dialogue in a prompt, its turns in any order under any labels."""
+    """Return a prompt with a dialogue, its turns in any order under any labels."""
     said = list(make_transcript(1, *TURNS))
     return make_prompt(
         *(make_prompt(labels[k % 2], said[k].quoted_text, "\n") for k in order), FINAL_QUESTION

@@ -1,4 +1,4 @@
-"""Answers by their form, with a person behind them: for studies that tell nothing of themselves."""
+"""Answers of every answer type for studies without their own respondent part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def ask(
     n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
 ) -> Completion:
-    """The reply of person `n` to a question about a matter, with texts beside it."""
+    """Return the reply of participant `n` to a question, with other texts beside it."""
     schema, knobs = hints.pop("schema", None), hints.pop("knobs", {})
     known = RespondentHints(about=about, speaker=f"p{n}", **hints)
     request = Town().request(known, make_person(n), make_prompt(*shown, " Well?"), schema=schema)
@@ -98,7 +98,7 @@ def test_the_delphi_example_has_experts_with_opinions(tmp_path: Path) -> None:
 
 
 def ask_numbers(about: str, low: float, high: float, *shown: object, at: str = "a") -> list[float]:
-    """What 150 people say."""
+    """Return the numbers of 150 participants."""
     hints = {"kind": "number", "offered": (f"{low:g}", f"{high:g}")}
     given = [ask(n, about, *shown, at=at, **hints) for n in range(150)]
     assert {reply.finish for reply in given} <= {"stop", FINISH_UNMOVED}
@@ -275,7 +275,7 @@ def test_prompts_without_sources_are_read_as_one_text_and_the_note_of_the_run_sa
     assert all(map(float.__gt__, estimates(), estimates(persuasion=0)))
 
 
-# --- as studies ask that nobody here wrote -------------------------------------------------------
+# --- questions of other studies ------------------------------------------------------------------
 
 
 def objects(fields: Any, about: str, at: str = "a", **hints: Any) -> list[dict[str, Any]]:

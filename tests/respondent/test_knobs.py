@@ -1,4 +1,4 @@
-"""Settings of the respondent: what is planted is said, and each pathology shows in its effect."""
+"""Settings of the respondent: planted effects are listed, and each pathology has its effect."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_reply_is_marked_and_counts_tokens() -> None:
 
 
 def measure_share(knobs: dict[str, float], what: str, n: int = 200) -> float:
-    """Share of first votes with a property."""
+    """Return the share of first votes with a property."""
     town = Town(8, knobs)
     found = 0
     for k in range(n):

@@ -1,4 +1,4 @@
-"""What the respondent says: about the options at hand, in its own words, and out of the text."""
+"""Texts of the respondent: about the options, in its own words, and from the prompt."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_interview_does_not_repeat_itself() -> None:
 
 
 def lead(chosen: str, opposed: str, shown: str = "") -> SourcedText:
-    """What a moderator is told: the page, the options, the two that stand by themselves."""
+    """Return the system prompt of a moderator: page, options, and two single options."""
     theirs = quote_value(chosen, "answer", "first/p0/ask0", "p0")
     other = quote_value(opposed, "value", "opposition.option/p0")
     return make_prompt(

@@ -1,4 +1,4 @@
-"""A town that asks its people what to build: votes, interviews, dialogues in words of its own."""
+"""A town that asks what to build: prompts for votes, interviews and dialogues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODERATOR = "moderator"
 
 
 def make_prompt(*parts: object) -> SourcedText:
-    """A prompt as templates make them: plain strings are instructions."""
+    """Return a prompt like those of templates. Plain strings are instructions."""
     return concatenate_texts(parts, plain=None)
 
 
@@ -59,7 +59,7 @@ def make_system_prompt(n: int, held: str = "", options: tuple[str, ...] = OPTION
 
 
 def make_page(of: Sequence[str] = OPTIONS) -> SourcedText:
-    """What others think of the options, each for the reasons of all camps."""
+    """Return summaries of the options with reasons of all camps."""
     told = {o: f"{o}: its friends name {CARE}, {PRUDENCE}, {ENTERPRISE}." for o in of}
     return join_texts(
         "\n\n", (quote_value(t, "summary", f"clusters.text/{o}") for o, t in told.items())
@@ -67,12 +67,12 @@ def make_page(of: Sequence[str] = OPTIONS) -> SourcedText:
 
 
 def make_page_and_vote(of: Sequence[str] = OPTIONS) -> SourcedText:
-    """A page to read, and the vote after it."""
+    """Return a page of summaries and the question of the vote."""
     return make_prompt(make_page(of), "\n\n", FINAL_QUESTION)
 
 
 def make_transcript(n: int, *turns: str, at: str = "talk") -> Transcript:
-    """What a moderator and a person said in turn, the moderator first."""
+    """Return a transcript in which a moderator and a participant alternate."""
     who = (MODERATOR, f"p{n}")
     return Transcript(
         tuple(
@@ -85,7 +85,7 @@ def make_transcript(n: int, *turns: str, at: str = "talk") -> Transcript:
 
 @dataclass
 class Town:
-    """A respondent and its people."""
+    """A respondent and the requests of its participants."""
 
     seed: int = 0
     knobs: Mapping[str, object] = field(default_factory=dict)
@@ -137,5 +137,5 @@ class Town:
         return self.model.reply(self.request(hints, told, "", heard), f"{at}/{len(turns)}").text
 
     def mind(self, n: int, *turns: str, **how: Any) -> SimulatedRespondent:
-        """The mind of somebody at a vote."""
+        """Return the simulated respondent of a participant at a vote."""
         return self.model.build_mind(read_prompt(self.voting(n, *turns, **how)), "x")

@@ -1,4 +1,4 @@
-"""Every text that a prompt of this study shows has a source, and it is recorded there as shown."""
+"""Every text in the prompts of this study has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
 
 
 def keep_quoted_texts(request: ModelRequest, seed: int) -> ModelRequest:
-    """A request of nothing but its texts of known source, those of each message in random order."""
+    """Return a request with only the quoted texts of each message, in random order."""
     messages, spans = list[Message](), list[Span]()
     for number, message in enumerate(request.messages):
-        groups = list[list[Span]]()  # a text with those that stand inside it
+        groups = list[list[Span]]()  # a text and the texts inside it
         for span in (span for span in request.spans if span.message == number):
             inside = bool(groups) and span.end <= groups[-1][0].end
             groups[-1].append(span) if inside else groups.append([span])
@@ -109,7 +109,7 @@ def keep_quoted_texts(request: ModelRequest, seed: int) -> ModelRequest:
     return replace(request, messages=tuple(messages), spans=tuple(spans))
 
 
-# Daily with the judge, whose choice is compared beside all answers of the other method.
+# Daily with the judge. All other answers are the same with both methods.
 @pytest.mark.parametrize(
     "method",
     sample_daily(["cluster_embedding", "llm_judge"], daily=("llm_judge",), part="mutations"),
@@ -258,7 +258,7 @@ def test_a_text_under_the_source_of_another_is_found(
 def test_the_words_of_somebody_elses_interview_are_found_however_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody says the same two letters, and still it is known whose are shown."""
+    """All participants say the same two letters, and the source still identifies the speaker."""
     original = Scope.prompt
     heard: list[Any] = []
 

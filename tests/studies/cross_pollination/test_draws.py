@@ -1,4 +1,4 @@
-"""Several draws of the summaries: who reads which, and that their variance is in the intervals."""
+"""Several draws of the summaries: their readers, and their variance in the intervals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_readers_are_divided_evenly_over_draws_that_are_sealed_and_kept_apart(
     assert table.filter(condition="simple_voting")["summary_draw"].null_count() == 6
     pages = {p["cross_pollination_content"] for p in read_participants(done)} - {None}
     assert len(pages) == 3
-    assert describe_deviations(done.folder) == []  # nobody saw a draw that was not theirs
+    assert describe_deviations(done.folder) == []  # no participant read another draw
     summaries = done.table("summaries")
     assert Counter(summaries["draw"]) == dict.fromkeys((1, 2, 3), done.table("clusters").height)
 
@@ -61,7 +61,7 @@ def test_the_first_draw_is_the_one_that_a_run_without_draws_makes(tmp_path: Path
 
 
 def vote_by_draw(request: ModelRequest, address: str) -> str:
-    """Who reads the second draw moves to JOBS, everybody else keeps their choice."""
+    """Return JOBS for readers of the second draw, and the own choice for all others."""
     own = join_messages(request).split('You previously chose "')[1].split('"')[0]
     return JOBS if "ask1" in join_messages(request) else own
 

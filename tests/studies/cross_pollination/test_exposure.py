@@ -1,4 +1,4 @@
-"""What each condition is shown before it votes again, by the requests as they were sent."""
+"""The texts that each condition is shown before the final vote, read from the sent requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OWN_CONDITIONS = {"exposure": COMBINATIONS, "revote": True, "participants_per_co
 
 
 class Talkers(Cast):
-    """Everybody says words of their own, so that it can be seen whose words stand where."""
+    """A model that gives each utterance a unique text, so that tests find it in prompts."""
 
     def usual(self, request: ModelRequest, address: str) -> str:
         said = super().usual(request, address)
@@ -51,7 +51,7 @@ class Talkers(Cast):
 
 
 def list_shown_kinds(done: Any, decision: str = "final vote") -> dict[str, set[str]]:
-    """Condition → the kinds that stood in all of its prompts; none may stand in some alone."""
+    """Return the kinds in the prompts of each condition: each in all prompts or in none."""
     table = done.table("exposure").filter(decision=decision)
     found: dict[str, set[str]] = {c: set() for c in table["condition"]}
     for (condition, kind), rows in table.group_by("condition", "kind"):

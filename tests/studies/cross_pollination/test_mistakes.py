@@ -1,4 +1,4 @@
-"""What can be wrong in the study file of a pilot: said at once, with its place, nothing run."""
+"""Problems in the study file of a pilot are reported with their place before the run starts."""
 
 from __future__ import annotations
 

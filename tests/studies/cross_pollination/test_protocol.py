@@ -1,4 +1,4 @@
-"""The nine phases with a scripted model: who is asked what, what is written, how it ends."""
+"""The nine phases with a scripted model: requests, files and the end of a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Cast:
-    """A model that plays by rules and keeps every request, by address."""
+    """A model that replies by rules and keeps every request by address."""
 
     def __init__(self, **rules: Callable[[ModelRequest, str], str]) -> None:
         self.requests: dict[str, ModelRequest] = {}
@@ -199,7 +199,7 @@ def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
 
 
 def delay_last_participants(address: str) -> float:
-    """Whoever comes last in a stage takes their time."""
+    """Return a latency for the last participants of a stage."""
     return 0.05 if number(address) > 20 else 0.0
 
 
@@ -422,7 +422,7 @@ def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:
 
     done = run_scripted(tmp_path, Cast(initial_vote=unanimous), min_responses_for_threshold=25)
     assert not done.folder.read_json("summary.json")["terminated_early"]
-    # With one option in play nobody can be opposed: skipped, with the reason.
+    # With a single option there is no opposing view: participants are skipped with the reason.
     assert {p["status"] for p in read_participants(done, "acp")} == {"skipped"}
     assert "no opposing view" in read_participants(done, "acp")[0]["error_message"]
 

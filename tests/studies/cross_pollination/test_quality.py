@@ -1,4 +1,4 @@
-"""Decision quality: off by default, asked with the vote in view, and found as it was planted."""
+"""Measures of decision quality: off by default, asked after the vote, and found as planted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ VOTING_STAGES = ("initial_vote", "cross_pollination", "adversarial_dialogue", "s
 
 
 def answer_as_planted(request: ModelRequest, address: str) -> str:
-    """Who argued gains 30 points of confidence and turns the ranking round; the third vote of the
-    readers goes back to the first."""
+    """Return answers with planted effects: a dialogue adds 30 points of confidence and reverses the
+    ranking. The third vote of half of the participants returns to the first."""
     before = address.startswith("initial_vote")
     argued = address.startswith("adversarial_dialogue")
     if "/confidence/" in address:
@@ -160,7 +160,9 @@ def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) 
 
     done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, broken)), ranking=True)
     assert done.table("participants")["ranking_before"].null_count() == 24
-    assert done.table("participants")["final_choice"].null_count() == 6  # nobody is lost for it
+    assert (
+        done.table("participants")["final_choice"].null_count() == 6
+    )  # all participants of the other conditions voted
     assert "rankings" not in {f.key for f in done.findings}
 
 

@@ -1,4 +1,4 @@
-"""A scope in memory and a fast model, so that hundreds of discussions can be looked at."""
+"""A scope in memory and a fast model, for tests with many discussions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class AskedQuestion:
-    """One call: who was asked what, where, having heard whom."""
+    """One call: path, speaker, prompt, history and answer type."""
 
     def __init__(
         self, path: tuple[str, ...], who: Speaker, prompt: str, heard: Transcript, answer: Any
@@ -41,7 +41,7 @@ class AskedQuestion:
 
     @property
     def kind(self) -> str:
-        """guide, question, probe, coder, opinion, intent or answer."""
+        """The kind of call: guide, question, probe, coder, opinion, intent or answer."""
         if self.who.role == "coder":
             return "coder"
         if self.who.role == "moderator":
@@ -54,7 +54,7 @@ class AskedQuestion:
 
 
 class MemoryScope:
-    """What a study needs of the engine's `Scope`, without journal, gateway or folder."""
+    """The part of the engine's `Scope` that a study needs, without journal, gateway or folder."""
 
     def __init__(self, seed: int, says: ReplyFunction, path: tuple[str, ...] = ()) -> None:
         self.seed, self.says, self.path = seed, says, path
@@ -115,12 +115,12 @@ class MemoryScope:
 
 
 def write_question(text: str, **more: Any) -> str:
-    """The moderator's reply that asks this."""
+    """Return a moderator's reply with this question."""
     return json.dumps({"summary": "They talk.", "question": text, **more})
 
 
 def write_codes(**read: Any) -> str:
-    """The coder's reply; nothing read but what is given."""
+    """Return a coder's reply with these codes."""
     return json.dumps({"changed": False, "valence": None, **read})
 
 
@@ -134,7 +134,7 @@ ANSWER_TEXTS = (
 
 
 def answer_plainly(asked: AskedQuestion) -> str:
-    """A model without wit: never names anybody, now and then moves somebody."""
+    """Return a reply of a simple model, which names no one and sometimes changes a position."""
     draw = uniform_values(7, "plain", *asked.path, asked.who.id)
     return {
         "guide": '{"questions": ["What do you make of it?", "And what would you change?"]}',
@@ -159,7 +159,7 @@ def draw_profiles(seed: int = 1, n: int = 8, **changes: Any) -> tuple[Profile, .
 async def discuss(
     seed: int = 1, says: ReplyFunction = answer_plainly, config: DiscussionConfig | None = None
 ) -> DiscussionTranscript:
-    """One discussion in memory."""
+    """Run one discussion in memory."""
     config = config or make_config()
     scope: Any = MemoryScope(seed, says)
     at_table = draw_profiles(seed, config.num_personas, first_opinion=config.first_opinion)

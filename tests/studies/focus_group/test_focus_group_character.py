@@ -1,4 +1,4 @@
-"""Out of character is counted, who stays mute is left alone, and questions get their answers."""
+"""Replies out of character are counted, and silent participants are not probed."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_question_about_the_price_gets_one(tmp_path: Path) -> None:
     for text in first["text"]:
         assert re.search(r"\d[\d,]* dollars", text), text
     prices = {re.findall(r"([\d,]+) dollars", text)[0] for text in first["text"]}
-    assert len(prices) > 3  # everybody's own
+    assert len(prices) > 3  # each participant names another one
 
 
 def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Free words through the coder: objections, needs and themes over all groups with their quotes, and
-whether stated positions fit the words."""
+"""Coding of free texts: objections, needs and themes of all groups with quotes, and whether stated
+positions fit the texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES_BY_TEXT = {
 
 
 def code_correctly(request: ModelRequest, address: str) -> str:
-    """A coder who reads the lines of the scripted people without a mistake."""
+    """Return the replies of a coder who codes the scripted participants correctly."""
     text = request.messages[-1].content
     if address.startswith("coding/remarks"):
         found = [CODES_BY_TEXT[text]] if text in CODES_BY_TEXT else []
@@ -45,7 +45,7 @@ THREE_GROUPS = "replications: 3\nnum_personas: 4\nmax_responses_per_question: 3\
 
 @pytest.fixture(scope="module")
 def coded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, ScriptedProvider]:
-    """A run with the coder `coding`, and its model with all requests. Tests only read it."""
+    """A run with the coder `code_correctly`, and its model. Tests only read it."""
     model = ScriptedProvider(code_correctly, keep_requests=True)
     return run_focus_group(tmp_path_factory.mktemp("coded"), THREE_GROUPS, provider=model), model
 
@@ -84,7 +84,7 @@ def test_a_topline_says_that_the_embedded_coder_supports_nothing(tmp_path: Path)
 
 
 def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: Path) -> None:
-    """One line says what would stand there; the codes themselves are in their table alone."""
+    """One line names the missing finding. Only the table contains the codes."""
     concepts = (
         "stimuli:\n  - {name: a, product_concept: An oven}\n  - {name: b, product_concept: A box}\n"
     )

@@ -28,7 +28,7 @@ SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."
 
 
 class Recording(LLMClient):
-    """A client of one's own: the embedded respondent, with all that it was sent."""
+    """An own client: the embedded respondent, which keeps all requests."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, float, int]] = []
@@ -87,7 +87,7 @@ async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() ->
 
 
 class Passing(MockLLMClient):
-    """A subclass that looks at what it is asked and leaves the reply to the embedded respondent."""
+    """A subclass that keeps the prompts and lets the embedded respondent reply."""
 
     def __init__(self) -> None:  # without the parent's
         self.seen: list[str] = []
@@ -104,7 +104,7 @@ class Passing(MockLLMClient):
 
 
 class Idle(MockLLMClient):
-    """A subclass with nothing of its own."""
+    """A subclass that overrides nothing."""
 
 
 async def test_the_mock_answers_alike_by_itself_in_a_subclass_and_in_another_client() -> None:

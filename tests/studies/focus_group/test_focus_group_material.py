@@ -1,4 +1,4 @@
-"""Image material is sent as an image, or refused before anything is asked."""
+"""Image material is sent as an image, or refused before the first call."""
 
 from __future__ import annotations
 

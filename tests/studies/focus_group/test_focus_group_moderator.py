@@ -1,5 +1,4 @@
-"""The moderator: keeps notes, takes up remarks, climbs a ladder, keeps to a researcher's guide; and
-the two controls."""
+"""The moderator: notes, references, probes, a researcher's guide, and two controls."""
 
 from __future__ import annotations
 
@@ -105,7 +104,7 @@ async def test_a_remark_that_is_taken_up_is_one_that_was_made() -> None:
 
 
 def disagree_always(asked: AskedQuestion) -> str:
-    """Everybody disagrees all the time, so that answers are worth a probe."""
+    """Return replies in which all participants disagree, so that their answers deserve a probe."""
     return write_codes(stance="disagree") if asked.kind == "coder" else answer_plainly(asked)
 
 
@@ -242,7 +241,7 @@ async def test_alone_the_same_people_get_the_whole_guide_and_hear_nobody() -> No
 
 def test_a_control_reaches_tables_and_finding(tmp_path: Path) -> None:
     def pulled(request: ModelRequest, address: str) -> str:
-        """Stands at ±.8 and goes near 0 in the group; alone nobody moves."""
+        """Return positions of ±.8, which move near 0 in the group and not alone."""
         if request.schema is not None and request.schema["title"] == "PrivateOpinion":
             side = 0.8 if int(address.split("/p_")[1][:4]) % 2 else -0.8
             near = side / 10 if "group_001" in address else 0.0

@@ -1,4 +1,4 @@
-"""What each says in private, before the talk and after it: opinion, intent, intent by price."""
+"""Private answers before and after the discussion: opinion, intent, and intent by price."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) ->
     says = findings_by_key(run)["purchase_intent"].says
     assert " 0 % (no interval) would definitely or probably buy it at 250 dollars" in says
     assert "Would buy: after the discussion − before −100 points (no interval): not tested." in says
-    # Nobody is told of the other prices.
+    # No prompt contains the other prices.
     for _, request in scripted.seen:
         if "Choose one of these" in request.messages[-1].content:
             asked = request.messages[-1].content.replace(MATERIAL, "")

@@ -1,4 +1,4 @@
-"""Real profiles: all that a file says of a person reaches the prompt, or is refused by its line."""
+"""Profiles from a file: every field reaches the prompt, or its line is refused."""
 
 from __future__ import annotations
 

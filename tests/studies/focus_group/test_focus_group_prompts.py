@@ -1,4 +1,4 @@
-"""What the models are told: the person in words, the position last known, the style of a phase."""
+"""The prompts: the persona in words, the last known position, and the style of a phase."""
 
 from __future__ import annotations
 

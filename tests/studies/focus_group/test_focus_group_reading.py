@@ -1,4 +1,4 @@
-"""What is read from a discussion: take-up, objections, balance, pleasing, and the transcript."""
+"""Results of a discussion: references, objections, balance, sycophancy, and the transcript."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.studies.focus_group.at_hand import (
 
 
 async def test_take_up_and_stance_are_the_coders_reading() -> None:
-    """Whose remark is meant comes by name; a name of nobody who has spoken means nobody."""
+    """A reference names a speaker. The name of a silent participant refers to no utterance."""
     told: list[tuple[str | None, str]] = []
 
     def coding(asked: AskedQuestion) -> str:
@@ -48,7 +48,7 @@ async def test_take_up_and_stance_are_the_coders_reading() -> None:
             latest = [x for x in earlier if x.speaker_name == names[0]][-1]
             assert (m.replied_to_turn, m.stance) == (latest.turn_number, "agree")
         else:
-            assert (m.replied_to_turn, m.stance) == (None, None)  # there is nobody to agree with
+            assert (m.replied_to_turn, m.stance) == (None, None)  # no participant has spoken yet
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
@@ -99,7 +99,7 @@ async def test_json_round_trip() -> None:
 
 
 class Page(HTMLParser):
-    """Ids and links of a page."""
+    """The ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
 
 
 async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None:
-    """Groups that agree within and differ between tell as much as their number, not their people"""
+    """The interval depends on the number of groups if participants of a group agree."""
     talks = [await discuss(1), await discuss(2)] * 6
     for i, t in enumerate(talks):
         buys = INTENTS[4] if i % 2 else INTENTS[0]
@@ -207,7 +207,7 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
 
 
 async def test_the_topline_shows_a_position_without_a_value_as_unknown() -> None:
-    """The words are those of the report: a mean of nothing has no sign and no number."""
+    """As in the report, the mean of no values has no sign and no number."""
     talk = await discuss(1)
     data = topline_data([talk], {f"{talk.group}/concept": "x.html"}, {})
     (concept,) = data["concepts"]

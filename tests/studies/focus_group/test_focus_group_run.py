@@ -33,7 +33,7 @@ stimulus_material: Meet the oven that reads. 299 dollars.
 
 
 def reply_plainly(request: ModelRequest, address: str) -> str:
-    """A fast model for whole runs."""
+    """Return a reply of a fast model for whole runs."""
     draw = uniform_values(3, address)
     if request.schema is not None:
         if request.schema["title"] == "PhaseGuide":

@@ -1,4 +1,4 @@
-"""Every text in the prompts of a focus group has a source, and is what that source recorded."""
+"""Every text in the prompts of a focus group has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
-    """All that stands in capitals and in a table keeps its source."""
+    """Texts that a template changes to capitals or puts into a table keep their source."""
     own = write_prompts_in_capitals(tmp_path / "own", STUDY)
     run = run_small_study(tmp_path, {**TWO_CONCEPTS, "control": "alone", "prompts": own})
     assert_every_text_has_its_source(run, STUDY)
@@ -158,7 +158,7 @@ def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: a private opinion reaches everybody in a string that knows no source."""
+    """Miswired: a string without a source shows a private opinion to all participants."""
     leak = "In private Ann said that it is a gimmick."
     right = DiscussionTexts.concept.fget
     assert right is not None
@@ -191,7 +191,7 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_words_of_another_group_and_of_another_concept_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: people hear what was said in the conversation before as well."""
+    """Miswired: participants also read utterances of the previous conversation."""
     right, before = participants.recent_transcript, list[DiscussionMessage]()
 
     def wrong(context: Sequence[DiscussionMessage], last: int) -> Transcript:
@@ -210,7 +210,7 @@ def test_the_words_of_another_group_and_of_another_concept_are_found(
 def test_words_under_another_name_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what one person says is put down to another after it was recorded."""
+    """Miswired: an utterance is attributed to another participant after it was recorded."""
     utterance = DiscussionMessage.as_utterance.fget
     assert utterance is not None
 

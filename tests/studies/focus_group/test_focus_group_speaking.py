@@ -1,4 +1,4 @@
-"""Who is asked by name, who gets the floor, in which order."""
+"""Who is addressed by name, who speaks, and in which order."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from tests.studies.focus_group.at_hand import (
         ("Will you buy it?", [], []),  # a name that is a verb too
         ("As Bo said, it is dear. Cy?", ["Cy"], ["Cy"]),
         ("Thank you, Ann. And the rest of you?", [], []),
-        ("What do you all say?", ["Ann"], []),  # nobody hears a name that is not said
+        ("What do you all say?", ["Ann"], []),  # a name that is not in the question does not count
         ("Annabel?", ["Ann"], []),
-        ("Zoe, and you?", ["Zoe"], []),  # nobody of that name is here
+        ("Zoe, and you?", ["Zoe"], []),  # no participant has this name
         ("ann?", "Ann", []),
         ("Ann?", None, []),
     ],

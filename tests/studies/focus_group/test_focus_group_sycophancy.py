@@ -1,4 +1,4 @@
-"""Whether they only please each other: known answers, and what may be said without a control."""
+"""Sycophancy in groups: known results, and the conclusions that are possible without a control."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def named(positions: ArrayLike) -> dict[str, float]:
 def groups(
     after: float, alone: float | None = None, n: int = 20, noise: float = 0.05
 ) -> list[PositionRecord]:
-    """Groups whose people move this share of the way to the group's mean, after the talk and after
-    an interview. Asked a second time before the talk, they answer with the noise alone."""
+    """Return groups in which participants move this share of the way to the group's mean, after the
+    discussion and after an interview. Repeated questions before the discussion differ by noise."""
     rng = generator(2, ("positions",))
     out = []
     for g in range(n):
@@ -60,7 +60,7 @@ def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not(
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
-    """Everybody who takes somebody up agrees as often as not, but later speakers do so more."""
+    """Half of all references agree, but later speakers refer more often."""
     rng = generator(5, ("take up",))
     answers = []
     for q in range(300):
@@ -75,7 +75,7 @@ def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> N
 
 
 def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.Check:
-    """Groups in which nothing happens: every position is a fixed one with the noise of asking."""
+    """Return groups without change: every position is a constant plus noise."""
     rng = generator(seed, ("noise alone",))
     talks = []
     for group in range(groups):
@@ -201,7 +201,7 @@ def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -
 
 
 def moved_together(shift: float, share: float) -> list[PositionRecord]:
-    """Groups in which all move by `shift`, and this share of the way to each other as well."""
+    """Return groups in which all move by `shift`, and by this share of the way to each other."""
     return [
         talk._replace(after={who: at + shift for who, at in talk.after.items()})
         for talk in groups(share, alone=0.0)
@@ -209,7 +209,7 @@ def moved_together(shift: float, share: float) -> list[PositionRecord]:
 
 
 def test_giving_in_is_found_however_far_the_group_moves_as_a_whole() -> None:
-    """Those who give in to a view beyond all first positions pass the others on their way."""
+    """Participants who move to a view beyond all first positions pass the positions of others."""
     pulled = sycophancy.compute_check([], moved_together(1.2, 0.6), "alone")
     assert pulled.beyond_alone.value < 0 and pulled.judge().verdict == "failed"
     together = sycophancy.compute_check([], moved_together(0.5, 0.0), "alone")
@@ -226,7 +226,7 @@ def test_people_who_agree_alone_cannot_show_that_they_give_in() -> None:
 
 
 def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
-    first = {"a": 0.0, "b": 0.6, "c": 0.2}  # the others of a stand at .4, of b at .1, of c at .3
+    first = {"a": 0.0, "b": 0.6, "c": 0.2}  # means of the others: a .4, b .1, c .3
     said = [("a", 0.3), ("b", 0.8), ("a", 0.1), ("c", None), ("c", 0.2), ("d", 0.5)]
     found = sycophancy.answer_movements(first, said)
     assert found == pytest.approx([0.3, -0.2, -0.2, None, 0.0, None])

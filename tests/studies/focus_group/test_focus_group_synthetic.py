@@ -155,7 +155,7 @@ def test_same_seed_same_words_another_seed_others(tmp_path: Path) -> None:
 
 
 def measure_movement(run: RunFolder) -> float:
-    """How far people moved on average, whichever way."""
+    """Return the mean absolute change of position."""
     stated = run.read_table("statements").pivot(
         "when", index=["group", "persona_id"], values="position"
     )
@@ -193,12 +193,12 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
     assert "of the answers disagree openly" in found.says
     assert any("p < .001" in note or "p = .00" in note for note in found.notes)
-    # They all go along with what is said aloud, past where the others had stood in private.
+    # All follow the public statements, beyond the private positions of the others.
     assert pleased.towards.value < 0 and "closer to the others' first positions by −" in found.says
 
 
 def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
-    """Nobody agrees or disagrees with what was not said; "three of you" are three."""
+    """References concern an earlier utterance, and "three of you" means three participants."""
     concerns = load_wordings()["concerns"]
     checked = 0
     for _, talk in read_talk(groups).group_by("group", maintain_order=True):
@@ -299,7 +299,7 @@ BOUND_COLUMNS = {"low", "high", "low_share", "high_share", "p", "holm_p", "adjus
 
 
 def test_only_what_participants_say_is_a_view() -> None:
-    """The moderator says "I" as well, and what people are told is nobody's view."""
+    """Texts of the moderator and of the material are no views of a participant."""
     config = DiscussionConfig.model_validate(
         {"category": "chairs", "product_concept": "I find this chair comfortable and reliable"}
     )

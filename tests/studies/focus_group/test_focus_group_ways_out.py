@@ -1,4 +1,4 @@
-"""Nobody is forced: declined, unknown and other answers are recorded as such and counted apart."""
+"""Ways out: declined, unknown and other answers are recorded as such and counted separately."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def title(request: ModelRequest) -> str:
 
 
 def refusing_intent(request: ModelRequest, address: str) -> str:
-    """Everybody declines to say whether they would buy it, in plain words of several languages."""
+    """Return replies that decline the question of intent, in several languages."""
     if "/intent/" not in address:
         return reply_plainly(request, address)
     if request.schema is not None:

@@ -1,4 +1,4 @@
-"""A scripted hall for the tests: plain valid answers for every stage, for tests to replace."""
+"""A small town hall with a scripted model. Tests replace single answers of the model."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ community_engagement: minimal
 You live alone on the ground floor.
 """
 
-# Who is asked what, from the address of a call.
-CallKey = tuple[str, str, int | None]  # stage, resident (or role), round
+# Stage, resident (or role) and round, from the address of a call.
+CallKey = tuple[str, str, int | None]
 Answer = Callable[[CallKey, ModelRequest], Any]
 _ADDRESS = re.compile(r"[^/]+/(?P<stage>[a-z]+)(?P<round>\d+)?/(?P<rest>.*)")
 
 
 def parse_address(address: str) -> CallKey:
-    """(stage, who, round) of an address; the re-ask suffix makes no difference."""
+    """Return the key of an address. A re-ask has the key of its question."""
     found = _ADDRESS.fullmatch(address)
     assert found, address
     stage, number, rest = found["stage"], found["round"], found["rest"]
@@ -59,7 +59,7 @@ def parse_address(address: str) -> CallKey:
 
 
 def answer_plainly(key: CallKey, request: ModelRequest) -> Any:
-    """A valid answer for each stage, without reactions to anybody."""
+    """Return a valid answer for each stage, without reactions to other residents."""
     stage, who, round_no = key
     if stage == "think":
         reactions: dict[str, Any] = {} if round_no == 1 else {"reactions": []}
@@ -108,7 +108,7 @@ def make_reflection(before: str, after: str, change: str, **more: Any) -> dict[s
 
 
 def make_model(answer: Answer = answer_plainly, *, keep: bool = False) -> ScriptedProvider:
-    """A scripted model; `answer` gives a text as it stands or anything that becomes JSON."""
+    """Return a scripted model. `answer` returns a reply, or a value that is written as JSON."""
 
     def reply(request: ModelRequest, address: str) -> str:
         said = answer(parse_address(address), request)
@@ -118,7 +118,7 @@ def make_model(answer: Answer = answer_plainly, *, keep: bool = False) -> Script
 
 
 def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[str, Any]:
-    """Settings of a small hall: A01… general, the last ones vulnerable."""
+    """Return the settings of a small hall. The last residents of A01… are the vulnerable ones."""
     profiles = folder / "profiles"
     profiles.mkdir(parents=True, exist_ok=True)
     for i in range(vulnerable):
@@ -136,12 +136,12 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
 
 
 def run_hall(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
-    """Run a hall into `folder/run`."""
+    """Run a town hall into `folder/run`."""
     return run(STUDY, settings, provider=model, out=folder / "run")
 
 
 def answer_in_one_session(answer: Answer = answer_plainly) -> Answer:
-    """The same answers from one shared session: each resident's in their own entry."""
+    """Return the same answers for a shared session, with one entry for each resident."""
 
     def reply(key: CallKey, request: ModelRequest) -> Any:
         stage, _, round_no = key

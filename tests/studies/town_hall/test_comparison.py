@@ -1,4 +1,4 @@
-"""Levels compared: paired differences within sets, by hand, and the supplementary part."""
+"""Compare levels: paired differences within sets, computed by hand, and the supplementary part."""
 
 from __future__ import annotations
 

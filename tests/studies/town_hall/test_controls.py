@@ -1,5 +1,5 @@
-"""Controls: halls without vulnerable residents, a moderator without the list, shuffled labels, life
-stories of equal length. Each changes what it says and nothing else."""
+"""Controls: halls without vulnerable residents, a moderator without the list, shuffled labels, and
+life stories of equal length. Each control changes only what it names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvide
 def read_system_prompts(
     held: tuple[Run, ScriptedProvider], level: str, number: int = 1
 ) -> dict[str, str]:
-    """Resident → system prompt."""
+    """Return the system prompt of each resident."""
     there = f"set{number:02d}_lv{level}/before/"
     return {
         address.split("/")[-2]: request.messages[0].content
@@ -157,7 +157,7 @@ def test_stories_are_as_long_as_the_built_in_ones_and_fit(tmp_path: Path) -> Non
 
 @pytest.mark.nightly(part="truths")
 def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
-    """Where reactions favour the vulnerable there is a gap; with shuffled labels there is none."""
+    """Reactions that favour the vulnerable give a gap. Shuffled labels give none."""
     settings = small_hall(tmp_path) | {
         "levels": ["2-1", "placebo"],
         "level_settings": {"placebo": {"labels": "shuffled"}},

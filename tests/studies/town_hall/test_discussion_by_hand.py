@@ -1,4 +1,4 @@
-"""One scripted discussion whose measures are worked out by hand, here, in the comments.
+"""One scripted discussion. The comments compute its measures by hand.
 
 Five residents: A01, A02, A03 general, A04, A05 vulnerable; three rounds; separate sessions. Public
 references (speaker → target: type), with levels disagree 1, question 2, cite 3, agree 4,

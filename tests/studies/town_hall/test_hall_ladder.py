@@ -1,4 +1,4 @@
-"""Broken JSON in a run: parse steps, two re-asks that quote the error, minimal structure."""
+"""Broken JSON in a run: parse steps, two re-asks that quote the error, and minimal structures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .hall_script import (
 
 
 def spoil_answers(stage: str, who: str, spoil: Any) -> Any:
-    """The plain hall, with one answer spoilt; `spoil` gets the answer and which try it is."""
+    """Return plain answers but for one, made by `spoil` from the answer and the attempt number."""
     tries: dict[CallKey, int] = {}
 
     def answer(key: CallKey, request: ModelRequest) -> Any:
@@ -128,7 +128,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
                 {"target_agent": t, "interaction_type": k, "content": "Quite so."}
                 for t, k in [
                     ("a1", "Agree"),  # both repaired
-                    ("A99", "agree"),  # nobody
+                    ("A99", "agree"),  # no resident has this id
                     ("A02", "agree"),  # oneself
                     ("A03", "applaud"),  # no such type
                 ]
@@ -139,7 +139,7 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
     counted = held.folder.read_json("set01_lv2-1/metrics_summary.json")
-    # To refer in a way that nobody knows is still to refer, of an unknown level and not ignored.
+    # A reference of an unknown type still counts as a reference. Its level is unknown.
     assert counted["general"]["interaction_count"] == 4
     assert counted["vulnerable"]["interaction_count"] == 0
     assert held.table("repairs").height == 10
@@ -233,7 +233,7 @@ def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
 
 
 def echo_prompt(field: str, stage: str) -> Any:
-    """The plain hall, in which A02 gives the prompt's sentence back for one field of a stage."""
+    """Return plain answers in which A02 repeats the prompt's sentence for one field of a stage."""
 
     def answer(key: CallKey, request: ModelRequest) -> Any:
         said = answer_plainly(key, request)
@@ -274,7 +274,7 @@ ECHOED = {
 def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     tmp_path: Path, level: str, stage: str, field: str
 ) -> None:
-    """At level 1 one such field cost everybody's answers of the round."""
+    """At level 1 one such field once invalidated the answers of all residents of the round."""
     answer = echo_prompt(field, stage)
     model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
     held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
@@ -295,7 +295,7 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
     assert quality["minimal_structures"] == 0
-    # A statement that is not known is no silence; whoever made it can still react.
+    # An unknown statement is not a silent turn, and its resident can still react.
     unheard = field == "full_statement"
     assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3 * unheard
     assert held.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
@@ -333,7 +333,7 @@ def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() 
 
 
 def iterate_closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """All enumerations and bounded numbers of a schema, with the names of their fields."""
+    """Yield all enumerations and bounded numbers of a schema, with the names of their fields."""
     if isinstance(schema, list):
         for part in schema:
             yield from iterate_closed_fields(part, at)
@@ -464,7 +464,7 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
     errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
-    # A statement that was declined was never to stand in the prompts of the others.
+    # The design does not show a declined statement to other residents.
     assert describe_deviations(held.folder) == []
 
 
@@ -499,7 +499,7 @@ STAGES = ("think", "speak", "reflect", "plan", "vote", "before", "after", "sessi
 
 
 def list_fields(schema: Any, root: Any) -> list[str]:
-    """The fields of an object and of the objects in it, as they stand in a schema."""
+    """Return the fields of an object and of its nested objects in the order of the schema."""
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     if "items" in schema:
@@ -522,7 +522,7 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
         if stage not in STAGES:
             continue
         seen.add(stage)
-        # As the bytes have it.
+        # The order of fields in the bytes that are sent.
         sent = json.loads(json.dumps(request.schema))
         form = request.messages[-1].content.rpartition("Reply with only a JSON object")[2]
         listed = re.findall(r"^\s*- (\w+): ", form, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Who hears what: every prompt of a run is read, and private words are looked for in it."""
+"""Read every prompt of a run and search it for private texts of other residents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PUBLIC_MARK = re.compile(r"public-(A\d+)-(\d)")
 
 
 def answer_with_marks(key: CallKey, request: ModelRequest) -> Any:
-    """Every private text carries its owner, stage and round; every public one as well."""
+    """Return answers in which each private and public text names its resident, stage and round."""
     stage, who, number = key
     said = answer_plainly(key, request)
     secret = f"secret-{stage}-{who}-{number}"
@@ -60,7 +60,7 @@ def answer_with_marks(key: CallKey, request: ModelRequest) -> Any:
     return said
 
 
-Prompts = list[tuple[CallKey, str]]  # whom and what for a prompt was sent, and its text
+Prompts = list[tuple[CallKey, str]]  # the key and the text of each prompt
 
 
 class ReadPrompts(Protocol):
@@ -129,8 +129,8 @@ def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[CallKey
 def test_every_level_has_the_same_rounds_before_it(
     prompts: ReadPrompts, history: str, rounds: set[int]
 ) -> None:
-    """What stands in the prompts of a decision is the same at levels 1 and 2-1, own words and
-    others' together, so that the two differ in sharing alone."""
+    """The prompts of a decision have the same statements at levels 1 and 2-1, so that the two
+    levels differ only in the sharing of a session."""
     shared: dict[Any, Any] = {}
     for (stage, _, number), text in prompts("1", history):
         shared[stage, number] = set(PUBLIC_MARK.findall(text))
@@ -152,7 +152,7 @@ def test_every_level_has_the_same_rounds_before_it(
 def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
     prompts: ReadPrompts, history: str, after_first: set[Any]
 ) -> None:
-    """By residents, and by the moderator, who knows their own last words."""
+    """Residents read it, and the moderator reads their own last text."""
     heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
     for (stage, _, number), text in prompts("4", history):
         for when in re.findall(r"moderated-(\d)", text):
@@ -193,7 +193,7 @@ def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path
 def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
     tmp_path: Path, level: str
 ) -> None:
-    """Nobody could hear it. It stays on record as it was given."""
+    """No resident can answer it. It is recorded as it was given."""
 
     def mute(key: CallKey, request: ModelRequest) -> Any:
         said = answer_plainly(key, request)
@@ -242,7 +242,7 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
                 if stage in ("think", "speak", "session", "moderator"):
                     assert number == int(when) + (stage != "moderator")
                 reached[words].add(who)
-    if level == "1":  # one session has everybody's part; there is no moderator
+    if level == "1":  # one session answers for all residents, and there is no moderator
         assert reached["to-a-resident"] == reached["to-everyone"] == {"session", "vote"}
         assert reached["to-the-chair"] == set()
     else:
@@ -280,8 +280,8 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(prompts: ReadPr
 
 
 def test_thoughts_of_a_shared_session_go_into_no_prompt(prompts: ReadPrompts) -> None:
-    """One session has one memory; even there nobody's thoughts are carried on, and what was
-    noted after a round goes into the next round's call under its owner's name alone."""
+    """The shared session does not repeat thoughts. The call of the next round quotes a reflection
+    under the name of its resident."""
     seen = prompts("1")
     kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in PRIVATE_MARK.findall(text)}
     assert {k for k, _, _ in kinds} == {"reflect"}

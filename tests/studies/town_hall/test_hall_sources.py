@@ -1,4 +1,4 @@
-"""Every text in the prompts of a town hall has a source, and is what that source recorded."""
+"""Every text in the prompts of a town hall has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
 
 
 def answer_with_questions(key: CallKey, request: ModelRequest) -> Any:
-    """Everybody says "No.", and asks the others, the moderator and the planner; A02 raises more."""
+    """Return answers in which all say "No." and ask questions. A02 raises a further point."""
     said = answer_plainly(key, request)
     stage, who, number = key
     if stage == "speak":
@@ -134,7 +134,7 @@ def answer_with_questions(key: CallKey, request: ModelRequest) -> Any:
 
 
 def write_own_prompts(folder: Path) -> str:
-    """Prompts in which other filters, tables and another order change what is shown."""
+    """Write prompts in which filters, tables and another order change the shown texts."""
     names = {"s.text", "item.text", "moderator", "q.text", "n.reflection", "s.stance"}
     write_prompts_in_capitals(folder, STUDY, names)
     for path in folder.glob("*.md"):
@@ -210,7 +210,7 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(example: Run
         "moderate",
         "speak",
     ]
-    # A question is known to whom it is put by its row.
+    # The row of a question names its addressee.
     asked = said.filter(pl.col("addressee").is_not_null())
     assert not asked["public"].any() and asked["stage"].unique().to_list() == ["speak"]
 
@@ -219,8 +219,8 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(example: Run
 
 
 def list_shown_kinds(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Level and decision → the kinds of text that stood in every prompt of it where the design says
-    so, and in some prompt where it says nothing."""
+    """Return the kinds of text in the prompts of each level and decision: in every prompt where the
+    design requires it, in some prompt where the design allows it."""
     found: dict[tuple[str, str], set[str]] = {}
     for row in run.read_table("exposure").filter(pl.col("texts") > 0).iter_rows(named=True):
         found.setdefault((row["condition"], row["decision"]), set()).add(row["kind"])
@@ -270,7 +270,7 @@ def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:
 def test_a_short_statement_that_leaks_from_another_discussion_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: at level 4 residents hear as well what A01 said at level 2-1, which is "No."."""
+    """Miswired: residents of level 4 also read the statement of A01 at level 2-1, "No."."""
     whole, of_others = Meeting.statements, list[StatementLine]()
 
     def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
@@ -296,7 +296,7 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
 def test_a_short_private_note_that_leaks_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: everybody hears A01's thoughts where A01's statement should stand."""
+    """Miswired: all residents read A01's thoughts in place of A01's statement."""
     whole = Meeting.statements
 
     def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
@@ -316,7 +316,7 @@ def test_a_short_private_note_that_leaks_is_found(
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what residents say is put into prompts by an f-string that knows no source."""
+    """Miswired: an f-string puts statements into prompts, so that their source is lost."""
     whole = Meeting.statements
 
     def plainly(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:

@@ -1,4 +1,4 @@
-"""Whether concerns were heard: what the coder reads, and what the report says of its codes."""
+"""Codes of whether concerns were answered: the coder's material, and the findings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONCERN_ANSWER = "A04, the lift will be built in the first year."
 
 
 def answer_concern(key: CallKey, request: ModelRequest) -> Any:
-    """A04's concern is answered at level 2-1 and nobody's at level 4; the coder finds the words."""
+    """Return answers in which A04's concern is answered at level 2-1 and no concern at level 4."""
     if key[0] == "concern":
         text = request.messages[-1].content
         codes = [{"code": "answered", "quote": "the lift will be built"}] * (CONCERN_ANSWER in text)
@@ -134,7 +134,7 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
 def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
     held: tuple[Run, ScriptedProvider],
 ) -> None:
-    """So a vendor's cache holds the transcript: prompts of a resident begin byte for byte alike."""
+    """All prompts of a resident begin with the same bytes, so that the vendor can cache them."""
     sent: dict[tuple[str, str], list[str]] = {}
     for address, request in held[1].seen:
         level, *_, who = address.rpartition("/")[0].split("/")
@@ -154,7 +154,7 @@ def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
 GIVEN_REFERENCES = {  # who → (content of a reference to A04, what the statement says)
     "A01": ("A04 is right about the lift", "Her point hit home for me."),  # real, and not found
     "A02": ("the lift must come first", "As I see it, the lift must come first."),  # found
-    "A03": ("I agree", ""),  # given by somebody who made no statement
+    "A03": ("I agree", ""),  # from a resident without a statement
 }
 
 

@@ -1,4 +1,4 @@
-"""Levels: the table of the study, switches of a user's own, and the dealing of models to seats."""
+"""Levels: the study's table, a researcher's own switches, and the assignment of models to seats."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Planted truth in the town hall: a moderator who names people has them answered, and nothing else
-tells levels apart. The pipeline finds it, finds nothing where nothing is, and miswirings show.
+"""Planted effect in the town hall: residents answer those whom the moderator names.
 
-The respondent reads whom others name (by id or name, in anybody's words): each sentence that names
-somebody makes it likelier that they are answered, which the score of inclusion measures.
+No other difference between levels has an effect. The pipeline finds the planted effect, finds no
+other one, and reports miswirings. For the embedded respondent, each sentence that names a resident
+makes a reaction to this resident likelier. The score of inclusion measures these reactions.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run(shared_folder: SharedFolder) -> Run:
 
 @pytest.fixture(scope="session")
 def few_sets(shared_folder: SharedFolder) -> Run:
-    """Fewer sets, for statements that hold of every turn and not on average."""
+    """A run with three sets, for assertions about single turns."""
 
     def make(folder: Path) -> None:
         run_planted_hall(folder, ["quiet", "chaired"], sets=3, **SIX_GENERAL)
@@ -104,6 +104,11 @@ def with_controls(shared_folder: SharedFolder) -> Run:
     levels = ["quiet", "chaired", *CONTROLS]
     made = shared_folder("hall/controls", lambda at: run_planted_hall(at, levels, **SIX_GENERAL))
     return folkmoot.load(made / "run")
+
+
+def test_a_moderator_who_names_the_vulnerable_changes_the_gap(few_sets: Run) -> None:
+    """Three sets are too few for an interval or a test, which the night has with six sets."""
+    assert find_contrast(few_sets, "quiet", "chaired")["estimate"] > 0.25
 
 
 @pytest.mark.nightly(part="truths")
@@ -145,7 +150,6 @@ def test_who_was_answered_ends_more_content(few_sets: Run) -> None:
     assert by[True] > by[False] + 0.5
 
 
-# Daily, a moderator whom nobody hears has no effect either (below).
 @pytest.mark.nightly(part="truths")
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
     none = run_planted_hall(
@@ -166,7 +170,7 @@ def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
 
 
 def measure_grounded_share(run: Run) -> float:
-    """The share of answers whose matter the one who is answered had raised aloud before."""
+    """Return the share of references about a matter that their target had raised before."""
     known = sorted(PART.option_names(TownHallConfig.model_validate({"topic": STREET})))
     said = {
         (r["discussion_id"], r["speaker_id"], r["round"]): r["text"]
@@ -224,7 +228,7 @@ def test_a_last_round_that_nobody_hears_is_seen(
 
 
 def write_changed_prompt(folder: Path, name: str, change: Callable[[str], str]) -> str:
-    """A folder of the prompts with one of them changed."""
+    """Write one changed prompt and return its folder."""
     (folder / "prompts").mkdir(parents=True, exist_ok=True)
     text = (PROMPTS / f"{name}.md").read_text("utf-8")
     assert change(text) != text
@@ -282,16 +286,16 @@ _WORD = re.compile(r"(\{\{.*?\}\}|\{%.*?%\})|[A-Za-z]{2,}", re.DOTALL)
 
 
 def scramble_words(text: str) -> str:
-    """The prompt with all its words replaced; variables, signs and JSON braces stay."""
+    """Replace all words of a prompt. Variables, punctuation and JSON braces stay."""
     return _WORD.sub(lambda m: m[1] or "la" * (1 + len(m[0]) // 4), text)
 
 
-@pytest.mark.nightly(part="truths")  # daily: test_answers_need_no_instructions_and_no_order
+@pytest.mark.nightly(part="truths")
 def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):
         text = file.read_text("utf-8")
-        if file.stem != "portrait":  # who somebody is, is content
+        if file.stem != "portrait":  # the description of a resident is content
             text = scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
     held = run_planted_hall(
@@ -317,7 +321,7 @@ def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(few
     for row in spoken.iter_rows(named=True):
         for word in ("redevelop", "lift", "renovat", "flat", "demoli"):
             assert word not in row["text"]
-        # In the first round everybody speaks of matters of their own.
+        # In the first round all residents raise their own matters.
         if row["round"] == 1 and re.search("the (?:parking place|fee)", row["text"]):
             fees += 1
             assert people[row["set"], row["speaker_id"]]["ownership"] == "owner"
@@ -326,7 +330,7 @@ def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(few
 
 @pytest.mark.nightly(part="truths")
 def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(with_controls: Run) -> None:
-    """Named in the order of ids, the vulnerable, who have the last ones, were hardly ever named."""
+    """A moderator who names residents in the order of ids would rarely name the vulnerable."""
     names = {
         (r["set"], r["name"]): r["id"]
         for r in with_controls.table("residents").iter_rows(named=True)
@@ -358,7 +362,7 @@ def test_counts_that_the_moderator_names_are_right(few_sets: Run) -> None:
 
 
 def test_words_and_stance_agree(few_sets: Run) -> None:
-    """Who says that they are for it is for it."""
+    """The stance of a resident fits their statement."""
     for name in few_sets.table("discussions")["discussion_id"]:
         for round_ in few_sets.folder.read_json(f"{name}/discussion_log.json")["rounds"]:
             for turn in round_["turns"]:
@@ -442,9 +446,8 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
 
 @pytest.mark.nightly(part="wordings")
 def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_path: Path) -> None:
-    """Ids near the beginning of a line were taken for the first item, which then failed; an
-    instruction with a colon behind somebody's id was taken for what they had said before a meeting.
-    """
+    """Regression: ids near the beginning of a line were read as the first item, which then failed.
+    An instruction with a colon after an id was read as a statement of this resident."""
     folder = tmp_path / "prompts"
     copytree(PROMPTS, folder)
     ballot = (folder / "vote.md").read_text("utf-8")

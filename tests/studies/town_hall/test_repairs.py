@@ -1,4 +1,4 @@
-"""Mending: known answers, and that nothing invalid ever gets through."""
+"""Repairs of answers: known cases, and no invalid value remains."""
 
 from __future__ import annotations
 

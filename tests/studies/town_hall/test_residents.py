@@ -40,7 +40,7 @@ def many() -> list[Resident]:
 
 
 def off_by(values: list[object], shares: Mapping[Any, float]) -> float:
-    """The largest distance of a share from what it should be, in standard errors."""
+    """Return the largest difference between a share and its target, in standard errors."""
     n, counts = len(values), Counter(values)
     assert set(counts) <= set(shares)
     return max(abs(counts[v] / n - p) / sqrt(p * (1 - p) / n) for v, p in shares.items())

@@ -1,4 +1,4 @@
-"""Scenarios of a user's own: contributions, stakes, ages, genders, sizes, in their own words."""
+"""A researcher's own scenarios: contributions, stakes, ages, genders and group sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STREET = {
 def read_system_prompts(
     folder: Path, settings: dict[str, Any], answer: Any = answer_plainly
 ) -> dict[str, str]:
-    """Who was asked → the system prompt, and `session` that of the shared one."""
+    """Return the system prompt of each resident. `session` is that of the shared session."""
     model = make_model(answer, keep=True)
     run_hall(folder, settings, model)
     return {a.split("/")[-2]: r.messages[0].content for a, r in model.seen if "/before/" in a}

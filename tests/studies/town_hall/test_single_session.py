@@ -1,4 +1,4 @@
-"""Level 1: one reply per round, the records of separate sessions, split when too long."""
+"""Level 1: one reply per round, recorded like separate sessions, and split if it is too long."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     later = [r.messages[-1].content for a, r in model.seen if "round1/session/ask1" in a]
     assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
     assert "Nobody has spoken yet" not in later[0]
-    # That is told, and contradicts no design.
+    # The exposure table records the split, which is no deviation from the design.
     shown = held.table("exposure").filter(kind=STATEMENTS, decision="first statement")
     texts = dict(shown.group_by("address").agg(pl.col("texts").max()).iter_rows())
     assert [n for _, n in sorted(texts.items())] == [0, 3]
@@ -147,7 +147,7 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
     assert "_parse_error" not in by_id["A01"]["speaking"]
     quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["statements_unread"] == 3
-    # Neither A03's silence nor others' silence towards A03 counts as ignoring: 4 · 3 pairs.
+    # A03 neither ignores nor is ignored: 4 · 3 pairs.
     assert held.table("reactions").height == 2 * 4 * 3
 
 
@@ -155,7 +155,7 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
 def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
     tmp_path: Path, lost: str, kept: str
 ) -> None:
-    """As at the levels where thoughts and statement are asked for in two calls."""
+    """Levels with two calls for thoughts and statement do the same."""
     whole = answer_in_one_session(answer_plainly)
 
     def without_half(key: CallKey, request: ModelRequest) -> Any:

@@ -1,4 +1,4 @@
-"""Bad study files: one clear line each, with file, line, key and the mend; nothing written."""
+"""Invalid study files: one message with file, line, key and hint, and no run folder."""
 
 from __future__ import annotations
 

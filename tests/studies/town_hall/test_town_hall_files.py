@@ -1,4 +1,4 @@
-"""What a run leaves behind: the source's files, tables, logs, findings, transcripts."""
+"""The output of a run: the source's files, tables, logs, findings and transcripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .hall_script import (
 
 
 def answer_any_session(key: CallKey, request: ModelRequest) -> Any:
-    """Level 1 is one session, the others are separate; A02's ballots are broken at first."""
+    """Return plain answers for shared and for separate sessions."""
     wanted = set((request.schema or {}).get("properties", {}))
     return (answer_in_one_session() if wanted & {"turns", "A01"} else answer_plainly)(key, request)
 
@@ -249,7 +249,7 @@ def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
 
 @pytest.mark.nightly(part="sweeps")
 def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
-    """Switches are independent of each other; what is off leaves no trace."""
+    """Switches are independent of each other. A stage that is off writes no rows."""
     levels = {
         f"{context}-{moderator}-{think}-{reflect}": {
             "context": context,
