@@ -90,9 +90,9 @@ def _first_utilities(
     return [who.option_taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
 
 
-def _choice_shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
-    """Return choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
-    shown = list(u)
+def _choice_shares(utilities: Sequence[float], knobs: RespondentSettings) -> list[float]:
+    """Return choice probabilities: the argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
+    shown = list(utilities)
     if 1 <= knobs.position <= len(shown):
         shown[knobs.position - 1] += knobs.position_bias
     scale = max(knobs.noise, 1e-9)
@@ -115,6 +115,6 @@ def _reasons_by_option(
     return {o: [x / sum(mix) for x in mix] for o, mix in sums.items()}
 
 
-def _split_words(mix: Sequence[float], n: int) -> Counts:
-    a, b = round(mix[0] * n), round(mix[1] * n)
-    return a, b, n - a - b
+def _split_words(mix: Sequence[float], count: int) -> Counts:
+    a, b = round(mix[0] * count), round(mix[1] * count)
+    return a, b, count - a - b

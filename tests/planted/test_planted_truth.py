@@ -134,11 +134,11 @@ def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any
     right = interviews.summarise_interview
     before: list[Any] = []
 
-    async def wrong(scope: Any, p: Participant) -> Participant:
-        before.append(p.interview)
-        other = before[-2] if len(before) > 1 else p.interview
-        done = await right(scope, p.with_changes(interview=other))
-        return done.with_changes(interview=p.interview)
+    async def wrong(scope: Any, participant: Participant) -> Participant:
+        before.append(participant.interview)
+        other = before[-2] if len(before) > 1 else participant.interview
+        done = await right(scope, participant.with_changes(interview=other))
+        return done.with_changes(interview=participant.interview)
 
     patch.setattr(interviews, "summarise_interview", wrong)
     return {}
@@ -149,8 +149,11 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     right, summary = files.participant_json, files.summarise_run
     swap = {"acp": "simple_voting", "simple_voting": "acp"}
 
-    def filed(p: Participant) -> dict[str, Any]:
-        return {**right(p), "condition": swap.get(p.condition, p.condition)}
+    def filed(participant: Participant) -> dict[str, Any]:
+        return {
+            **right(participant),
+            "condition": swap.get(participant.condition, participant.condition),
+        }
 
     def counted(run: RunFolder) -> dict[str, Any]:
         found = summary(run)
@@ -181,8 +184,8 @@ def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Opposition is the participant's own choice."""
 
-    async def own(_scope: Scope, p: Participant, _views: Any) -> str | None:
-        return p.initial_choice
+    async def own(_scope: Scope, participant: Participant, _views: Any) -> str | None:
+        return participant.initial_choice
 
     patch.setitem(opposition.METHODS, "cluster_embedding", own)
     patch.setattr(opposition, "most_voted_other", own)

@@ -38,8 +38,8 @@ def measure_changed_share(town: Town, first: dict[int, str], asked: str = FINAL_
     return sum(again) / len(first)
 
 
-def cast_first_votes(town: Town, n: int = PEOPLE_COUNT) -> dict[int, str]:
-    return {k: town.vote(k) for k in range(n)}
+def cast_first_votes(town: Town, count: int = PEOPLE_COUNT) -> dict[int, str]:
+    return {number: town.vote(number) for number in range(count)}
 
 
 def test_a_plain_re_ask_flips_about_seven_and_a_half_percent_and_none_without_noise() -> None:

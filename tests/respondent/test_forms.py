@@ -31,19 +31,21 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def ask(
-    n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
+    number: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
 ) -> Completion:
-    """Return the reply of participant `n` to a question, with other texts beside it."""
+    """Return the reply of participant `number` to a question, with other texts beside it."""
     schema, knobs = hints.pop("schema", None), hints.pop("knobs", {})
-    known = RespondentHints(about=about, speaker=f"p{n}", **hints)
-    request = Town().request(known, make_person(n), make_prompt(*shown, " Well?"), schema=schema)
+    known = RespondentHints(about=about, speaker=f"p{number}", **hints)
+    request = Town().request(
+        known, make_person(number), make_prompt(*shown, " Well?"), schema=schema
+    )
     settings = ProviderSettings(seed=seed, options=knobs)
-    return Respondent(settings).reply(request, f"{at}{n}")
+    return Respondent(settings).reply(request, f"{at}{number}")
 
 
-def make_person(n: int) -> SourcedText:
-    card = f"You are number {n} of the long street, with a life of your own."
-    return quote_value(card, "persona", f"people.text/{n}", f"p{n}")
+def make_person(index: int) -> SourcedText:
+    card = f"You are number {index} of the long street, with a life of your own."
+    return quote_value(card, "persona", f"people.text/{index}", f"p{index}")
 
 
 class Grounds(BaseModel):
@@ -54,13 +56,13 @@ class Grounds(BaseModel):
     why: str
 
 
-def ask_grounds(n: int, at: str, about: str, *shown: object) -> dict[str, Any]:
-    reply = ask(n, about, *shown, kind="json", at=at, schema=Json(Grounds).schema)
+def ask_grounds(number: int, at: str, about: str, *shown: object) -> dict[str, Any]:
+    reply = ask(number, about, *shown, kind="json", at=at, schema=Json(Grounds).schema)
     return dict(json.loads(reply.text))
 
 
-def correlate(a: list[float], b: list[float]) -> float:
-    return float(np.corrcoef(a, b)[0, 1])
+def correlate(first: list[float], second: list[float]) -> float:
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 DAM = "Should the valley get a dam for the sake of the farmers below it?"

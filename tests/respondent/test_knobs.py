@@ -79,19 +79,19 @@ def test_every_reply_is_marked_and_counts_tokens() -> None:
     assert reply.usage.input_tokens and reply.usage.output_tokens
 
 
-def measure_share(knobs: dict[str, float], what: str, n: int = 200) -> float:
+def measure_share(knobs: dict[str, float], what: str, count: int = 200) -> float:
     """Return the share of first votes with a property."""
     town = Town(8, knobs)
     found = 0
-    for k in range(n):
-        text = town.vote(k)
+    for number in range(count):
+        text = town.vote(number)
         found += {
             "first": text == OPTIONS[0],
             "listed": text in OPTIONS,
             "read": isinstance(Choice(OPTIONS).parse_reply(text), ParsedAnswer),
             "long": len(text) > 200,
         }[what]
-    return found / n
+    return found / count
 
 
 def test_position_bias_raises_the_share_of_the_favoured_place() -> None:

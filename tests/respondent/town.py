@@ -32,13 +32,14 @@ def make_prompt(*parts: object) -> SourcedText:
     return concatenate_texts(parts, plain=None)
 
 
-def make_persona(n: int) -> str:
-    return f"{JOBS[n % len(JOBS)]} who lives at number {n} of the long street."
+def make_persona(index: int) -> str:
+    return f"{JOBS[index % len(JOBS)]} who lives at number {index} of the long street."
 
 
-def make_card(n: int) -> Quoted:
+def make_card(number: int) -> Quoted:
     return Quoted(
-        make_persona(n), quote_value(make_persona(n), "persona", f"people.text/{n}", f"p{n}").source
+        make_persona(number),
+        quote_value(make_persona(number), "persona", f"people.text/{number}", f"p{number}").source,
     )
 
 
@@ -48,12 +49,16 @@ def list_options(options: Sequence[str] = OPTIONS) -> SourcedText:
     )
 
 
-def make_system_prompt(n: int, held: str = "", options: tuple[str, ...] = OPTIONS) -> SourcedText:
+def make_system_prompt(
+    number: int, held: str = "", options: tuple[str, ...] = OPTIONS
+) -> SourcedText:
     before = make_prompt(
-        '\n\nBefore, it was "', quote_value(held, "answer", f"first/{n}/ask0", f"p{n}"), '".'
+        '\n\nBefore, it was "',
+        quote_value(held, "answer", f"first/{number}/ask0", f"p{number}"),
+        '".',
     )
     head = make_prompt(
-        "You are ", make_card(n), "\n\nThe town has a legacy. What shall it build?\n\n"
+        "You are ", make_card(number), "\n\nThe town has a legacy. What shall it build?\n\n"
     )
     return make_prompt(head, list_options(options), before if held else "")
 
@@ -71,12 +76,12 @@ def make_page_and_vote(of: Sequence[str] = OPTIONS) -> SourcedText:
     return make_prompt(make_page(of), "\n\n", FINAL_QUESTION)
 
 
-def make_transcript(n: int, *turns: str, at: str = "talk") -> Transcript:
+def make_transcript(number: int, *turns: str, at: str = "talk") -> Transcript:
     """Return a transcript in which a moderator and a participant alternate."""
-    who = (MODERATOR, f"p{n}")
+    who = (MODERATOR, f"p{number}")
     return Transcript(
         tuple(
-            Utterance(who[k % 2], text, id=f"{at}/{n}/ask{k}")
+            Utterance(who[k % 2], text, id=f"{at}/{number}/ask{k}")
             for k, text in enumerate(turns)
             if text
         )
@@ -110,24 +115,26 @@ class Town:
 
     def voting(
         self,
-        n: int,
+        number: int,
         *turns: str,
         held: str = "",
         options: tuple[str, ...] = OPTIONS,
         asked: str = FINAL_QUESTION,
     ) -> ModelRequest:
-        hints = RespondentHints("participant", kind="choice", offered=options, speaker=f"p{n}")
+        hints = RespondentHints("participant", kind="choice", offered=options, speaker=f"p{number}")
         return self.request(
-            hints, make_system_prompt(n, held, options), asked, make_transcript(n, *turns)
+            hints, make_system_prompt(number, held, options), asked, make_transcript(number, *turns)
         )
 
-    def vote(self, n: int, *turns: str, at: str = "vote", **how: Any) -> str:
-        return self.model.reply(self.voting(n, *turns, **how), f"{at}/{n}").text
+    def vote(self, number: int, *turns: str, at: str = "vote", **how: Any) -> str:
+        return self.model.reply(self.voting(number, *turns, **how), f"{at}/{number}").text
 
-    def says(self, n: int, held: str, *turns: str, at: str = "talk") -> str:
-        hints = RespondentHints("participant", kind="text", speaker=f"p{n}")
-        request = self.request(hints, make_system_prompt(n, held), "", make_transcript(n, *turns))
-        return self.model.reply(request, f"{at}/{n}/{len(turns)}").text
+    def says(self, number: int, held: str, *turns: str, at: str = "talk") -> str:
+        hints = RespondentHints("participant", kind="text", speaker=f"p{number}")
+        request = self.request(
+            hints, make_system_prompt(number, held), "", make_transcript(number, *turns)
+        )
+        return self.model.reply(request, f"{at}/{number}/{len(turns)}").text
 
     def leads(
         self, told: str, *turns: str, role: str = MODERATOR, signal: str = "", at: str = "m"
@@ -136,6 +143,6 @@ class Town:
         heard = Transcript((Utterance("", make_prompt("Begin.")),)) + make_transcript(0, *turns)
         return self.model.reply(self.request(hints, told, "", heard), f"{at}/{len(turns)}").text
 
-    def mind(self, n: int, *turns: str, **how: Any) -> SimulatedRespondent:
+    def mind(self, number: int, *turns: str, **how: Any) -> SimulatedRespondent:
         """Return the simulated respondent of a participant at a vote."""
-        return self.model.build_mind(read_prompt(self.voting(n, *turns, **how)), "x")
+        return self.model.build_mind(read_prompt(self.voting(number, *turns, **how)), "x")

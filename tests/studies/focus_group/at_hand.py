@@ -151,8 +151,8 @@ def make_config(**changes: Any) -> DiscussionConfig:
     return DiscussionConfig(**{**SETTINGS, **changes})
 
 
-def draw_profiles(seed: int = 1, n: int = 8, **changes: Any) -> tuple[Profile, ...]:
-    drawn = PersonaGenerator().generate_profiles(n, generator(seed, ("people",)))
+def draw_profiles(seed: int = 1, count: int = 8, **changes: Any) -> tuple[Profile, ...]:
+    drawn = PersonaGenerator().generate_profiles(count, generator(seed, ("people",)))
     return tuple(with_own_opinions(drawn, make_config(**changes)))
 
 

@@ -182,11 +182,11 @@ def test_a_guide_in_the_study_file_is_a_list_or_questions_and_probes(tmp_path: P
     assert asked == ["Who cooks?", "Would you?", "Why?"]
 
 
-def list_questions_by_phase(t: DiscussionTranscript) -> dict[DiscussionPhase, list[str]]:
+def list_questions_by_phase(transcript: DiscussionTranscript) -> dict[DiscussionPhase, list[str]]:
     found: dict[DiscussionPhase, list[str]] = {}
-    for m in t.messages:
-        if not m.by_participant and not m.probe:
-            found.setdefault(m.phase, []).append(m.content)
+    for message in transcript.messages:
+        if not message.by_participant and not message.probe:
+            found.setdefault(message.phase, []).append(message.content)
     return found
 
 

@@ -20,21 +20,23 @@ from tests.studies.focus_group.at_hand import (
 )
 
 
-def assert_shape(t: DiscussionTranscript, lowest: int, highest: int) -> None:
-    phases = [m.phase for m in t.messages]
+def assert_shape(transcript: DiscussionTranscript, lowest: int, highest: int) -> None:
+    phases = [message.phase for message in transcript.messages]
     assert list(dict.fromkeys(phases)) == list(DiscussionPhase)
-    spoken = Counter(m.speaker_id for m in t.by_participants())
-    assert set(spoken) == {p.id for p in t.personas}
-    assert [m.turn_number for m in t.messages] == list(range(1, len(t.messages) + 1))
+    spoken = Counter(message.speaker_id for message in transcript.by_participants())
+    assert set(spoken) == {persona.id for persona in transcript.personas}
+    assert [message.turn_number for message in transcript.messages] == list(
+        range(1, len(transcript.messages) + 1)
+    )
     for question in range(1, 11):
-        here = [m for m in t.messages if m.question == question]
+        here = [message for message in transcript.messages if message.question == question]
         assert here[0].role is MessageRole.MODERATOR
-        answers = [m for m in here if m.by_participant]
+        answers = [message for message in here if message.by_participant]
         assert len(answers) <= 5
-        assert lowest <= len({m.speaker_id for m in answers}) <= highest
-        assert [m.position for m in answers] == list(range(1, len(answers) + 1))
-        for probe in (m for m in here[1:] if not m.by_participant):
-            nxt = t.messages[probe.turn_number]
+        assert lowest <= len({message.speaker_id for message in answers}) <= highest
+        assert [message.position for message in answers] == list(range(1, len(answers) + 1))
+        for probe in (message for message in here[1:] if not message.by_participant):
+            nxt = transcript.messages[probe.turn_number]
             assert nxt.speaker_id == probe.replied_to
             assert nxt.probe
 

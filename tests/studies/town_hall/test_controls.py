@@ -31,7 +31,7 @@ CONTROLS = {
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
+def hall_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("controls")
     settings = small_hall(folder, general=4, vulnerable=4) | {
         "levels": [4, *CONTROLS],
@@ -44,76 +44,82 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvide
 
 
 def read_system_prompts(
-    held: tuple[Run, ScriptedProvider], level: str, number: int = 1
+    hall_run: tuple[Run, ScriptedProvider], level: str, number: int = 1
 ) -> dict[str, str]:
     """Return the system prompt of each resident."""
     there = f"set{number:02d}_lv{level}/before/"
     return {
         address.split("/")[-2]: request.messages[0].content
-        for address, request in held[1].seen
+        for address, request in hall_run[1].seen
         if address.startswith(there)
     }
 
 
-def read_moderator_prompt(held: tuple[Run, ScriptedProvider], level: str) -> str:
+def read_moderator_prompt(hall_run: tuple[Run, ScriptedProvider], level: str) -> str:
     return next(
-        r.messages[0].content for a, r in held[1].seen if a.startswith(f"set01_lv{level}/round1/mo")
+        r.messages[0].content
+        for a, r in hall_run[1].seen
+        if a.startswith(f"set01_lv{level}/round1/mo")
     )
 
 
 @pytest.mark.nightly(part="sweeps")
 def test_without_the_vulnerable_others_sit_in_their_seats(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    main, bare = read_system_prompts(held, "4"), read_system_prompts(held, "bare")
+    main, bare = read_system_prompts(hall_run, "4"), read_system_prompts(hall_run, "bare")
     general = ["A01", "A02", "A03", "A04"]
     assert list(main) == [*general, *VULNERABLE]
     assert list(bare) == [*general, "A09", "A10", "A11", "A12"]
     assert all(main[i] == bare[i] for i in general)
     assert not any("ground floor" in text for text in bare.values())
-    rows = held[0].table("rounds").filter(level="bare")
+    rows = hall_run[0].table("rounds").filter(level="bare")
     assert not rows["is_vulnerable"].any()
-    orders = held[0].folder.read_json("set01_lvbare/discussion_log.json")["rounds"]
-    again = held[0].folder.read_json("set01_lv4/discussion_log.json")["rounds"]
+    orders = hall_run[0].folder.read_json("set01_lvbare/discussion_log.json")["rounds"]
+    again = hall_run[0].folder.read_json("set01_lv4/discussion_log.json")["rounds"]
     for a, b in zip(orders, again, strict=True):  # the same seats in the same order
         stand_in = dict(zip(VULNERABLE, list(bare)[4:], strict=True))
         assert a["speaking_order"] == [stand_in.get(i, i) for i in b["speaking_order"]]
-    table = held[0].table("residents").filter(set=1)
+    table = hall_run[0].table("residents").filter(set=1)
     assert table["id"].to_list() == [*main, *list(bare)[4:]]
     assert table["name"].n_unique() == 12
-    found = held[0].table("discussions").filter(level="bare")
+    found = hall_run[0].table("discussions").filter(level="bare")
     assert found["vulnerable_weighted_inclusivity_score"].null_count() == 2
 
 
-def test_a_moderator_without_the_list_is_told_of_nobody(held: tuple[Run, ScriptedProvider]) -> None:
-    assert read_system_prompts(held, "unlisted") == read_system_prompts(held, "4")
-    assert "A05 (" in read_moderator_prompt(held, "4") and "list" in read_moderator_prompt(
-        held, "4"
+def test_a_moderator_without_the_list_is_told_of_nobody(
+    hall_run: tuple[Run, ScriptedProvider],
+) -> None:
+    assert read_system_prompts(hall_run, "unlisted") == read_system_prompts(hall_run, "4")
+    assert "A05 (" in read_moderator_prompt(hall_run, "4") and "list" in read_moderator_prompt(
+        hall_run, "4"
     )
     assert "A05 (" not in read_moderator_prompt(
-        held, "unlisted"
-    ) and "list" not in read_moderator_prompt(held, "unlisted")
-    assert held[0].table("rounds").filter(level="unlisted")["is_vulnerable"].any()
+        hall_run, "unlisted"
+    ) and "list" not in read_moderator_prompt(hall_run, "unlisted")
+    assert hall_run[0].table("rounds").filter(level="unlisted")["is_vulnerable"].any()
 
 
 def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    assert read_system_prompts(held, "placebo") == read_system_prompts(held, "4")
-    listed = re.findall(r"(A\d+) \(\w+\) is the profile", read_moderator_prompt(held, "placebo"))
-    rows = held[0].table("rounds").filter(level="placebo", set=1)
+    assert read_system_prompts(hall_run, "placebo") == read_system_prompts(hall_run, "4")
+    listed = re.findall(
+        r"(A\d+) \(\w+\) is the profile", read_moderator_prompt(hall_run, "placebo")
+    )
+    rows = hall_run[0].table("rounds").filter(level="placebo", set=1)
     counted = rows.filter("is_vulnerable")["agent_id"].unique(maintain_order=True).to_list()
     assert len(listed) == 4 and sorted(listed) == sorted(counted)
     drawn = {
         tuple(
-            held[0].table("rounds").filter(level="placebo", set=n).filter("is_vulnerable")[
+            hall_run[0].table("rounds").filter(level="placebo", set=n).filter("is_vulnerable")[
                 "agent_id"
             ].unique(maintain_order=True)
         )
         for n in (1, 2)
     }  # fmt: skip
     assert len(drawn) == 2 and drawn != {VULNERABLE}
-    says = next(f.says for f in compute_findings(held[0].folder) if f.key == "inclusion")
+    says = next(f.says for f in compute_findings(hall_run[0].folder) if f.key == "inclusion")
     described = "(own sessions, 5 models, moderator)"
     drawn_at_random = "the residents drawn at random as vulnerable scored"
     assert f"At level placebo {described} {drawn_at_random}" in says
@@ -121,8 +127,10 @@ def test_shuffled_labels_change_the_list_and_the_count_and_no_person(
     assert f"At level bare {described} no vulnerable residents" in says
 
 
-def test_life_stories_of_all_are_of_one_length(held: tuple[Run, ScriptedProvider]) -> None:
-    main, told, untold = (read_system_prompts(held, level) for level in ("4", "stories", "untold"))
+def test_life_stories_of_all_are_of_one_length(hall_run: tuple[Run, ScriptedProvider]) -> None:
+    main, told, untold = (
+        read_system_prompts(hall_run, level) for level in ("4", "stories", "untold")
+    )
     own = 7  # You live alone on the ground floor.
     for who in main:
         more = len(told[who].split()) - len(main[who].split())

@@ -105,14 +105,14 @@ def answer_by_hand(key: CallKey, request: ModelRequest) -> Any:
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def hall_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("hall")
     return run_hall(folder, small_hall(folder), make_model(answer_by_hand))
 
 
 @pytest.fixture(scope="module")
-def summary(held: Run) -> dict[str, Any]:
-    return dict(held.folder.read_json("set01_lv2-1/metrics_summary.json"))
+def summary(hall_run: Run) -> dict[str, Any]:
+    return dict(hall_run.folder.read_json("set01_lv2-1/metrics_summary.json"))
 
 
 def test_spectrum_and_scores_of_the_vulnerable(summary: dict[str, Any]) -> None:
@@ -204,18 +204,18 @@ def test_final_consensus(summary: dict[str, Any]) -> None:
     assert summary["gap"]["concerns_in_final_per_resident"] == pytest.approx(1 / 2 - 2 / 3)
 
 
-def test_satisfaction(summary: dict[str, Any], held: Run) -> None:
+def test_satisfaction(summary: dict[str, Any], hall_run: Run) -> None:
     assert summary["vulnerable"]["pre_satisfaction"] == 2.5
     assert summary["vulnerable"]["post_satisfaction"] == 4.5
     assert summary["vulnerable"]["satisfaction_delta"] == 2
     assert summary["general"]["satisfaction_delta"] == 0
     assert summary["gap"]["satisfaction_delta"] == 2
-    rows = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"]
+    rows = hall_run.folder.read_json("set01_lv2-1/satisfaction.json")["agents"]
     assert [r["satisfaction_delta"] for r in rows] == [1, 0, -1, 4, 0]
 
 
-def test_tracking_has_the_fields_of_the_source(held: Run) -> None:
-    rows = held.folder.read_json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
+def test_tracking_has_the_fields_of_the_source(hall_run: Run) -> None:
+    rows = hall_run.folder.read_json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
     found = {(r["agent_id"], r["round"]): r for r in rows}
     assert set(found) == {(a, r) for a in ("A04", "A05") for r in (1, 2, 3)}
     second = found["A04", 2]
@@ -238,8 +238,8 @@ def test_tracking_has_the_fields_of_the_source(held: Run) -> None:
     assert first["cited_as_compelling_count"] == 2
 
 
-def test_reaction_rows_hold_every_possible_reaction(held: Run) -> None:
-    rows = held.table("reactions")
+def test_reaction_rows_hold_every_possible_reaction(hall_run: Run) -> None:
+    rows = hall_run.table("reactions")
     assert rows.height == 2 * 5 * 4
     found = {
         (r["round"], r["speaker"], r["target"]): (r["reaction_level"], r["agree_level"])
@@ -248,8 +248,8 @@ def test_reaction_rows_hold_every_possible_reaction(held: Run) -> None:
     assert found[2, "A05", "A01"] == (4, 4)
     assert found[2, "A02", "A04"] == (1, 1)
     assert found[3, "A05", "A04"] == (0, None)
-    assert held.table("rounds").height == 3 * 5
-    assert held.table("votes").height == 4 * 5
+    assert hall_run.table("rounds").height == 3 * 5
+    assert hall_run.table("votes").height == 4 * 5
 
 
 def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
         "reaction_levels": {"partial_agree": 2},
         "repeated_reaction": "lowest",
     }
-    held = run_hall(tmp_path, settings, make_model(answer_by_hand))
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
+    hall_run = run_hall(tmp_path, settings, make_model(answer_by_hand))
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
     # A04 → A01 is now a question (2), and of A05's two the lower counts (2): 2 + 2 + 1.
     assert found["weighted_inclusivity_score"] == pytest.approx(5 / 24)
     assert found["reaction_spectrum"]["question"] == 2

@@ -50,8 +50,8 @@ def spoil_answers(stage: str, who: str, spoil: Any) -> Any:
 
 
 def run_and_read_quality(folder: Path, answer: Any) -> tuple[Any, Any]:
-    held = run_hall(folder, small_hall(folder), make_model(answer, keep=True))
-    return held, held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
+    hall_run = run_hall(folder, small_hall(folder), make_model(answer, keep=True))
+    return hall_run, hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,21 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
         return said
 
     model = make_model(spoil_answers("speak", "A02", first_only), keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path), model)
-    quality = held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), model)
+    quality = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
     assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
     again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
     assert len(again) == 3 and all("full_statement: Field required" in text for text in again)
 
 
 def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
-    held, quality = run_and_read_quality(
+    hall_run, quality = run_and_read_quality(
         tmp_path, spoil_answers("speak", "A02", lambda *_: "I'd rather not.")
     )
     assert quality["reasks"] == 2 * 3
     assert quality["parse_steps"]["minimal"] == 3 and quality["minimal_structures"] == 3
     assert quality["statements_unread"] == 3 and quality["silent_turns"] == 0
-    turns = held.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A02")
     assert said == {
         "references": [],
@@ -107,15 +107,17 @@ def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
         "_parse_error": True,
     }
     # A02 neither reacts nor can be reacted to: 4 · 3 pairs in each of two rounds.
-    assert held.table("reactions").height == 2 * 4 * 3
-    errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
+    assert hall_run.table("reactions").height == 2 * 4 * 3
+    errors = next((hall_run.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert errors.count("unreadable_answer") == 3 and "A02" in errors
 
 
 def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> None:
-    held, quality = run_and_read_quality(tmp_path, spoil_answers("think", "A02", lambda *_: "{"))
+    hall_run, quality = run_and_read_quality(
+        tmp_path, spoil_answers("think", "A02", lambda *_: "{")
+    )
     assert quality["thoughts_unread"] == 3 and quality["statements_unread"] == 0
-    rows = held.table("rounds").filter(agent_id="A02")
+    rows = hall_run.table("rounds").filter(agent_id="A02")
     assert rows["overall_stance"].to_list() == [None] * 3
     assert rows["thinking_parse_error"].all()
 
@@ -135,18 +137,18 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
             ]
         return said
 
-    held, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", wild))
+    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", wild))
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
-    counted = held.folder.read_json("set01_lv2-1/metrics_summary.json")
+    counted = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     # A reference of an unknown type still counts as a reference. Its level is unknown.
     assert counted["general"]["interaction_count"] == 4
     assert counted["vulnerable"]["interaction_count"] == 0
-    assert held.table("repairs").height == 10
-    unknown = held.table("reactions").filter(speaker="A02", target="A03")
+    assert hall_run.table("repairs").height == 10
+    unknown = hall_run.table("reactions").filter(speaker="A02", target="A03")
     assert unknown["reaction_level"].to_list() == [None, None]
     assert counted["general"]["total_possible_reactions"] == 3 * 4 * 2 - 2
-    references = held.table("references").filter(target="A03")
+    references = hall_run.table("references").filter(target="A03")
     assert references["missing"].to_list() == ["unknown_value"] * 2
 
 
@@ -156,15 +158,17 @@ def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) 
         said |= {"full_statement": "Quite so.", "references": [entry]}
         return said
 
-    held, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", eager))
+    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", eager))
     assert quality["dropped"] == {"nothing_said_yet": 1}
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert found["general"]["interaction_count"] == 2
 
 
 def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Path) -> None:
-    held, quality = run_and_read_quality(tmp_path, spoil_answers("plan", "plan", lambda *_: "no"))
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
+    hall_run, quality = run_and_read_quality(
+        tmp_path, spoil_answers("plan", "plan", lambda *_: "no")
+    )
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert quality["ballot_empty"] is True
     assert found["vulnerable"]["items_originated_per_resident"] is None
     assert found["final_consensus"]["vulnerable_opinion_reflection_rate"] is None
@@ -176,14 +180,14 @@ def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -
             return '{"satisfaction": 11, "V1": {"vote": "perhaps"}}'
         return answer_plainly(key, request)
 
-    held, quality = run_and_read_quality(tmp_path, answer)
+    hall_run, quality = run_and_read_quality(tmp_path, answer)
     assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
-    outcome = held.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
+    outcome = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
-    ballots = held.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
+    ballots = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
     assert [b["agent_id"] for b in ballots if b.get("_parse_error")] == ["A05"]
     assert ballots[-1]["votes"][0]["missing"] == "unparsed"
-    row = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
+    row = hall_run.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
 
 
@@ -277,28 +281,28 @@ def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
     """At level 1 one such field once invalidated the answers of all residents of the round."""
     answer = echo_prompt(field, stage)
     model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
     if stage == "reflect":
-        rounds = held.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
+        rounds = hall_run.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
         said = {r["agent_id"]: r for r in rounds[0]["reflections"]}
     else:
         part = "thinking" if stage == "think" else "speaking"
-        turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+        turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
         said = {t["agent_id"]: t[part] for t in turns}
     echo = said.pop("A02")
     assert echo[field] is None and echo["_missing"] == {field: "template_sentence"}
     kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
     assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
     assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
-    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
     assert quality["minimal_structures"] == 0
     # An unknown statement is not a silent turn, and its resident can still react.
     unheard = field == "full_statement"
     assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3 * unheard
-    assert held.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
+    assert hall_run.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
@@ -307,12 +311,12 @@ def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
 ) -> None:
     answer = echo_prompt("vote", "vote")
     model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    votes = held.table("votes")
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    votes = hall_run.table("votes")
     assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
     assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
     assert votes.filter(pl.col("agent_id") != "A02")["vote"].to_list() == ["yes"] * 4
-    assert held.table("items").row(0, named=True)["uncast"] == 1
+    assert hall_run.table("items").row(0, named=True)["uncast"] == 1
 
 
 def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() -> None:
@@ -404,38 +408,38 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
         answer_in_one_session(answer_with_ways_out) if level == "1" else answer_with_ways_out,
         keep=True,
     )
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
-    rounds = held.table("rounds").filter(agent_id="A02")
+    rounds = hall_run.table("rounds").filter(agent_id="A02")
     assert rounds["overall_stance"].null_count() == 3
     assert rounds["stance_missing"].to_list() == ["none_of_these"] * 3
     assert rounds["stance_after_missing"].to_list()[:2] == ["declined"] * 2
     assert not rounds["thinking_parse_error"].any()
-    reaction = held.table("reactions").filter(speaker="A02", target="A01", round=2)
+    reaction = hall_run.table("reactions").filter(speaker="A02", target="A01", round=2)
     assert reaction.row(0, named=True)["agree_missing"] == "cannot_say"
     assert reaction["reaction_level"].to_list() == [None] and reaction["said_aloud"][0] is False
-    assert held.table("references")["missing"].to_list() == ["none_of_these"] * 2
-    vote = held.table("votes").filter(agent_id="A02").row(0, named=True)
+    assert hall_run.table("references")["missing"].to_list() == ["none_of_these"] * 2
+    vote = hall_run.table("votes").filter(agent_id="A02").row(0, named=True)
     assert (vote["vote"], vote["missing"]) == (None, "declined")
-    item = held.table("items").row(0, named=True)
+    item = hall_run.table("items").row(0, named=True)
     assert (item["yes"], item["no"], item["declined"], item["uncast"]) == (4, 0, 1, 0)
-    satisfied = held.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    satisfied = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
     assert satisfied["pre_satisfaction"] is satisfied["post_satisfaction"] is None
     assert (satisfied["pre_missing"], satisfied["post_missing"]) == ("cannot_say", "declined")
-    turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+    turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
     thought = next(t["thinking"] for t in turns if t["agent_id"] == "A02")
     assert thought["overall_stance"] is None
     assert thought["_missing"] == {"overall_stance": "none_of_these"}
-    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     # Stances: 3 in THINK (none of these), 2 in REFLECT; feelings and agreements of 2 rounds;
     # 2 references; 1 vote; 2 surveys.
     assert quality["ways_out"] == {"none_of_these": 5, "declined": 2 + 2 + 1 + 1, "cannot_say": 3}
     assert quality["votes_uncast"] == quality["satisfaction_unread"] == 0
-    ballots = held.folder.read_json(f"{folder}/voting_results.json")["ballots"]
+    ballots = hall_run.folder.read_json(f"{folder}/voting_results.json")["ballots"]
     own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
     assert own["vote"] is None and own["missing"] == "declined"
-    assert "declined" in shown(held.folder, f"{folder}/A02")
+    assert "declined" in shown(hall_run.folder, f"{folder}/A02")
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
@@ -446,26 +450,26 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
         return {"declined": True} if key[1] == "A02" else answer_plainly(key, request)
 
     model = make_model(answer_in_one_session(refusing) if level == "1" else refusing, keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
         level == "2-1" and not any(".r1" in address for address, _ in model.seen)
     )
-    quality = held.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
     assert quality["minimal_structures"] == quality["statements_unread"] == 0
     assert quality["thoughts_declined"] == quality["statements_declined"] == 3
     assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
-    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t for t in turns if t["agent_id"] == "A02")
     for part in (said["thinking"], said["speaking"]):
         assert part["_declined"] is True and "_parse_error" not in part
     # Neither a reaction nor a statement of A02 is known: 4 · 3 pairs in each of two rounds.
-    assert held.table("reactions").height == 2 * 4 * 3
-    assert held.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
-    assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
-    errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
+    assert hall_run.table("reactions").height == 2 * 4 * 3
+    assert hall_run.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
+    assert hall_run.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
+    errors = next((hall_run.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
     # The design does not show a declined statement to other residents.
-    assert describe_deviations(held.folder) == []
+    assert describe_deviations(hall_run.folder) == []
 
 
 def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
@@ -473,13 +477,13 @@ def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -
         is_resident = key[1].startswith(("A0", "V0"))
         return {"declined": True} if is_resident else answer_plainly(key, request)
 
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, make_model(refusing))
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, make_model(refusing))
     assert (
-        held.folder.unusable_reason
+        hall_run.folder.unusable_reason
         == "no resident made a statement: all declined or could not be read"
     )
-    assert held.table("votes")["vote"].null_count() == held.table("votes").height > 0
-    assert describe_deviations(held.folder) == []
+    assert hall_run.table("votes")["vote"].null_count() == hall_run.table("votes").height > 0
+    assert describe_deviations(hall_run.folder) == []
 
 
 def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
@@ -515,7 +519,7 @@ def list_fields(schema: Any, root: Any) -> list[str]:
 def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decisions(
     plain_hall: Callable[[str], tuple[Run, ScriptedProvider]], level: str
 ) -> None:
-    held, model = plain_hall(level)
+    hall_run, model = plain_hall(level)
     seen = set()
     for address, request in model.seen:
         stage = parse_address(address)[0]
@@ -542,7 +546,9 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
                     assert names.index(before) < names.index(after)
     assert seen >= {"plan", "vote", "before", "after"}
     # Files keep the source's order.
-    turn = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][0]
+    turn = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][
+        0
+    ]
     assert list(turn["thinking"]) == [
         *("reactions", "overall_stance", "key_concerns", "strategic_notes")
     ]
@@ -561,11 +567,11 @@ def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) 
             return (answer_in_one_session() if shared else answer_plainly)(key, request)
 
         model = make_model(both, keep=True)
-        held = run_hall(tmp_path / str(seed), settings, model)
-        plan = held.folder.read_json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
-            "set01"
-        ]
-        table = held.table("option_orders")
+        hall_run = run_hall(tmp_path / str(seed), settings, model)
+        plan = hall_run.folder.read_json("plan.json")["sealed"]["discussions"]["data"][
+            "option_orders"
+        ]["set01"]
+        table = hall_run.table("option_orders")
         assert table.filter(field="votes").sort("position")["option"].to_list() == plan["votes"]
         for name, field in (("stances", "overall_stance"), ("votes", "vote")):
             sent = {

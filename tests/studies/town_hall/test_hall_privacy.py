@@ -179,14 +179,14 @@ def test_the_moderator_has_the_rounds_that_residents_look_back_on(
 def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path) -> None:
     settings = {"level_settings": {"1": {"moderator": "model"}}}
     model = make_model(answer_in_one_session(answer_with_marks), keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
     seen = [(a, r.messages[-1].content) for a, r in model.seen if "/reflect" in a]
     assert [re.findall(r"moderated-(\d)", text) for _, text in seen] == [["1"], ["1", "2"]]
-    log = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
+    log = hall_run.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
     assert [len(r["reflections"]) for r in log] == [5, 5]
-    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["reflections_unread"] == quality["rounds_split"] == 0
-    assert describe_deviations(held.folder) == []
+    assert describe_deviations(hall_run.folder) == []
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
@@ -204,9 +204,9 @@ def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
         return said
 
     model = make_model(mute if level != "1" else answer_in_one_session(mute), keep=True)
-    held = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
-    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
     assert len(said["questions"]) == 4 and said["full_statement"] == ""
 
@@ -261,13 +261,13 @@ def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path)
         return answer_with_marks((stage, *key[1:]), request)
 
     model = make_model(spoken, keep=True)
-    held = run_hall(tmp_path, settings, model)
+    hall_run = run_hall(tmp_path, settings, model)
     turns = [(parse_address(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
     assert len(turns) == 3 * 5
     for (_, reader, number), text in turns:
         others = {int(r) for w, r in PUBLIC_MARK.findall(text) if w != reader}
         assert number and others == set(range(1, number))
-    assert held.table("rounds")["overall_stance"].null_count() == 15
+    assert hall_run.table("rounds")["overall_stance"].null_count() == 15
 
 
 def test_planner_and_closing_text_are_not_told_who_is_vulnerable(prompts: ReadPrompts) -> None:

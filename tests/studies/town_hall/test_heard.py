@@ -52,7 +52,7 @@ pytestmark = pytest.mark.xdist_group("heard in a hall")  # one run is enough
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
+def hall_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("heard")
     settings = small_hall(folder) | {"coding": {"sample": 2}, "sets": 2, "levels": ["2-1", "4"]}
     settings |= {"level_settings": {"2-1": {"models": "one"}}, "models": {"coder": "reader"}}
@@ -61,9 +61,9 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvide
 
 
 def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    texts = held[0].table("texts")
+    texts = hall_run[0].table("texts")
     row = texts.filter(text_id="set01_lv2-1/A04").row(0, named=True)
     about = json.loads(row["about"])
     assert about["concern"] == "Without a lift I cannot leave the house."
@@ -72,7 +72,7 @@ def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
     assert "Proposal V1: Do it?" in row["text"] and "The final text: We agree." in row["text"]
     moderated = texts.filter(text_id="set01_lv4/A04")["text"].item()
     assert "The chair: The moderator sums up round 1." in moderated
-    for address, request in held[1].seen:
+    for address, request in hall_run[1].seen:
         if address.startswith("coding/"):
             sent = "\n".join(m.content for m in request.messages)
             assert request.model == "reader"
@@ -81,9 +81,9 @@ def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
 
 
 def test_each_vulnerable_resident_has_as_many_others_beside(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    texts = held[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
+    texts = hall_run[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
     assert not texts.filter(participant_id="A05").height  # who never spoke voiced no concern
     for number in ("01", "02"):
         of = {
@@ -94,9 +94,9 @@ def test_each_vulnerable_resident_has_as_many_others_beside(
 
 
 def test_the_finding_gives_shares_gaps_and_quotes_by_level(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    found = {f.key: f for f in compute_findings(held[0].folder)}
+    found = {f.key: f for f in compute_findings(hall_run[0].folder)}
     rows = {(r[0], r[1]): r for r in found["heard"].grid.rows}
     columns = found["heard"].grid.columns
     share = columns.index("vulnerable_share")
@@ -112,11 +112,11 @@ def test_the_finding_gives_shares_gaps_and_quotes_by_level(
 
 
 def test_show_gives_the_quotes_beside_a_residents_own_words(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    talk = shown(held[0].folder, "set01_lv2-1/A04")
+    talk = shown(hall_run[0].folder, "set01_lv2-1/A04")
     assert "answered: “the lift will be built”" in talk
-    assert "not heard" in shown(held[0].folder, "set01_lv4/A04")
+    assert "not heard" in shown(hall_run[0].folder, "set01_lv4/A04")
 
 
 def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
@@ -125,18 +125,18 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
 
     path = tmp_path / "hall.yaml"
     path.write_text(json.dumps({"study": "town_hall", **settings, "rounds": 2}), "utf-8")
-    held = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    keys = {f.key for f in compute_findings(held.folder)}
+    hall_run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    keys = {f.key for f in compute_findings(hall_run.folder)}
     assert "coding" in keys and not keys & {"heard", "heard_quotes"}
-    assert coding.read_codings(held.folder)["concern"].primary_coder is not None
+    assert coding.read_codings(hall_run.folder)["concern"].primary_coder is not None
 
 
 def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
     """All prompts of a resident begin with the same bytes, so that the vendor can cache them."""
     sent: dict[tuple[str, str], list[str]] = {}
-    for address, request in held[1].seen:
+    for address, request in hall_run[1].seen:
         level, *_, who = address.rpartition("/")[0].split("/")
         if who.startswith("A") and level.startswith("set") and "/before/" not in address:
             system, asked = (m.content for m in request.messages)

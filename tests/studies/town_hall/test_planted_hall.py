@@ -298,14 +298,14 @@ def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Pa
         if file.stem != "portrait":  # the description of a resident is content
             text = scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
-    held = run_planted_hall(
+    hall_run = run_planted_hall(
         tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **FIVE_SETS
     )
-    found = find_contrast(held, "quiet", "chaired")
+    found = find_contrast(hall_run, "quiet", "chaired")
     assert found["estimate"] > 0.2 and found["low"] > 0
-    assert held.table("rounds")["speaking_parse_error"].sum() == 0
-    passed = held.table("items")["passed"]
-    assert passed.any() and held.table("items")["text"].n_unique() > 20
+    assert hall_run.table("rounds")["speaking_parse_error"].sum() == 0
+    passed = hall_run.table("items")["passed"]
+    assert passed.any() and hall_run.table("items")["text"].n_unique() > 20
 
 
 def test_matters_are_those_of_the_topic() -> None:

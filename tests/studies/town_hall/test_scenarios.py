@@ -103,15 +103,15 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
     settings |= {"rounds": 2}
-    held = run_hall(tmp_path, settings, make_model())
-    found = compute_findings(held.folder)
+    hall_run = run_hall(tmp_path, settings, make_model())
+    found = compute_findings(hall_run.folder)
     assert {f.units for f in found if f.unit == "set"} == {2}
     assert {f.key for f in found} >= {"inclusion", "quality"}
     assert "steps" not in {f.key for f in found}  # without the vulnerable there is no gap
     assert (
         "vulnerable residents have no score" in next(f for f in found if f.key == "inclusion").says
     )
-    assert held.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
+    assert hall_run.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
 
 
 def test_people_have_names_of_their_own(tmp_path: Path) -> None:

@@ -57,12 +57,12 @@ def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) 
 
 
 def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProvider]]) -> None:
-    held, model = plain_hall("1")
+    hall_run, model = plain_hall("1")
     stages = [parse_address(a)[0] for a, _ in model.seen]
     assert stages == [*["before"], *["session"] * 3, "plan", "vote", "consensus", "after"]
-    log = held.folder.read_json("set01_lv1/discussion_log.json")
+    log = hall_run.folder.read_json("set01_lv1/discussion_log.json")
     assert [r["calls_of_shared_session"] for r in log["rounds"]] == [1, 1, 1]
-    reflections = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
+    reflections = hall_run.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
     assert [len(r["reflections"]) for r in reflections] == [5, 5]
 
 
@@ -70,25 +70,25 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     # About 750 tokens a resident in round 2 (four reactions and a reflection): two fit at a time.
     settings = small_hall(tmp_path) | {"levels": ["1"], "longest_shared_reply": 1200}
     model = make_model(answer_in_one_session(by_hand), keep=True)
-    held = run_hall(tmp_path, settings, model)
-    rounds = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
+    hall_run = run_hall(tmp_path, settings, model)
+    rounds = hall_run.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert all(r["calls_of_shared_session"] > 1 for r in rounds)
-    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["rounds_split"] == 3 and quality["statements_unread"] == 0
-    assert "one reply" in (held.path / "run.log").read_text("utf-8")
+    assert "one reply" in (hall_run.path / "run.log").read_text("utf-8")
     # What is measured is the same as when it is not split.
-    found = held.folder.read_json("set01_lv1/metrics_summary.json")["vulnerable"]
+    found = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["vulnerable"]
     assert found["weighted_inclusivity_score"] == 18 / 16
     later = [r.messages[-1].content for a, r in model.seen if "round1/session/ask1" in a]
     assert "speaks in round 1." in later[0]  # one context: the session knows what it has written
     assert "Nobody has spoken yet" not in later[0]
     # The exposure table records the split, which is no deviation from the design.
-    shown = held.table("exposure").filter(kind=STATEMENTS, decision="first statement")
+    shown = hall_run.table("exposure").filter(kind=STATEMENTS, decision="first statement")
     texts = dict(shown.group_by("address").agg(pl.col("texts").max()).iter_rows())
     assert [n for _, n in sorted(texts.items())] == [0, 3]
-    looked_back = held.table("exposure").filter(kind=STATEMENTS, decision="reflection")
+    looked_back = hall_run.table("exposure").filter(kind=STATEMENTS, decision="reflection")
     assert set(looked_back["texts"]) == {4, 8}  # of the others, in the rounds so far
-    assert describe_deviations(held.folder) == []
+    assert describe_deviations(hall_run.folder) == []
 
 
 def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = run_hall(tmp_path, settings, make_model(cut))
-    found = held.folder.read_json("set01_lv1/metrics_summary.json")
+    hall_run = run_hall(tmp_path, settings, make_model(cut))
+    found = hall_run.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
     assert found["quality"]["parse_steps"]["repaired"] >= 1
     assert found["quality"]["calls_by_round"] == {"1": 1, "2": 3, "3": 1}
@@ -121,10 +121,10 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
         return whole(key, request)
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = run_hall(tmp_path, settings, make_model(once))
-    log = (held.path / "run.log").read_text("utf-8")
+    hall_run = run_hall(tmp_path, settings, make_model(once))
+    log = (hall_run.path / "run.log").read_text("utf-8")
     assert "the first reply was unusable (filtered)" in log and "too long" not in log
-    found = held.folder.read_json("set01_lv1/metrics_summary.json")
+    found = hall_run.folder.read_json("set01_lv1/metrics_summary.json")
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
 
 
@@ -140,15 +140,15 @@ def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = run_hall(tmp_path, settings, make_model(without_a03))
-    turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
+    hall_run = run_hall(tmp_path, settings, make_model(without_a03))
+    turns = hall_run.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
     by_id = {t["agent_id"]: t for t in turns}
     assert by_id["A03"]["speaking"]["_parse_error"] is True
     assert "_parse_error" not in by_id["A01"]["speaking"]
-    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["statements_unread"] == 3
     # A03 neither ignores nor is ignored: 4 · 3 pairs.
-    assert held.table("reactions").height == 2 * 4 * 3
+    assert hall_run.table("reactions").height == 2 * 4 * 3
 
 
 @pytest.mark.parametrize(("lost", "kept"), [("speaking", "thinking"), ("thinking", "speaking")])
@@ -167,14 +167,14 @@ def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
         return said
 
     settings = small_hall(tmp_path) | {"levels": ["1"]}
-    held = run_hall(tmp_path, settings, make_model(without_half))
-    turns = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
+    hall_run = run_hall(tmp_path, settings, make_model(without_half))
+    turns = hall_run.folder.read_json("set01_lv1/discussion_log.json")["rounds"][1]["turns"]
     (turn,) = (t for t in turns if t["agent_id"] == "A03")
     assert turn[lost]["_parse_error"] is True and "_parse_error" not in turn[kept]
     assert turn["thinking"]["overall_stance"] == ("neutral" if kept == "thinking" else None)
     spoken = "A03 speaks in round 2." if kept == "speaking" else ""
     assert turn["speaking"]["full_statement"] == spoken
-    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     unread = {"speaking": quality["statements_unread"], "thinking": quality["thoughts_unread"]}
     assert unread == {lost: 1, kept: 0} and quality["minimal_structures"] == 1
     assert quality["parse_steps"]["partial"] == 1
@@ -190,8 +190,8 @@ def test_a_round_too_long_for_the_model_is_planned_in_parts(
     settings = small_hall(tmp_path, general=16, vulnerable=4)
     settings |= {"levels": ["1"], "rounds": 3, "model": model}
     asked = make_model(answer_in_one_session(), keep=True)
-    held = run_hall(tmp_path, settings, asked)
-    log = held.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
+    hall_run = run_hall(tmp_path, settings, asked)
+    log = hall_run.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert [r["calls_of_shared_session"] for r in log][1] == calls
     requests = [r for a, r in asked.seen if "/session/" in a]
     assert all(r.max_tokens == longest for r in requests)
