@@ -44,7 +44,7 @@ def run_with_changed_replies(
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("focus_group", "town_hall"), part="mutations")
 )
-def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
+def test_cut_replies_keep_their_mark_in_all_tables(study: str, tmp_path: Path) -> None:
     def cut(reply: Completion, address: str) -> Completion:
         # After the line, so that votes can be read: a word may be cut from a longer one.
         return reply._replace(text=f"{reply.text}\n", finish="length")
@@ -66,7 +66,7 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("cross_pollination", "focus_group"), part="mutations")
 )
-def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
+def test_no_placeholder_enters_a_history(study: str, tmp_path: Path) -> None:
     def empty(reply: Completion, address: str) -> Completion:
         question = re.sub(r"(\.r\d+|\.long)+$", "", address)  # its tries again share the fate
         return reply._replace(text=" ") if uniform_values(3, question) < 0.3 else reply

@@ -37,7 +37,7 @@ DAILY = ("cross_pollination", "focus_group")
 
 
 @pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="kills"))
-def test_scheduling_and_rows_that_wait_on_the_disk_change_nothing(
+def test_scheduling_and_rows_on_disk_change_no_result(
     study: str, serial_run: SerialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limits that bound memory apply from the third row on."""
@@ -208,7 +208,7 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
 
 
 @pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="sweeps"))
-def test_what_check_estimates_is_what_is_asked(
+def test_the_estimate_of_check_fits_the_calls_of_the_run(
     study: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """The embedded respondent writes shorter replies than a model, but gets the same questions."""

@@ -92,7 +92,7 @@ def write_like_a_model(study: str) -> ScriptedProvider:
 # Daily one type. `test_cross_pollination_sources` plays a second type with the same model daily.
 # Tests of sources (`test_…_sources`) ask the same of a plain run of each type.
 @pytest.mark.parametrize("study", sample_daily(KINDS, daily=("focus_group",), part="alarms"))
-def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
+def test_prompts_contain_the_texts_of_the_design(study: str, tmp_path: Path) -> None:
     """Each prompt contains the texts of the design in full, in every writing style of models."""
     done = folkmoot.run(
         small_study(study, tmp_path), provider=write_like_a_model(study), out=tmp_path / "run"
@@ -110,7 +110,9 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
 @pytest.mark.parametrize(
     "example", [*(f"{name}.yaml" for name in KINDS if name != "workbook"), "public_goods.xlsx"]
 )
-def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path) -> None:
+def test_prompts_of_full_size_examples_contain_the_texts_of_the_design(
+    example: str, tmp_path: Path
+) -> None:
     done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
     assert describe_deviations(done.folder) == []
     assert FOREIGN_WORDS not in set(done.table("exposure")["kind"])

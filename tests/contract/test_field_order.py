@@ -187,7 +187,7 @@ def negotiation_requests(
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("title", SOURCE_FIELDS)
-def test_a_negotiation_keeps_the_source_s_order_and_then_ours(
+def test_fields_of_a_negotiation_follow_the_order_of_the_source(
     title: str,
     wire: str,
     negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
@@ -205,7 +205,7 @@ def test_a_negotiation_keeps_the_source_s_order_and_then_ours(
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("order", ["source", "reason_first"])
 @pytest.mark.parametrize("title", REASON_FIELDS)
-def test_reasons_first_is_an_option(
+def test_field_order_can_put_reasons_first(
     title: str,
     order: str,
     wire: str,

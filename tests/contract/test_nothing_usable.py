@@ -60,7 +60,7 @@ def assert_declared_columns(run: folkmoot.Run) -> None:
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="sweeps")
 )
-def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Path) -> None:
+def test_a_run_without_any_answer_is_done_and_unusable(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
         small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(refuse)
     )
@@ -79,7 +79,7 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
         part="mutations",
     ),
 )
-def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: Path) -> None:
+def test_a_run_with_unreadable_answers_is_unusable(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
         small_study(study, tmp_path),
         out=tmp_path / "run",
@@ -91,7 +91,7 @@ def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: 
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_run_of_use_has_its_tables_as_declared(
+def test_a_usable_run_has_its_tables_as_declared(
     study: str, small_run: Callable[[str], Path]
 ) -> None:
     run = folkmoot.load(small_run(study))
@@ -113,7 +113,9 @@ def test_a_run_of_use_has_its_tables_as_declared(
         (("cross_pollination", "adversarial_dialogue", "second_vote"), "final vote"),
     ),
 )
-def test_a_pilot_says_where_it_broke_off(tmp_path: Path, deaf: tuple[str, ...], said: str) -> None:
+def test_a_pilot_reports_the_stage_at_which_it_ended(
+    tmp_path: Path, deaf: tuple[str, ...], said: str
+) -> None:
     source = small_study("cross_pollination", tmp_path)
     run = folkmoot.run(source, out=tmp_path / "run", provider=make_refusing_model(*deaf))
     assert said in run.unusable
@@ -130,7 +132,9 @@ def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revote", ("true", "false"))
-def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote: str) -> None:
+def test_participants_who_only_vote_are_complete_after_an_early_end(
+    tmp_path: Path, revote: str
+) -> None:
     source = small_study("cross_pollination", tmp_path)
     source.write_text(source.read_text().replace("revote: true", f"revote: {revote}"))
     run = folkmoot.run(
@@ -142,7 +146,7 @@ def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote
     assert set(map(tuple, found.values())) == {("skipped",)}
 
 
-def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> None:
+def test_the_log_reports_the_phases_in_order(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
     source.write_text(source.read_text().replace("threshold: 5", "threshold: 500"))
     run = folkmoot.run(source, out=tmp_path / "run", model="synthetic")
@@ -153,7 +157,7 @@ def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> N
     assert "initial_vote: 36 of 36 done" in log and "adversarial_dialogue: 6 of 6 done" in log
 
 
-def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
+def test_the_end_table_counts_skipped_participants(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
     run = folkmoot.run(source, out=tmp_path / "run", provider=make_refusing_model("summaries"))
     grid = next(f for f in run.findings if f.headline).grid

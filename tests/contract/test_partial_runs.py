@@ -270,7 +270,7 @@ def assert_exposure_shown(killed: Path, whole: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error:.*tables made of others")
-def test_tables_made_of_others_wait_on_the_disk_while_a_killed_run_is_read(
+def test_derived_tables_wait_on_the_disk_while_a_killed_run_is_read(
     folder: Path,
     whole_run: Callable[[str], folkmoot.Run],
     tmp_path: Path,

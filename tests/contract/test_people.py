@@ -106,7 +106,7 @@ def split_card(card: str) -> set[str]:
         part="pages",
     ),
 )
-def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
+def test_prompts_of_a_self_description_contain_nothing_of_the_persona(
     study: str, settings: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Their prompts contain no part and no name of the persona, but their self-description."""
@@ -143,7 +143,7 @@ def assert_same_questions_compared(study: str, run: RunFolder) -> None:
     assert {row["people_n"] for row in found} == {2}
 
 
-def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
+def test_prompts_of_a_self_description_contain_nothing_of_the_members_file(
     tmp_path: Path,
 ) -> None:
     """Ready-made wishes and a name of the file are the card's; the person is asked, and is called
@@ -184,7 +184,7 @@ def read_cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
 
 # Daily, test_withdrawals takes back a participant's words in another type.
 @pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("workbook",), part="mutations"))
-def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
+def test_a_withdrawal_removes_all_words_of_the_participant_and_no_others(
     study: str, tmp_path: Path
 ) -> None:
     """Long and short texts and single words of forms and self-descriptions are in no file, table or

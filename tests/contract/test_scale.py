@@ -60,7 +60,7 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
     assert {*begun} == {cluster_option} and digest(large) == digest(whole)
 
 
-def test_what_goes_wrong_in_another_process_is_told(
+def test_errors_of_a_child_process_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(FolkmootError, match=r"sqrt: ValueError: .*math domain error"):
@@ -73,7 +73,7 @@ def test_what_goes_wrong_in_another_process_is_told(
         run_in_child(math.sqrt, (1.0,), folder=tmp_path)
 
 
-def test_what_a_process_takes_is_measured_apart_from_what_its_starter_took() -> None:
+def test_memory_of_a_child_process_is_measured_without_that_of_its_parent() -> None:
     taken = bytearray(b"x" * 400_000_000)
     assert peak_mb() > 400
     assert used_by("--version").peak_mb < 200

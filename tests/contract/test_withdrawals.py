@@ -123,7 +123,7 @@ DAILY = [("cross_pollination", "shipped"), ("cross_pollination", "in capitals")]
 
 
 @pytest.mark.parametrize(("study", "prompts"), sample_daily(CASES, DAILY, part="mutations"))
-def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
+def test_a_withdrawal_removes_unusual_texts_and_their_quotations(
     study: str, prompts: str, tmp_path: Path
 ) -> None:
     overrides = PLAYABLE.get(study, ())

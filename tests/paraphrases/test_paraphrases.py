@@ -119,7 +119,7 @@ DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(ST
 @pytest.mark.parametrize(
     ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="wordings")
 )
-def test_other_words_are_read_and_stand_where_the_design_wants_them(
+def test_other_wordings_are_parsed_and_shown_as_the_design_requires(
     study: str, style: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     own = (f"prompts={HERE / study / style}",)

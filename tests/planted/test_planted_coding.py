@@ -108,7 +108,7 @@ def first_named_option(row: dict[str, str]) -> str:
     return min((o for o in options if o in text), key=text.index, default="")
 
 
-def test_who_read_the_other_side_can_give_its_reasons(tmp_path: Path) -> None:
+def test_readers_of_the_other_side_can_give_its_reasons(tmp_path: Path) -> None:
     run = run_pilot(tmp_path, 12, restatement=True, coding="on")
     arms = run.read_table("participants").select("participant_id", "condition")
     found = read_codes(run, "restated").join(arms, on="participant_id")

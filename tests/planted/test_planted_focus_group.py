@@ -206,7 +206,7 @@ def test_two_names_for_one_stimulus_do_not_differ(tmp_path: Path) -> None:
     assert abs(compute_gap(run_groups(tmp_path, same, groups=3))) < 0.03
 
 
-def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
+def test_a_stimulus_that_is_not_shown_has_no_effect_and_the_exposure_reports_it(
     tmp_path: Path,
 ) -> None:
     """Miswired: the material is dropped from the private questions."""
@@ -241,7 +241,7 @@ def test_demand_falls_with_the_price_as_planted(tmp_path: Path) -> None:
         assert share == pytest.approx(true, abs=0.15)
 
 
-def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
+def test_a_price_that_is_not_shown_has_no_effect(tmp_path: Path) -> None:
     """Miswired: the question about intent does not say the price."""
     blind = {"purchase_intent": TERSE_PROMPTS["purchase_intent"].replace('{{ price or "" }}\n', "")}
     shares = compute_demand(run_groups(tmp_path, PRICE_LADDER, prompts=blind, groups=3))
@@ -274,7 +274,7 @@ DIVISIVE_MATERIAL = f"{GOOD} {BAD}"
 
 # Daily, test_focus_group_sycophancy finds the same in constructed groups.
 @pytest.mark.nightly(part="truths")
-def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
+def test_a_sycophantic_group_fails_and_one_without_persuasion_does_not(
     unpersuaded: RunFolder, tmp_path: Path
 ) -> None:
     pleasing = check_pull(
@@ -286,7 +286,7 @@ def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
 
 
 @pytest.mark.nightly(part="truths")
-def test_so_it_is_where_people_think_differently_of_the_material(tmp_path: Path) -> None:
+def test_so_it_is_with_divisive_material(tmp_path: Path) -> None:
     of = {**WITH_CONTROL, "stimulus_material": DIVISIVE_MATERIAL}
     pleasing = check_pull(run_groups(tmp_path / "a", of, groups=8, respondent={"sycophancy": 0.9}))
     assert pleasing.judge().verdict == "failed", pleasing.judge().says
@@ -341,7 +341,7 @@ def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path
     assert pulled.converge_p < 0.05 and pulled.towards.value > 0.02
 
 
-def test_a_talk_that_nobody_hears_does_not_pull(
+def test_a_discussion_that_is_not_shown_does_not_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Miswired: participants who speak or are asked later do not get the utterances."""

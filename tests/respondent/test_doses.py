@@ -95,7 +95,7 @@ def test_a_dialogue_is_known_by_its_sources_in_any_order_and_as_messages(order: 
         assert Town().mind(1, held=MARKET, asked=write_out(order, labels)).exposure_dose == spoken
 
 
-def test_the_same_words_without_a_source_are_instructions_and_move_nobody() -> None:
+def test_the_same_words_without_a_source_are_instructions_without_effect() -> None:
     bare = make_prompt(str(write_out([0, 1, 2, 3], ("", ""))), str(make_page()), FINAL_QUESTION)
     assert (
         Town().mind(1, held=MARKET, asked=bare).exposure_dose
@@ -131,9 +131,7 @@ def test_an_interview_is_no_exposure_and_makes_what_is_read_weigh_more() -> None
 
 
 @given(st.permutations(OPTIONS), st.integers(0, 40))
-def test_the_order_in_which_arguments_stand_moves_nobody_differently(
-    order: list[str], n: int
-) -> None:
+def test_the_order_of_arguments_has_no_effect(order: list[str], n: int) -> None:
     one, other = (
         Town().mind(n, held=MARKET, asked=make_page_and_vote(o)) for o in (OPTIONS, order)
     )

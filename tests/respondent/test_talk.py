@@ -72,7 +72,7 @@ def lead(chosen: str, opposed: str, shown: str = "") -> SourcedText:
     )
 
 
-def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_singled_out() -> None:
+def test_a_moderator_challenges_with_the_arguments_of_the_chosen_option() -> None:
     town, shown = Town(5), make_page()
     for n in range(30):
         told, at = lead(MARKET, BUSES, shown), f"{n}"
@@ -100,7 +100,7 @@ def test_the_option_to_argue_for_can_be_told_by_what_is_asked_about() -> None:
     assert set(argument_phrases(said, OPTIONS, general_lexicon())) == {MARKET, POOL}
 
 
-def test_who_was_shown_nothing_has_no_arguments() -> None:
+def test_without_shown_texts_there_are_no_arguments() -> None:
     for n in range(30):
         said = Town(6).leads(lead(MARKET, BUSES), at=f"{n}")
         assert not argument_phrases(said, OPTIONS, general_lexicon()) and said.endswith("?")

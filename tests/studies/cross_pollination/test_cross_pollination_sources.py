@@ -140,7 +140,7 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
     assert ("judge choice" in compared) is (method == "llm_judge")
 
 
-def test_so_it_is_however_models_write(tmp_path: Path) -> None:
+def test_sources_are_recorded_in_every_writing_style_of_models(tmp_path: Path) -> None:
     """With markup, quotation marks, odd breaks, braces of templates and other languages."""
     settings = small_study("cross_pollination", tmp_path)
     done = folkmoot.run(
@@ -149,7 +149,7 @@ def test_so_it_is_however_models_write(tmp_path: Path) -> None:
     assert_sources(done)
 
 
-def test_prompts_of_ones_own_with_filters_keep_the_sources(tmp_path: Path) -> None:
+def test_own_prompts_with_filters_keep_the_sources(tmp_path: Path) -> None:
     own = write_prompts_in_capitals(tmp_path / "own", STUDY)
     settings = {**ALL_MEASURES, "prompts": own, "revote": True, "include_vote_distribution": True}
     plain, loud = (
@@ -201,7 +201,7 @@ def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: 
     assert set(own["source_id"]) == {"self_descriptions.text/p_0002"}
 
 
-def test_summaries_say_whose_words_they_are(tmp_path: Path) -> None:
+def test_summaries_record_their_author(tmp_path: Path) -> None:
     """The summary of one interview is the participant's, the description of a cluster is not."""
     done = run_synthetic(tmp_path, conditions=["acp"])
     shown = done.table("provenance").filter(kind="summary")
@@ -255,7 +255,7 @@ def test_a_text_under_the_source_of_another_is_found(
     assert {option for wrong in found for option in wrong.recorded} == set(OPTIONS)
 
 
-def test_the_words_of_somebody_elses_interview_are_found_however_short(
+def test_a_short_text_of_another_interview_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All participants say the same two letters, and the source still identifies the speaker."""

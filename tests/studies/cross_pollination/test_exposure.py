@@ -94,7 +94,7 @@ def test_each_named_condition_sees_one_thing_more_than_the_one_before(tmp_path: 
                 assert bool(said) is (kind in kinds)
 
 
-def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_swapped_speakers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def turned(said: Transcript) -> Transcript:
         other = {"moderator": "participant", "participant": "moderator"}
         ids = {u.role: u.speaker_id for u in said}

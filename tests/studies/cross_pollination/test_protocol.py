@@ -236,7 +236,7 @@ def test_dialogues_the_longest_chains_start_before_the_other_final_votes(tmp_pat
     assert first == sorted(first)
 
 
-def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path) -> None:
+def test_a_second_vote_is_a_stage_only_with_a_revote(tmp_path: Path) -> None:
     for revote in (False, True):
         cast = Cast()
         done = run_scripted(tmp_path / str(revote), cast, revote=revote)
@@ -246,7 +246,7 @@ def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path
         assert final == ({JOBS} if revote else {None})
 
 
-def test_prompts_of_ones_own_are_what_is_asked(tmp_path: Path) -> None:
+def test_own_prompts_are_sent(tmp_path: Path) -> None:
     (tmp_path / "initial_vote.md").write_text(
         "Vote now: {{ options | join(' or ') }}. Reply with ONLY the exact text."
     )
@@ -335,7 +335,7 @@ def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) ->
     assert not any(d in join_messages(r) for d in descriptions for r in again.values())
 
 
-def test_nobody_sees_another_participants_persona_or_words_but_through_summaries(
+def test_personas_of_others_are_in_no_prompt(
     plain_run: tuple[Run, Cast],
 ) -> None:
     done, cast = plain_run
@@ -357,7 +357,7 @@ def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: P
     assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
 
 
-def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: Path) -> None:
+def test_a_cluster_without_a_description_is_kept_and_not_shown(tmp_path: Path) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
@@ -377,7 +377,7 @@ def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: 
         assert content.count("Position ") == sum(c["description"] != "" for c in filed)
 
 
-def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(
+def test_findings_name_clusters_that_no_reader_was_shown(
     plain_run: tuple[Run, Cast], tmp_path: Path
 ) -> None:
     def declining(request: ModelRequest, address: str) -> str:
@@ -402,7 +402,7 @@ STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", 
     "stage",
     sample_daily(STAGES, daily=("initial_vote", "summaries", "cross_pollination"), part="sweeps"),
 )
-def test_findings_stand_on_whatever_is_there(tmp_path: Path, stage: str) -> None:
+def test_findings_can_be_computed_after_any_failed_stage(tmp_path: Path, stage: str) -> None:
     def refusing(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("no", reason="content_filter")
 
@@ -443,7 +443,7 @@ def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Pa
     assert sum(row["failed"] for row in counted) == 2
 
 
-def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Path) -> None:
+def test_a_declined_vote_is_recorded_and_reported_as_declined(tmp_path: Path) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if number(address) not in (5, 6):
             return Cast().usual(request, address)
@@ -536,7 +536,7 @@ def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["embedding", "cluster_embedding", "llm_judge", "highest_voted"])
-def test_opposition_is_never_ones_own_choice(tmp_path: Path, method: str) -> None:
+def test_the_opposing_view_is_never_the_own_choice(tmp_path: Path, method: str) -> None:
     def judge(request: ModelRequest, _address: str) -> str:
         own = next(o for o in OPTIONS if f'The participant chose: "{o}"' in join_messages(request))
         return own  # a judge who gets it wrong
@@ -587,7 +587,7 @@ def test_the_vote_distribution_is_shown_when_asked_for(tmp_path: Path) -> None:
     )
 
 
-def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
+def test_each_participant_has_a_random_order_of_options(tmp_path: Path) -> None:
     cast = Cast()
     done = run_scripted(tmp_path, cast, option_order="random", participants_per_condition=10)
     shown = {tuple(json.loads(o)) for o in done.table("answers")["options"].drop_nulls()}

@@ -76,7 +76,7 @@ def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
     assert "out_of_character" not in {f.key for f in STUDY.findings(run_focus_group(clean))}
 
 
-async def test_who_stays_mute_is_asked_twice_and_then_left_alone() -> None:
+async def test_silent_participants_are_asked_twice_and_then_left_out() -> None:
     asked = 0
 
     def mute(asking: AskedQuestion) -> str | Missing:
@@ -93,7 +93,7 @@ async def test_who_stays_mute_is_asked_twice_and_then_left_alone() -> None:
     assert {m.speaker_id for m in t.by_participants()} == others
 
 
-async def test_who_answers_again_is_called_on_again() -> None:
+async def test_participants_who_answer_again_are_called_on_again() -> None:
     times = 0
 
     def shy(asking: AskedQuestion) -> str | Missing:
@@ -125,7 +125,7 @@ def test_a_question_about_the_price_gets_one(tmp_path: Path) -> None:
     for text in first["text"]:
         assert re.search(r"\d[\d,]* dollars", text), text
     prices = {re.findall(r"([\d,]+) dollars", text)[0] for text in first["text"]}
-    assert len(prices) > 3  # each participant names another one
+    assert len(prices) > 3  # participants name different prices
 
 
 def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> None:

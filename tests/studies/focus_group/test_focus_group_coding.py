@@ -105,7 +105,7 @@ def test_codes_of_the_embedded_coder_are_never_laid_out_like_findings(tmp_path: 
         assert concept["objections"] == concept["needs"] == concept["themes"] == []
 
 
-def test_nobody_tells_the_coder_of_group_concept_or_person(
+def test_the_coder_knows_neither_group_nor_concept_nor_person(
     coded: tuple[RunFolder, ScriptedProvider],
 ) -> None:
     run, scripted = coded

@@ -58,7 +58,7 @@ async def test_the_mock_follows_from_its_inputs_and_varies_with_each() -> None:
     assert len({first, *others}) > 5
 
 
-async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
+async def test_without_a_client_the_mock_answers_and_all_participants_speak() -> None:
     config = make_config(random_seed=3)
     transcript = await DiscussionSimulator(config).run()
     assert 40 <= len(transcript.messages) <= 65
@@ -70,7 +70,7 @@ async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
     assert [p.name for p in other.personas] != [p.name for p in transcript.personas]
 
 
-async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() -> None:
+async def test_an_own_client_gets_all_prompts_with_the_history() -> None:
     client, at_table = Recording(), draw_profiles(2, 4)
     config = make_config(
         num_personas=4, max_responses_per_question=3, temperature=0.4, phases=["exploration"]

@@ -68,7 +68,7 @@ def test_an_image_in_place_of_a_concept_is_refused(tmp_path: Path) -> None:
     assert problem.key == "product_concept" and "stimulus_material" in problem.hint
 
 
-def test_who_reads_text_alone_is_refused_an_image(tmp_path: Path) -> None:
+def test_a_model_without_image_input_is_refused_an_image(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(with_material(AD))
     with pytest.raises(InputError, match="shows an image, but synthetic"):

@@ -212,7 +212,7 @@ def test_mistakes_about_guide_and_control(tmp_path: Path, text: str, key: str, w
 # --- controls ----------------------------------------------------------------------------------
 
 
-async def test_alone_the_same_people_get_the_whole_guide_and_hear_nobody() -> None:
+async def test_alone_the_same_participants_get_the_whole_guide_and_no_history_of_others() -> None:
     heard: dict[str, set[str]] = {}
     asked_of: Counter[str] = Counter()
 

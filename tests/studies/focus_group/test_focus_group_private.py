@@ -46,9 +46,7 @@ async def test_each_reads_concept_material_and_price_before_the_talk_and_is_aske
     assert sum(i > talk[-1] for i, k in enumerate(order) if k in asked_of) == 16
 
 
-async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_from_then_on() -> (
-    None
-):
+async def test_the_first_opinion_is_asked_and_is_in_all_later_prompts_of_the_participant() -> None:
     seen: dict[str, list[str]] = {}
 
     def thinking(asked: AskedQuestion) -> str:

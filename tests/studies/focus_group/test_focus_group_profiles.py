@@ -125,7 +125,7 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
     assert people["Ann Lee"]["sex"] == "X" and people["Bo Ray"]["age"] >= 65
 
 
-def test_nobody_of_another_country_is_filled_up_from_americans(tmp_path: Path) -> None:
+def test_fields_of_other_countries_are_not_filled_with_american_data(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text(
         "name,age,sex,town,country\nAnn Lee,41,F,Ulm,Germany\nBo Ray,52,M,,Germany\n"
     )
@@ -154,7 +154,7 @@ def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_p
     assert [p.where for p in caught.value.problems] == ["3"]
 
 
-def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
+def test_a_prompt_can_be_made_without_an_income() -> None:
     (who,) = PersonaGenerator().from_profiles([{"income_usd": 0}], generator(1, ()))
     assert "income is low" in character.describe_circumstances(who)
 

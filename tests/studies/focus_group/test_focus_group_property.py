@@ -42,7 +42,7 @@ def assert_shape(transcript: DiscussionTranscript, lowest: int, highest: int) ->
 
 
 @pytest.mark.parametrize("seeds", [8, pytest.param(200, marks=pytest.mark.nightly(part="seeds"))])
-async def test_length_phases_and_everybody_heard_for_all_seeds(seeds: int) -> None:
+async def test_length_phases_and_a_turn_for_all_participants_with_all_seeds(seeds: int) -> None:
     lengths = []
     for seed in range(seeds):
         t = await discuss(seed)
@@ -118,7 +118,9 @@ async def test_order_within_a_question_varies() -> None:
 
 
 @pytest.mark.parametrize(("n", "cap"), [(2, 1), (2, 2), (4, 3), (6, 2), (12, 5), (20, 4)])
-async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int) -> None:
+async def test_other_sizes_keep_their_limits_and_let_all_participants_speak(
+    n: int, cap: int
+) -> None:
     for seed in range(2):
         config = make_config(num_personas=n, max_responses_per_question=cap)
         t = await discuss(seed, answer_plainly, config)
@@ -127,7 +129,7 @@ async def test_other_sizes_keep_their_limits_and_hear_everybody(n: int, cap: int
         assert max(per_question.values()) <= cap
 
 
-async def test_each_speaker_has_heard_those_before_and_nobody_after() -> None:
+async def test_the_history_of_each_speaker_ends_before_their_turn() -> None:
     heard: dict[str, list[str]] = {}
 
     def listening(asked: AskedQuestion) -> str:

@@ -218,7 +218,7 @@ async def test_the_topline_shows_a_position_without_a_value_as_unknown() -> None
     assert "nan" not in page
 
 
-async def test_several_concepts_stand_side_by_side() -> None:
+async def test_several_concepts_are_shown_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
     both, one = (topline_page(topline_data(several, pages, {})) for several in (talks, talks[:1]))

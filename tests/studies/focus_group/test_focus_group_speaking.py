@@ -81,7 +81,7 @@ def test_should_speak_keeps_its_rates_and_always_answers_to_the_name() -> None:
         assert all(who.should_speak(rng, addressed=True) for _ in range(50))
 
 
-def test_being_named_shifts_nobody_elses_draw() -> None:
+def test_a_named_participant_changes_no_other_draw() -> None:
     table = [Participant(p, make_config()) for p in draw_profiles(2)]
     names = {p.id: p.name for p in table}
     moderator = Moderator(make_config(), names)
@@ -209,9 +209,7 @@ def test_answers_lose_the_speakers_label() -> None:
         ("{own}: It is dear.\nCody: I like it.\n{own}: Well.", "It is dear."),
     ),
 )
-async def test_what_is_said_in_the_name_of_others_is_nobodys_answer(
-    raw: str, said: str | None
-) -> None:
+async def test_lines_in_the_name_of_others_are_no_answer(raw: str, said: str | None) -> None:
     persona = draw_profiles(3, 1)[0]
     reply = raw.format(own=persona.first_name)
     scope: Any = MemoryScope(3, lambda asked: reply)

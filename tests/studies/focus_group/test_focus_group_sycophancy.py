@@ -92,7 +92,7 @@ def test_noise_alone_is_called_convergence_as_rarely_as_the_level_of_the_test_sa
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
 
-def test_that_everybody_warms_alike_is_no_convergence() -> None:
+def test_an_equal_shift_of_all_participants_is_no_convergence() -> None:
     rejected = 0
     for seed in range(40):
         rng = generator(seed, ("alike",))
@@ -134,7 +134,7 @@ def test_no_change_of_a_tenth_is_lost_anywhere_on_the_scale() -> None:
     assert not any(has_moved(step, round(step + 0.09, 2)) for step in steps)
 
 
-def test_who_goes_past_the_others_has_come_nearer_only_by_what_the_distance_shrank() -> None:
+def test_moving_past_the_others_counts_only_by_the_reduced_distance() -> None:
     start = {"a": 0.0, "b": 0.4}
     approach = [measure_approach(start, "a", 0.0, after) for after in (0.2, 0.4, 0.7, 0.8, 1.0)]
     assert approach == pytest.approx([0.2, 0.4, 0.1, 0.0, -0.2])
@@ -235,7 +235,7 @@ def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
     )
 
 
-def test_dissent_is_read_aloud_without_an_interval_over_people_who_heard_each_other() -> None:
+def test_dissent_has_no_interval_over_participants_who_heard_each_other() -> None:
     polite = [PositionedAnswer(f"q{i}", 2, "agree") for i in range(100)]
     open_ = [PositionedAnswer(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
     said = sycophancy.compute_check(polite, []).describe_check()

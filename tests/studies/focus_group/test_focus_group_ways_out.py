@@ -83,7 +83,7 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
         assert expected in found.says and found.conclusion == ""
 
 
-def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_path: Path) -> None:
+def test_clarified_intents_are_reported_beside_those_of_the_first_reply(tmp_path: Path) -> None:
     def vague(request: ModelRequest, address: str) -> str:
         if "/intent/" in address and "p_0001" not in address:
             if request.schema is None:
@@ -112,7 +112,7 @@ def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_p
         ({"opinion": "None of it.", "position": "none_of_these"}, "cannot_say"),
     ],
 )
-def test_a_position_that_nobody_states_is_unknown_and_never_undecided(
+def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
     tmp_path: Path, said: dict[str, object], reason: str
 ) -> None:
     def silent(request: ModelRequest, address: str) -> str:
@@ -131,7 +131,7 @@ def test_a_position_that_nobody_states_is_unknown_and_never_undecided(
 
 
 @pytest.mark.parametrize("answer", [PRIVATE_OPINION, OPINION_READING])
-def test_the_schemas_that_are_sent_let_everybody_decline_first(answer: object) -> None:
+def test_declining_is_the_first_field_of_every_schema(answer: object) -> None:
     schema = answer.schema  # type: ignore[attr-defined]
     assert next(iter(schema["properties"])) == "declined"
     closed = {

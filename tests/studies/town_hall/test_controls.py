@@ -64,7 +64,7 @@ def read_moderator_prompt(hall_run: tuple[Run, ScriptedProvider], level: str) ->
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_without_the_vulnerable_others_sit_in_their_seats(
+def test_without_the_vulnerable_other_residents_take_their_seats(
     hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
     main, bare = read_system_prompts(hall_run, "4"), read_system_prompts(hall_run, "bare")
@@ -87,7 +87,7 @@ def test_without_the_vulnerable_others_sit_in_their_seats(
     assert found["vulnerable_weighted_inclusivity_score"].null_count() == 2
 
 
-def test_a_moderator_without_the_list_is_told_of_nobody(
+def test_a_moderator_without_the_list_gets_no_vulnerable_resident(
     hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
     assert read_system_prompts(hall_run, "unlisted") == read_system_prompts(hall_run, "4")

@@ -319,7 +319,7 @@ def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
     assert hall_run.table("items").row(0, named=True)["uncast"] == 1
 
 
-def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() -> None:
+def test_an_own_reference_is_kept_beside_one_that_repeats_the_template() -> None:
     echo = str(speaking_answer_type(AskContext(("A01", "A02"), "A01", round=2)).describe_format())
     echo = re.findall(r"interaction_type: (.+)", echo)[0]
     references = [
@@ -443,7 +443,7 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
-def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
+def test_a_declined_answer_is_not_asked_again_and_not_called_unread(
     tmp_path: Path, level: str
 ) -> None:
     def refusing(key: CallKey, request: ModelRequest) -> Any:
@@ -472,7 +472,7 @@ def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
     assert describe_deviations(hall_run.folder) == []
 
 
-def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
+def test_a_hall_without_a_statement_is_unusable(tmp_path: Path) -> None:
     def refusing(key: CallKey, request: ModelRequest) -> Any:
         is_resident = key[1].startswith(("A0", "V0"))
         return {"declined": True} if is_resident else answer_plainly(key, request)

@@ -89,7 +89,9 @@ def seen(request: pytest.FixtureRequest, prompts: ReadPrompts) -> Prompts:
     return prompts(request.param)
 
 
-def test_private_words_reach_nobody_else(seen: list[tuple[CallKey, str]]) -> None:
+def test_private_texts_are_in_no_prompt_of_another_resident(
+    seen: list[tuple[CallKey, str]],
+) -> None:
     found = 0
     for (_, reader, _), text in seen:
         for _, owner, _ in PRIVATE_MARK.findall(text):
@@ -190,9 +192,7 @@ def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
-def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
-    tmp_path: Path, level: str
-) -> None:
+def test_a_question_without_a_statement_is_in_no_prompt(tmp_path: Path, level: str) -> None:
     """No resident can answer it. It is recorded as it was given."""
 
     def mute(key: CallKey, request: ModelRequest) -> Any:
@@ -221,7 +221,7 @@ def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
-def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> None:
+def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path, level: str) -> None:
     put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
            "planner": "to-the-planner"}  # fmt: skip
 
@@ -270,7 +270,7 @@ def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path)
     assert hall_run.table("rounds")["overall_stance"].null_count() == 15
 
 
-def test_planner_and_closing_text_are_not_told_who_is_vulnerable(prompts: ReadPrompts) -> None:
+def test_planner_and_closing_text_do_not_know_who_is_vulnerable(prompts: ReadPrompts) -> None:
     for (stage, _, _), text in prompts("4"):
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()

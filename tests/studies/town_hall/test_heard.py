@@ -169,7 +169,9 @@ def answer_with_references(key: CallKey, request: ModelRequest) -> Any:
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
-def test_references_count_as_given_and_the_check_stands_beside(tmp_path: Path, level: str) -> None:
+def test_references_count_as_given_and_the_check_is_reported_beside_them(
+    tmp_path: Path, level: str
+) -> None:
     settings = small_hall(tmp_path) | {"levels": [level], "rounds": 2}
     run = run_hall(
         tmp_path,

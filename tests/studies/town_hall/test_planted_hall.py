@@ -138,7 +138,7 @@ def test_the_effect_follows_the_list_and_not_the_person(with_controls: Run) -> N
     assert score[True, False] > score[False, True] + 0.2
 
 
-def test_who_was_answered_ends_more_content(few_sets: Run) -> None:
+def test_residents_who_were_answered_end_more_content(few_sets: Run) -> None:
     rounds = (
         few_sets.table("rounds")
         .group_by("discussion_id", "agent_id")
@@ -189,12 +189,12 @@ def measure_grounded_share(run: Run) -> float:
     return sum(good) / len(good)
 
 
-def test_nobody_answers_what_was_not_said(few_sets: Run) -> None:
+def test_references_concern_what_was_said(few_sets: Run) -> None:
     assert measure_grounded_share(few_sets) == 1
     assert describe_deviations(few_sets.folder) == []
 
 
-def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_swapped_speakers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swapped(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         said = [
             (i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != excluding
@@ -215,7 +215,7 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_a_last_round_that_nobody_hears_is_seen(
+def test_a_last_round_that_is_not_shown_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
@@ -239,7 +239,7 @@ def write_changed_prompt(folder: Path, name: str, change: Callable[[str], str]) 
 # Daily, the moderator has the planted effect, and test_planted_focus_group has no effect where none
 # is planted.
 @pytest.mark.nightly(part="truths")
-def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path) -> None:
+def test_a_moderator_who_is_not_shown_has_no_effect_and_is_found(tmp_path: Path) -> None:
     def deaf(text: str) -> str:
         return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
 
@@ -329,7 +329,7 @@ def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(few
 
 
 @pytest.mark.nightly(part="truths")
-def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(with_controls: Run) -> None:
+def test_the_moderator_names_speakers_independently_of_ids(with_controls: Run) -> None:
     """A moderator who names residents in the order of ids would rarely name the vulnerable."""
     names = {
         (r["set"], r["name"]): r["id"]
@@ -445,7 +445,7 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly(part="wordings")
-def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_path: Path) -> None:
+def test_votes_and_first_satisfaction_do_not_depend_on_the_wording(tmp_path: Path) -> None:
     """Regression: ids near the beginning of a line were read as the first item, which then failed.
     An instruction with a colon after an id was read as a statement of this resident."""
     folder = tmp_path / "prompts"

@@ -66,7 +66,7 @@ def test_residence_years_are_normal_and_clipped(many: list[Resident]) -> None:
     assert len(inside) > 0.9 * len(years)
 
 
-def test_nobody_has_lived_here_longer_than_they_have_lived(many: list[Resident]) -> None:
+def test_years_of_residence_are_fewer_than_years_of_age(many: list[Resident]) -> None:
     for r in many:
         ages = find_ages(r.age_group)
         assert ages is not None and r.residence_years <= ages.youngest

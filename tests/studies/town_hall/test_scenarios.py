@@ -60,7 +60,7 @@ def test_prompts_take_the_scenarios_own_contributions_and_stakes(
         assert word not in text
 
 
-def test_without_contributions_nobody_hears_of_one(tmp_path: Path) -> None:
+def test_without_contributions_no_prompt_mentions_one(tmp_path: Path) -> None:
     found = read_system_prompts(tmp_path, small_hall(tmp_path) | {"vulnerable": "builtin"})
     assert len(found) == 7
     for text in found.values():
@@ -68,7 +68,7 @@ def test_without_contributions_nobody_hears_of_one(tmp_path: Path) -> None:
         assert "redevelop" not in text and "stone is laid" not in text
 
 
-def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: Path) -> None:
+def test_own_ages_genders_types_and_sizes_are_in_prompts_and_tables(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, vulnerable=1) | {"levels": ["4"], "rounds": 1}
     profile = PROFILE.format(label="courier", kind="precarious work")
     for was, own in [("gender: female", "gender: nonbinary"), ("age_group: 70s+", "age_group: 20s"),
@@ -88,7 +88,7 @@ def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: 
     assert ", member of the co-op, living here" in found["A01"]
 
 
-def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
+def test_an_unknown_word_is_reported_before_the_run(tmp_path: Path) -> None:
     path = tmp_path / "hall.yaml"
     path.write_text(
         "study: town_hall\ntopic: {title: A, background: B}\n"
@@ -114,7 +114,7 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
     assert hall_run.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
 
 
-def test_people_have_names_of_their_own(tmp_path: Path) -> None:
+def test_residents_have_different_names(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
 
     def named(key: CallKey, request: ModelRequest) -> Any:

@@ -91,7 +91,7 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     assert describe_deviations(hall_run.folder) == []
 
 
-def test_who_was_cut_off_is_asked_for_again(tmp_path: Path) -> None:
+def test_residents_in_a_cut_reply_are_asked_again(tmp_path: Path) -> None:
     whole = answer_in_one_session(by_hand)
 
     def cut(key: CallKey, request: ModelRequest) -> Any:
@@ -128,7 +128,7 @@ def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Pa
     assert found["vulnerable"]["weighted_inclusivity_score"] == 18 / 16
 
 
-def test_who_stays_unreadable_gets_the_minimal_structure(tmp_path: Path) -> None:
+def test_residents_with_unreadable_answers_get_the_minimal_structure(tmp_path: Path) -> None:
     whole = answer_in_one_session(answer_plainly)
 
     def without_a03(key: CallKey, request: ModelRequest) -> Any:

@@ -171,7 +171,7 @@ def test_findings_say_what_the_files_hold(hall_run: Run) -> None:
     assert "quality" in found and "all_measures" in found
 
 
-def test_who_responded_to_whom_is_counted_from_the_reactions(hall_run: Run) -> None:
+def test_responses_between_residents_are_counted_from_the_reactions(hall_run: Run) -> None:
     found = {f.key: f for f in hall_run.findings}
     reactions = hall_run.table("reactions").filter(part="main", set=1)
     for level in ("1", "2-1", "4"):
