@@ -151,7 +151,7 @@ def test_instructions_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("kind", ["utterance", "material", "summary", "value"])
-def test_what_is_shown_beside_the_question_does_not_make_another_person(kind: Kind) -> None:
+def test_texts_beside_the_question_do_not_change_the_person(kind: Kind) -> None:
     shown = quote_value(
         "Four of them fear floods, and who pays for them? Tom: Nothing.", kind, "x.y/1"
     )

@@ -184,7 +184,7 @@ def test_personas_from_lines_are_recorded_where_their_sources_say(tmp_path: Path
     assert recruited.height == 2 * done.table("base_personas").height > 0
 
 
-def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: Path) -> None:
+def test_a_self_description_takes_the_place_of_the_persona(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     settings = {**SETTINGS, "participants_per_condition": 3, "model": "synthetic"}
     settings |= {"seats": {"ids": ["p_0002"], "as": "self"}, "study": "cross_pollination"}

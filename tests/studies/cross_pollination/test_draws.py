@@ -67,7 +67,7 @@ def vote_by_draw(request: ModelRequest, address: str) -> str:
 
 
 @pytest.mark.parametrize("draws", [3, 6])
-def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) -> None:
+def test_variance_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) -> None:
     parks = Talkers(
         initial_vote=lambda _r, a: JOBS if a.endswith("0/ask0") else "Park improvements",
         cross_pollination=vote_by_draw,
@@ -114,7 +114,7 @@ def test_figures_of_one_draw_say_that_they_are_of_this_one(tmp_path: Path) -> No
             assert any("not for another draw of them" in note for note in finding.notes)
 
 
-def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
+def test_equal_draws_give_no_narrower_interval_than_the_plain_one(
     tmp_path: Path,
 ) -> None:
     done = run_scripted(tmp_path, Talkers(), summary_draws=2, participants_per_condition=10)

@@ -609,7 +609,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.nightly(part="scale")
-def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
+def test_data_sent_to_each_machine_does_not_grow_with_the_participants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")

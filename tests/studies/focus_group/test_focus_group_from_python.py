@@ -157,7 +157,7 @@ async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() ->
     assert any(sentence_views(sentence) for sentence in split_sentences(said)), said
 
 
-async def test_what_a_client_raises_ends_the_discussion() -> None:
+async def test_an_error_of_the_client_ends_the_discussion() -> None:
     class Broken(LLMClient):
         def __init__(self) -> None: ...
 

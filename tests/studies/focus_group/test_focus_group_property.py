@@ -52,7 +52,7 @@ async def test_length_phases_and_a_turn_for_all_participants_with_all_seeds(seed
     assert len(set(lengths)) > 5
 
 
-async def test_it_holds_too_when_every_answer_is_worth_a_probe_and_names_fly() -> None:
+async def test_limits_hold_with_many_probes_and_addressed_names() -> None:
     def heated(asked: AskedQuestion) -> str:
         if asked.kind == "coder":
             return write_codes(stance="disagree")

@@ -102,7 +102,7 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
     assert {"utterance", "persona", "material"} <= altered
 
 
-def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path: Path) -> None:
+def test_sources_are_right_without_a_usable_plan_question_or_opinion(tmp_path: Path) -> None:
     settings = {"num_personas": 4, "questions_per_phase": 3, "control": "alone"}
     config = DiscussionConfig.model_validate({**SMALL_SETTINGS, **settings})
     inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
@@ -143,7 +143,7 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Pa
     assert (stated["words"] == stated["text"]).all() and not stated["public"].any()
 
 
-def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
+def test_sources_are_right_in_a_discussion_run_from_python(tmp_path: Path) -> None:
     """A simulator invites its own people and holds the study's protocol."""
     invited = replace(STUDY, protocol=partial(run_protocol, invited=draw_profiles(2, 3)))
     run = folkmoot.run(

@@ -163,7 +163,7 @@ def measure_movement(run: RunFolder) -> float:
 
 
 @pytest.mark.nightly(part="truths")
-def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
+def test_a_short_history_reduces_the_change_of_positions(tmp_path: Path) -> None:
     """The respondent knows the others by their words alone: with one message in mind it hears
     less, and moves less."""
     full = measure_movement(run_example(tmp_path / "full", "replications=3", "coding=off"))
@@ -197,7 +197,7 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     assert pleased.towards.value < 0 and "closer to the others' first positions by −" in found.says
 
 
-def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
+def test_references_concern_earlier_utterances_and_counts_are_right(groups: RunFolder) -> None:
     """References concern an earlier utterance, and "three of you" means three participants."""
     concerns = load_wordings()["concerns"]
     checked = 0
@@ -238,7 +238,7 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
 
 
 @pytest.mark.parametrize("side", ["pro", "con"])
-def test_what_is_quoted_is_not_what_is_said(side: str) -> None:
+def test_a_quoted_claim_is_not_the_view_of_the_speaker(side: str) -> None:
     for frame in load_wordings()["claims"][side]:
         for claim in ("No settings, no guessing", "It breaks and it is expensive"):
             found = {v.side for v in sentence_views(frame.format(claim=claim))}

@@ -164,7 +164,7 @@ def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path:
     assert {"utterance", "proposal"} <= set(changed["kind"])
 
 
-def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -> None:
+def test_sources_are_right_with_declined_and_unreadable_answers(tmp_path: Path) -> None:
     def broken(key: CallKey, request: ModelRequest) -> Any:
         stage, who, number = key
         if (stage, number) in (("think", 2), ("speak", 1), ("reflect", 1)):

@@ -131,7 +131,7 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
     assert coding.read_codings(hall_run.folder)["concern"].primary_coder is not None
 
 
-def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
+def test_all_prompts_of_a_resident_begin_with_the_same_transcript(
     hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
     """All prompts of a resident begin with the same bytes, so that the vendor can cache them."""

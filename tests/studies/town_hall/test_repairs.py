@@ -298,7 +298,7 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
-def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
+def test_no_reply_gives_an_invalid_answer(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
     said = speaking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
     thought = thinking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)

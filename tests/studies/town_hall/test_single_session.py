@@ -152,9 +152,7 @@ def test_residents_with_unreadable_answers_get_the_minimal_structure(tmp_path: P
 
 
 @pytest.mark.parametrize(("lost", "kept"), [("speaking", "thinking"), ("thinking", "speaking")])
-def test_of_a_turn_that_stays_half_unreadable_the_other_half_is_kept(
-    tmp_path: Path, lost: str, kept: str
-) -> None:
+def test_the_readable_half_of_a_turn_is_kept(tmp_path: Path, lost: str, kept: str) -> None:
     """Levels with two calls for thoughts and statement do the same."""
     whole = answer_in_one_session(answer_plainly)
 
