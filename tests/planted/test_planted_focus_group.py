@@ -158,7 +158,7 @@ def compute_demand(run: RunFolder, when: str = "before") -> list[float]:
 
 
 def read_exposure_finding(run: RunFolder) -> str:
-    """What the run says of texts that did not stand where the design wants them."""
+    """Return the finding on texts that are missing in prompts or should not be there."""
     return str({f.key: f for f in STUDY.findings(run)}["exposure"])
 
 

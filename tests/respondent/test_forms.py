@@ -280,20 +280,20 @@ def test_prompts_without_sources_are_read_as_one_text_and_the_note_of_the_run_sa
 # --- questions of other studies ------------------------------------------------------------------
 
 
-def objects(fields: Any, about: str, at: str = "a", **hints: Any) -> list[dict[str, Any]]:
+def ask_objects(fields: Any, about: str, at: str = "a", **hints: Any) -> list[dict[str, Any]]:
     schema = {"type": "object", "properties": fields, "required": list(fields)}
     replies = (ask(k, about, at=at, kind="json", schema=schema, **hints) for k in range(150))
     return [json.loads(reply.text) for reply in replies]
 
 
-def choices(about: str, *options: str, at: str = "a", n: int = 150) -> list[str]:
-    return [ask(k, about, at=at, kind="choice", offered=options).text for k in range(n)]
+def ask_choices(about: str, *options: str, at: str = "a", count: int = 150) -> list[str]:
+    return [ask(k, about, at=at, kind="choice", offered=options).text for k in range(count)]
 
 
 @pytest.mark.parametrize("kind", ["integer", "number"])
 def test_numbers_add_up_to_the_total_of_the_answer_type(kind: str) -> None:
     fields = {k: {"type": kind, "minimum": 0} for k in ("bread", "paint", "coal", "books")}
-    once, again = (objects(fields, "How to spend the money?", at, total=100) for at in "xy")
+    once, again = (ask_objects(fields, "How to spend the money?", at, total=100) for at in "xy")
     assert all(round(sum(row.values()), 6) == 100 for row in once + again)
     assert correlate([row["coal"] for row in once], [row["coal"] for row in again]) > 0.85
     assert len({row["coal"] for row in once}) > 20 and min(map(min, map(dict.values, once))) >= 0
@@ -301,14 +301,17 @@ def test_numbers_add_up_to_the_total_of_the_answer_type(kind: str) -> None:
 
 def test_two_numbers_on_one_matter_are_not_the_same_opinion() -> None:
     fields = {k: {"type": "number", "minimum": 0, "maximum": 10} for k in ("warmth", "trust")}
-    once, again = (objects(fields, "How do you see the ferrymen?", at) for at in "xy")
+    once, again = (ask_objects(fields, "How do you see the ferrymen?", at) for at in "xy")
     assert correlate([row["warmth"] for row in once], [row["trust"] for row in once]) < 0.6
     for field in fields:
         assert correlate([row[field] for row in once], [row[field] for row in again]) > 0.85
 
 
 def test_a_letter_is_another_option_in_each_question() -> None:
-    barn, tower = choices("a barn of stone", "A", "B"), choices("a tower by the sea", "A", "B")
+    barn, tower = (
+        ask_choices("a barn of stone", "A", "B"),
+        ask_choices("a tower by the sea", "A", "B"),
+    )
     assert 0.3 < np.mean([a != b for a, b in zip(barn, tower, strict=True)]) < 0.7
     assert 0.3 < barn.count("A") / len(barn) < 0.7
 
@@ -318,15 +321,15 @@ def test_degrees_are_a_scale_and_not_to_know_is_its_middle() -> None:
     ask_of = "Does {} bother you?"
     rank = {d: n for n, d in enumerate(("Not at all", "A little", "Somewhat", "Very much"))}
     smoke, again = (
-        [rank[c] for c in choices(ask_of.format("smoke"), *degrees, at=a)] for a in "xy"
+        [rank[c] for c in ask_choices(ask_of.format("smoke"), *degrees, at=a)] for a in "xy"
     )
-    dogs = [rank[c] for c in choices(ask_of.format("barking of hounds"), *degrees)]
+    dogs = [rank[c] for c in ask_choices(ask_of.format("barking of hounds"), *degrees)]
     assert (
         correlate(smoke, again) > 0.8
         and abs(correlate(smoke, dogs)) < 0.6
         and set(smoke) == {0, 1, 2, 3}
     )
-    unsure = choices("Cap the rents?", "Yes", "No", "Don't know", n=300)
+    unsure = ask_choices("Cap the rents?", "Yes", "No", "Don't know", count=300)
     assert 0.05 < unsure.count("Don't know") / 300 < 0.3
     five = ("Agree", "Neither", "Disagree", "Not sure")
-    assert choices("Cap the rents?", *five, n=300).count("Neither") > 60
+    assert ask_choices("Cap the rents?", *five, count=300).count("Neither") > 60

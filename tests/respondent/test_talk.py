@@ -155,7 +155,7 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
         )
 
     assert mean("open-minded") > mean("tall") + 0.05 > mean("stubborn") + 0.1
-    # A name of a scale is not a trait: everybody of a portrait with such a scale was open.
+    # Regression: the name of a scale in a persona was read as a trait.
     for mark in ("open to new things 1", "1 in being open to new things"):
         assert abs(mean(f"speaks up 3, {mark}") - mean("tall")) < 0.035
 
@@ -206,9 +206,9 @@ def test_a_follow_up_without_a_matter_of_its_own_keeps_to_the_theme_of_the_talk(
     assert all("dykes" in s or "marsh" in s or "mending" in s.casefold() for s in said)
 
 
-def talk_about(n: int, about: str, theme: str) -> str:
-    hints = RespondentHints(kind="text", about=about, speaker=f"p{n}")
+def talk_about(number: int, about: str, theme: str) -> str:
+    hints = RespondentHints(kind="text", about=about, speaker=f"p{number}")
     request = Town().request(
-        hints, make_prompt("You are ", make_card(n)), make_prompt(theme, " Well?")
+        hints, make_prompt("You are ", make_card(number)), make_prompt(theme, " Well?")
     )
-    return Respondent(ProviderSettings(seed=3)).reply(request, f"t{n}").text
+    return Respondent(ProviderSettings(seed=3)).reply(request, f"t{number}").text

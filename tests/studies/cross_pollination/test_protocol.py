@@ -572,11 +572,11 @@ def test_one_participant_a_condition(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_draws_the_same_people_and_another_seed_others(tmp_path: Path) -> None:
-    def drawn(name: str, seed: int) -> list[tuple[str, str]]:
+    def draw_participants(name: str, seed: int) -> list[tuple[str, str]]:
         done = run_scripted(tmp_path / name, Cast(), random_seed=seed, participants_per_condition=2)
         return [(p["condition"], p["base_persona"]) for p in read_participants(done)]
 
-    assert drawn("a", 1) == drawn("b", 1) != drawn("c", 2)
+    assert draw_participants("a", 1) == draw_participants("b", 1) != draw_participants("c", 2)
 
 
 def test_the_vote_distribution_is_shown_when_asked_for(tmp_path: Path) -> None:

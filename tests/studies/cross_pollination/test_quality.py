@@ -208,7 +208,7 @@ def test_a_later_vote_that_goes_back_is_found_as_planted(
 
 
 def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> None:
-    def moved(request: ModelRequest, address: str) -> str:
+    def vote_by_dialogue(request: ModelRequest, address: str) -> str:
         if "ONLY the exact" not in request.messages[-1].content:
             return Talkers().usual(request, address)
         return JOBS if "You just had the following dialogue" in join_messages(request) else PARKS
@@ -216,7 +216,7 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
     stages = ("cross_pollination", "adversarial_dialogue", "second_vote")
     done = run_scripted(
         tmp_path,
-        Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, moved)),
+        Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, vote_by_dialogue)),
         revote=True,
         disagreement_threshold=1.0,
         min_responses_for_threshold=1000,

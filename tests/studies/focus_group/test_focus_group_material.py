@@ -21,14 +21,14 @@ AD = "https://example.org/ads/oven.png"
 SMALL = "num_personas: 3\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
 
 
-def with_material(material: str) -> str:
+def format_study_file(material: str) -> str:
     return STUDY_FILE.replace("Meet the oven that reads. 299 dollars.", f"'{material}'") + SMALL
 
 
 def test_an_image_is_sent_as_one_wherever_the_material_is_shown(tmp_path: Path) -> None:
     scripted = ScriptedProvider(reply_plainly, keep_requests=True)
     path = tmp_path / "study.yaml"
-    path.write_text(with_material(f"Look at this. ![the oven]({AD})"))
+    path.write_text(format_study_file(f"Look at this. ![the oven]({AD})"))
     folkmoot.run(path, out=tmp_path / "run", provider=scripted)
     for address, request in scripted.seen:
         shows = any(AD in m.content for m in request.messages if m.role != "assistant")
@@ -54,7 +54,7 @@ def test_an_image_that_no_model_would_see_is_refused(
     tmp_path: Path, material: str, words: str
 ) -> None:
     path = tmp_path / "study.yaml"
-    path.write_text(with_material(material))
+    path.write_text(format_study_file(material))
     scripted = ScriptedProvider(reply_plainly)
     with pytest.raises(InputError) as caught:
         folkmoot.run(path, out=tmp_path / "run", provider=scripted)
@@ -70,7 +70,7 @@ def test_an_image_in_place_of_a_concept_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_without_image_input_is_refused_an_image(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    path.write_text(with_material(AD))
+    path.write_text(format_study_file(AD))
     with pytest.raises(InputError, match="shows an image, but synthetic"):
         folkmoot.run(path, out=tmp_path / "run", model="synthetic")
 

@@ -30,11 +30,11 @@ REFUSALS = (
 )
 
 
-def title(request: ModelRequest) -> str:
+def schema_title(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
-def refusing_intent(request: ModelRequest, address: str) -> str:
+def decline_intent(request: ModelRequest, address: str) -> str:
     """Return replies that decline the question of intent, in several languages."""
     if "/intent/" not in address:
         return reply_plainly(request, address)
@@ -50,7 +50,7 @@ def read_findings(run: RunFolder) -> dict[str, Finding]:
 
 
 def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path) -> None:
-    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(refusing_intent))
+    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(decline_intent))
     intents = run.read_table("intents")
     assert intents["answer"].null_count() == intents.height == 8
     assert set(intents["missing"]) == {"declined"} and intents["score"].null_count() == 8
@@ -70,7 +70,9 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
 
     def declining(of: str) -> Callable[[ModelRequest, str], str]:
         def answer(request: ModelRequest, address: str) -> str:
-            declines = title(request) in ("PrivateOpinion", "OpinionReading") and of in address
+            declines = (
+                schema_title(request) in ("PrivateOpinion", "OpinionReading") and of in address
+            )
             return json.dumps({"declined": True}) if declines else reply_plainly(request, address)
 
         return answer
@@ -116,7 +118,7 @@ def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
     tmp_path: Path, said: dict[str, object], reason: str
 ) -> None:
     def silent(request: ModelRequest, address: str) -> str:
-        if title(request) == "PrivateOpinion" and "p_0002" in address:
+        if schema_title(request) == "PrivateOpinion" and "p_0002" in address:
             return json.dumps(said)
         return reply_plainly(request, address)
 
@@ -199,9 +201,9 @@ async def test_a_reading_that_the_coder_cannot_give_keeps_the_position_and_says_
 def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Path) -> None:
     def vague(request: ModelRequest, address: str) -> str:
         said = reply_plainly(request, address)
-        if title(request) == "PrivateOpinion":
+        if schema_title(request) == "PrivateOpinion":
             return json.dumps({**json.loads(said), "position": "0.2 to 0.4"})
-        if title(request) == "OpinionReading":
+        if schema_title(request) == "OpinionReading":
             return json.dumps({**json.loads(said), "changed": "perhaps", "valence": "high"})
         return said
 
@@ -220,7 +222,7 @@ def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothin
             "PhaseGuide": {"questions": [nothing]},
             "NextQuestion": {"question": nothing},
             "PrivateOpinion": {"opinion": nothing},
-        }.get(title(request))
+        }.get(schema_title(request))
         return said if fields is None else json.dumps({**json.loads(said), **fields})
 
     run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(empty))

@@ -7,7 +7,7 @@ partial_agree 4:
     round 2   A01 → A04 agree (4)              A02 → A04 disagree (1)      A03 → A05 cite (3)
               A04 → A01 partial_agree (4)      A05 → A01 question (2), then agree (4): highest, 4
     round 3   A01 → A05 question (2)           A02 → A01 disagree (1)      A03 → A04 agree (4)
-              A04 → A05 agree (4)              A05 → nobody
+              A04 → A05 agree (4)              A05 → no one
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRIVATE = {
 }
 NEW_POINTS = {(1, "A04"): 2, (1, "A01"): 1, (2, "A05"): 1}
 COMPELLING = {(1, "A01"): "A04", (1, "A02"): "A04", (2, "A03"): "A05", (2, "A04"): "A02"}
-VOTES = {  # V1 from A04 and A01; V2 from A05; V3 from A02; V4 from nobody
+VOTES = {  # V1 from A04 and A01; V2 from A05; V3 from A02; V4 from no resident
     "V1": {"A01": "yes", "A02": "yes", "A03": "no", "A04": "yes", "A05": "yes"},
     "V2": {"A01": "no", "A02": "no", "A03": "no", "A04": "yes", "A05": "yes"},
     "V3": {"A01": "yes", "A02": "yes", "A03": "yes", "A04": "no", "A05": "no"},
@@ -175,7 +175,7 @@ def test_compelling_responders_survival_volume(summary: dict[str, Any]) -> None:
     # A04 twice and A05 once among the vulnerable; A02 once among the general.
     assert vulnerable["cited_as_compelling_count"] == 3
     assert general["compelling_citations_per_resident"] == pytest.approx(1 / 3)
-    # A04: A01, A02, A03. A05: A03, A01, A04. Mean 3. A01: A04, A05, A02; A02, A03: nobody.
+    # A04: A01, A02, A03. A05: A03, A01, A04. Mean 3. A01: A04, A05, A02; A02, A03: none.
     assert vulnerable["responders_per_resident"] == 3
     assert general["responders_per_resident"] == pytest.approx(1)
     # Both were taken up in rounds 2 and 3; of the general only A01, in both.

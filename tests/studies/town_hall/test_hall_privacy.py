@@ -255,12 +255,12 @@ def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path, level:
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"level_settings": {"2-1": {"think": False}}}
 
-    def spoken(key: CallKey, request: ModelRequest) -> Any:
+    def answer_speaking(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK.
         stage = "speak" if key[0] == "think" else key[0]
         return answer_with_marks((stage, *key[1:]), request)
 
-    model = make_model(spoken, keep=True)
+    model = make_model(answer_speaking, keep=True)
     hall_run = run_hall(tmp_path, settings, model)
     turns = [(parse_address(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
     assert len(turns) == 3 * 5

@@ -117,10 +117,10 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
 def test_residents_have_different_names(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
 
-    def named(key: CallKey, request: ModelRequest) -> Any:
+    def answer_shared(key: CallKey, request: ModelRequest) -> Any:
         return answer_in_one_session()(key, request)
 
-    people = run_hall(tmp_path, settings, make_model(named)).table("residents")
+    people = run_hall(tmp_path, settings, make_model(answer_shared)).table("residents")
     for number in (1, 2):
         names = people.filter(set=number)["name"].to_list()
         assert len(set(names)) == 42 and all(names)
