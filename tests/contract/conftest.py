@@ -1,4 +1,4 @@
-"""Runs that the tests of this folder compare others with, made once for a session."""
+"""Runs of the small studies with which the tests of this folder compare other runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import pytest
 
 import folkmoot
 from tests.conftest import SharedFolder
-from tests.contract.runs import SerialRun, play, respondent
+from tests.contract.runs import SerialRun, make_respondent, play
 
 
 @pytest.fixture(scope="session")
 def serial_run(
     shared_folder: SharedFolder,
 ) -> SerialRun:
-    """The small study of a type in one go, one call after another, answered by `respondent`. A test
-    reads it only."""
+    """Return a function that runs the small study of a type once, one call after another.
+
+    The embedded respondent answers. Tests only read the run.
+    """
 
     def run_of(study: str) -> folkmoot.Run:
         def make(folder: Path) -> None:
-            play(study, folder / "run", concurrency=1, provider=respondent(study))
+            play(study, folder / "run", concurrency=1, provider=make_respondent(study))
 
         return folkmoot.load(shared_folder(f"serial/{study}", make) / "run")
 

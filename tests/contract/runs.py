@@ -1,4 +1,4 @@
-"""How the tests of this folder play a small study, and what two runs have in common."""
+"""Run a small study, also with random latencies or a crash, and compare two runs by digests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ SerialRun = Callable[[str], folkmoot.Run]  # the fixture `serial_run`
 
 
 class Crash(Exception):
-    """Stands for anything that ends a process in the middle."""
+    """Represents any error that ends a process in the middle of a run."""
 
 
-def respondent(
+def make_respondent(
     study: str, jitter: int | None = None, die_after: int | None = None
 ) -> ScriptedProvider:
-    """The embedded respondent behind random latencies, or one that dies after some calls."""
+    """Return the embedded respondent, optionally with random latencies or with a crash.
+
+    `jitter` is the seed of the latencies. `die_after` is the number of calls before the crash.
+    """
     inner = people_of(study)
     answered = 0
 
@@ -41,7 +44,7 @@ def respondent(
 
 
 def digest(run: folkmoot.Run) -> tuple[str, str]:
-    """The journal's digest and a hash over all tables."""
+    """Return the digest of the journal and a hash over all tables."""
     tables = hashlib.sha256()
     for path in sorted((run.path / "tables").iterdir()):
         tables.update(path.name.encode() + path.read_bytes())

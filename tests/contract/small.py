@@ -62,7 +62,7 @@ stimuli:
 
 
 def small_study(study: str, folder: Path) -> Path:
-    """Write the small study file of a type into a folder; its path."""
+    """Write the small study file of a type into a folder and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     if study == "workbook":
         path = folder / "small.xlsx"
@@ -75,7 +75,8 @@ def small_study(study: str, folder: Path) -> Path:
     return path
 
 
-SEVERAL = {  # what makes a small study one of several sets, groups or sessions
+# Text to replace, and its replacement, for a study with several sets, groups or sessions.
+SEVERAL = {
     "town_hall": ("sets: 1", "sets: 3"),
     "negotiation": ("groups_per_type: 1", "groups_per_type: 2"),
     "focus_group": ("replications: 2", "replications: 3"),
@@ -83,7 +84,7 @@ SEVERAL = {  # what makes a small study one of several sets, groups or sessions
 
 
 def several_parts(study: str, folder: Path) -> Path:
-    """Write the small study file of a type, with several parts, into a folder; its path."""
+    """Write the small study file of a type, with several parts, and return its path."""
     path = small_study(study, folder)
     if study in SEVERAL:
         path.write_text(path.read_text("utf-8").replace(*SEVERAL[study]), "utf-8")
@@ -92,7 +93,7 @@ def several_parts(study: str, folder: Path) -> Path:
 
 @cache
 def people_of(study: str) -> Respondent:
-    """The embedded respondent with what the small study of a type tells it."""
+    """Return the embedded respondent with the settings of the small study of a type."""
     with tempfile.TemporaryDirectory() as folder:
         found = load_study_file(small_study(study, Path(folder)))
     part = StudyPart(found.study.respondent_part, found.config)

@@ -53,7 +53,9 @@ def quoted_texts(request: ModelRequest, message: int) -> Texts:
     return found
 
 
-def reworded(request: ModelRequest, address: str, dropped: Iterable[str] = ()) -> ModelRequest:
+def reword_request(
+    request: ModelRequest, address: str, dropped: Iterable[str] = ()
+) -> ModelRequest:
     """Return a request that holds nothing but the quoted texts, in random order, in one message
     beside the system message. Half of the requests have Latin between them. `dropped` are kinds of
     texts that are left out."""
@@ -84,7 +86,7 @@ def reworded(request: ModelRequest, address: str, dropped: Iterable[str] = ()) -
 # --- the five studies in small, each with effects that texts carry -----------------------------
 
 
-class Played(NamedTuple):
+class StudyEffects(NamedTuple):
     """The runs of a study and the sizes of its planted effects."""
 
     runs: Sequence[RunFolder]
@@ -100,49 +102,49 @@ class Played(NamedTuple):
         return int(unread.sum() + answers["reasks"].sum())
 
 
-def play_cross_pollination(folder: Path) -> Played:
+def play_cross_pollination(folder: Path) -> StudyEffects:
     """Position changes after a dialogue, and those of the same people if nothing persuades them."""
     few: dict[str, Any] = {"max_socratic_exchanges": 2, "conditions": ["acp"]}
-    moved = cross_pollination.pilot(folder / "moved", 60, **few)
-    still = cross_pollination.pilot(folder / "still", 60, respondent={"persuasion": 0}, **few)
+    moved = cross_pollination.run_pilot(folder / "moved", 60, **few)
+    still = cross_pollination.run_pilot(folder / "still", 60, respondent={"persuasion": 0}, **few)
     acp, noise = (
         run.read_json("summary.json")["by_condition"]["acp"]["position_changed_rate"]
         for run in (moved, still)
     )
-    return Played((moved, still), {"dialogue": acp - noise})
+    return StudyEffects((moved, still), {"dialogue": acp - noise})
 
 
-def play_town_hall(folder: Path) -> Played:
+def play_town_hall(folder: Path) -> StudyEffects:
     """What a moderator who names the vulnerable changes in the gap of inclusion."""
-    run = town_hall.hold(folder, ["quiet", "chaired"], sets=3)
-    return Played(
-        [run.folder], {"moderator": town_hall.change(run, "quiet", "chaired")["estimate"]}
+    run = town_hall.run_planted_hall(folder, ["quiet", "chaired"], sets=3)
+    return StudyEffects(
+        [run.folder], {"moderator": town_hall.find_contrast(run, "quiet", "chaired")["estimate"]}
     )
 
 
-def play_negotiation(folder: Path) -> Played:
+def play_negotiation(folder: Path) -> StudyEffects:
     """Minority coverage of a mediator who follows a minority, against one who ignores it, and what
     rounds of feedback add."""
     often = negotiation.held(folder / "often", 1.0, ["C3", "C4", "C5"])
     never = negotiation.held(folder / "never", 0.0, ["C3"])
     share, least = (negotiation.estimate(run, "C3")["estimate"] for run in (often, never))
     effects = {"mediator": share - least, "feedback": negotiation.gain(often)}
-    return Played([often.folder, never.folder], effects)
+    return StudyEffects([often.folder, never.folder], effects)
 
 
-def play_focus_group(folder: Path) -> Played:
+def play_focus_group(folder: Path) -> StudyEffects:
     """Positions on a good and on a bad stimulus."""
-    run = focus_group.play(folder, focus_group.TWO, groups=4)
-    return Played([run], {"stimulus": focus_group.gap(run)})
+    run = focus_group.run_groups(folder, focus_group.TWO_STIMULI, groups=4)
+    return StudyEffects([run], {"stimulus": focus_group.compute_gap(run)})
 
 
-def play_workbook(folder: Path) -> Played:
+def play_workbook(folder: Path) -> StudyEffects:
     """The share of tokens that a treatment adds."""
-    run = workbook.play(workbook.book(160), folder)
-    return Played([run], {"treatment": workbook.effect(run).value})
+    run = workbook.play(workbook.book(120), folder)
+    return StudyEffects([run], {"treatment": workbook.effect(run).value})
 
 
-PLAYS: Mapping[str, Callable[[Path], Played]] = {
+PLAYS: Mapping[str, Callable[[Path], StudyEffects]] = {
     "cross_pollination": play_cross_pollination,
     "town_hall": play_town_hall,
     "negotiation": play_negotiation,
@@ -151,7 +153,7 @@ PLAYS: Mapping[str, Callable[[Path], Played]] = {
 }
 
 # More than half of the sizes under the shipped prompts: a sign cannot turn by chance.
-LEAST = {
+MIN_EFFECTS = {
     "dialogue": 0.1,
     "moderator": 0.3,
     "mediator": 0.9,
@@ -159,13 +161,13 @@ LEAST = {
     "stimulus": 0.7,
     "treatment": 0.09,
 }
-# Everywhere else the answers are the same. In a dialogue the moderator takes up arguments in the
-# order in which the summaries stand, and a near tie may fall otherwise: 3 of 60 people.
-TOLERANCE = {"dialogue": 0.05}
+# All other effects are the same. In a dialogue the moderator uses arguments in the order of the
+# summaries, so that near ties may be decided differently: for 3 of 60 people.
+MAX_DEVIATIONS = {"dialogue": 0.05}
 # Two concepts are asked about at two addresses, and two treatments with different people.
-NOISE = {"stimulus": 0.01, "treatment": 0.01}
-EXACT = 1e-9
-ARGUING = ("utterance", "answer", "material", "summary", "proposal")
+MAX_NOISE = {"stimulus": 0.01, "treatment": 0.01}
+MAX_ROUNDING = 1e-9
+ARGUING_KINDS = ("utterance", "answer", "material", "summary", "proposal")
 
 
 def test_every_study_is_played() -> None:
@@ -180,17 +182,19 @@ def test_quoted_texts_alone_give_the_effects_and_without_them_there_are_none(
     shipped = PLAYS[study](tmp_path / "shipped")
     reply = Respondent.reply
 
-    def play_reworded(name: str, dropped: Sequence[str] = ()) -> Played:
+    def play_reworded(name: str, dropped: Sequence[str] = ()) -> StudyEffects:
         def reply_to_texts(model: Respondent, request: ModelRequest, address: str) -> Completion:
-            return reply(model, reworded(request, address, dropped), address)
+            return reply(model, reword_request(request, address, dropped), address)
 
         monkeypatch.setattr(Respondent, "reply", reply_to_texts)
         return PLAYS[study](tmp_path / name)
 
     bare = play_reworded("bare")
-    silent = play_reworded("silent", ARGUING)
+    silent = play_reworded("silent", ARGUING_KINDS)
     for effect, size in shipped.effects.items():
-        assert size > LEAST[effect]
-        assert bare.effects[effect] == pytest.approx(size, abs=TOLERANCE.get(effect, EXACT))
-        assert silent.effects[effect] == pytest.approx(0, abs=NOISE.get(effect, EXACT))
+        assert size > MIN_EFFECTS[effect]
+        assert bare.effects[effect] == pytest.approx(
+            size, abs=MAX_DEVIATIONS.get(effect, MAX_ROUNDING)
+        )
+        assert silent.effects[effect] == pytest.approx(0, abs=MAX_NOISE.get(effect, MAX_ROUNDING))
     assert bare.count_unreadable() <= shipped.count_unreadable()

@@ -1,5 +1,4 @@
-"""No reply of a model, however damaged, ends a study by an internal error or puts what is no number
-into a table."""
+"""Damaged replies cause no internal error and put no infinite number into a table."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from tests.contract.small import people_of, small_study
-from tests.contract.test_nothing_usable import declared_columns
+from tests.contract.test_nothing_usable import assert_declared_columns
 from tests.damage import ODD, damaged
 from tests.sweeps import sample_daily
 
@@ -24,8 +23,8 @@ STUDIES = sorted(registered_studies())
 CASES = [(study, seed) for study in STUDIES for seed in range(8)]
 
 
-def damaging(study: str, seed: int) -> ScriptedProvider:
-    """The embedded respondent, of whose replies some are damaged: few or half of them, by seed."""
+def make_damaging_model(study: str, seed: int) -> ScriptedProvider:
+    """Return the embedded respondent with damaged replies: a tenth or half of them, by seed."""
     inner, share = people_of(study), (0.1, 0.5)[seed % 2]
 
     async def answer(request: ModelRequest, address: str) -> Completion:
@@ -49,11 +48,11 @@ def damaging(study: str, seed: int) -> ScriptedProvider:
     sample_daily(CASES, daily=[("workbook", 1)], part="mutations"),
 )
 def test_damaged_replies_end_no_run(study: str, seed: int, tmp_path: Path) -> None:
-    provider = damaging(study, seed)
+    provider = make_damaging_model(study, seed)
     run = folkmoot.run(small_study(study, tmp_path), out=tmp_path / "run", provider=provider)
     assert run.manifest["outcome"] == "done"
     assert run.table("answers")["reasks"].sum() > 0
-    declared_columns(run)
+    assert_declared_columns(run)
     for name in run.tables:
         for column in run.table(name).select(cs.float()):
             assert column.drop_nulls().is_finite().all(), (name, column.name)

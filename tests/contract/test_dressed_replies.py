@@ -15,6 +15,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from tests.contract.runs import SerialRun
 from tests.contract.small import people_of, small_study
 from tests.engine.test_seats import by_hand
 from tests.sweeps import sample_daily
@@ -22,19 +23,19 @@ from tests.sweeps import sample_daily
 STUDIES = sorted(registered_studies())
 # Tables and columns that say how a reply was read, and not what it says. A workbook keeps the words
 # of each reply beside its answer.
-HOW_READ = {"answers", "repairs", "provenance", "quality"}
-HOW_READ_COLUMNS = {"discussions": ["repaired"]}
+PARSING_TABLES = {"answers", "repairs", "provenance", "quality"}
+PARSING_COLUMNS = {"discussions": ["repaired"]}
 RAW_COLUMNS = {("workbook", "utterances"): ["text"]}
-Dress = Callable[[ModelRequest, str], str]
+ReplyChange = Callable[[ModelRequest, str], str]
 
 
-def run_dressed(study: str, folder: Path, dress: Dress | None = None) -> folkmoot.Run:
+def run_dressed(study: str, folder: Path, dress: ReplyChange) -> folkmoot.Run:
     """Run the small study with the embedded respondent, and put its replies into a dress."""
     inner = people_of(study)
 
     async def answer(request: ModelRequest, address: str) -> Completion:
         reply = await inner.complete_request(request, address=address)
-        return reply if dress is None else reply._replace(text=dress(request, reply.text))
+        return reply._replace(text=dress(request, reply.text))
 
     provider = ScriptedProvider(answer)
     return folkmoot.run(small_study(study, folder), out=folder / "run", provider=provider)
@@ -42,8 +43,8 @@ def run_dressed(study: str, folder: Path, dress: Dress | None = None) -> folkmoo
 
 def assert_same_results(study: str, plain: folkmoot.Run, dressed: folkmoot.Run) -> None:
     assert {*plain.tables} | {"repairs"} == {*dressed.tables} | {"repairs"}
-    for name in {*plain.tables} - HOW_READ:
-        left_out = HOW_READ_COLUMNS.get(name, []) + RAW_COLUMNS.get((study, name), [])
+    for name in {*plain.tables} - PARSING_TABLES:
+        left_out = PARSING_COLUMNS.get(name, []) + RAW_COLUMNS.get((study, name), [])
         first, second = (run.table(name).drop(left_out, strict=False) for run in (plain, dressed))
         assert first.equals(second), name
     assert dressed.table("answers")["reasks"].sum() == plain.table("answers")["reasks"].sum()
@@ -61,33 +62,30 @@ def respell(value: Any, is_name: Callable[[str], bool]) -> Any:
     }
 
 
-def names_in(schema: Any) -> set[str]:
+def collect_field_names(schema: Any) -> set[str]:
     if isinstance(schema, list):
-        return set().union(*map(names_in, schema))
+        return set().union(*map(collect_field_names, schema))
     if not isinstance(schema, Mapping):
         return set()
-    return {*schema.get("properties", ())}.union(*map(names_in, schema.values()))
+    return {*schema.get("properties", ())}.union(*map(collect_field_names, schema.values()))
 
 
-# Daily, a type with many JSON answers and one with few.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="mutations")
-)
+# Daily one type, with objects and lists of objects: the parser does not know of studies.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("focus_group",), part="mutations"))
 def test_names_in_another_spelling_and_an_object_around_them_change_no_table(
-    study: str, tmp_path: Path
+    study: str, serial_run: SerialRun, tmp_path: Path
 ) -> None:
     changed = []
 
     def dress(request: ModelRequest, text: str) -> str:
         if request.schema is None:
             return text
-        names = names_in(request.schema)
+        names = collect_field_names(request.schema)
         value = respell(json.loads(text), names.__contains__)
         changed.append(value)
         return json.dumps({"answer": value}, ensure_ascii=False)
 
-    plain = run_dressed(study, tmp_path / "plain")
-    dressed = run_dressed(study, tmp_path / "dressed", dress)
+    plain, dressed = serial_run(study), run_dressed(study, tmp_path, dress)
     if not changed:
         pytest.skip("this small study asks for no JSON")
     assert_same_results(study, plain, dressed)
@@ -105,7 +103,9 @@ def is_spoken(request: ModelRequest) -> bool:
 @pytest.mark.parametrize(
     "study", sample_daily(TALKS, daily=("cross_pollination",), part="mutations")
 )
-def test_lines_in_the_name_of_others_are_left_out_and_counted(study: str, tmp_path: Path) -> None:
+def test_lines_in_the_name_of_others_are_left_out_and_counted(
+    study: str, serial_run: SerialRun, tmp_path: Path
+) -> None:
     """Both studies use one rule: a script ends the speaker's words, an address belongs to them."""
     spoken: list[str] = []
 
@@ -115,7 +115,7 @@ def test_lines_in_the_name_of_others_are_left_out_and_counted(study: str, tmp_pa
         spoken.append(text)
         return f"{text}\n\nModerator: And the price?\nI would pay it."
 
-    plain = run_dressed(study, tmp_path / "plain")
+    plain = serial_run(study)
     script = run_dressed(study, tmp_path / "script", continue_as_script)
     assert spoken and plain.table("utterances")["text"].equals(script.table("utterances")["text"])
     steps = script.table("answers")["parse_step"]

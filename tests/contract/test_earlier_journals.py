@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def replies(run: Path) -> dict[str, str]:
+def describe_entries(run: Path) -> dict[str, str]:
     """Address → what the journal holds there, for all calls of a run."""
     with JournalReader(run / "journal.sqlite") as journal:
         return {entry.address: repr(entry) for entry in journal.read_entries()}
@@ -50,7 +50,7 @@ def replies(run: Path) -> dict[str, str]:
 )
 def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Path) -> None:
     paused, whole = folder / study / "paused", folder / study / "whole"
-    paid, all_calls = replies(paused), replies(whole).keys()
+    paid, all_calls = describe_entries(paused), describe_entries(whole).keys()
     assert 20 < len(paid) < len(all_calls)
     (file,) = (folder / study).glob("*.xlsx" if study == "workbook" else "*.yaml")
     overrides = ("budget_calls=100000",)
@@ -64,7 +64,7 @@ def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Pat
         accept_changes=accept_changes,
     )
     # Nothing that was paid for is asked again, and nothing else is asked than before.
-    resumed = replies(paused)
+    resumed = describe_entries(paused)
     assert resumed.keys() == all_calls
     assert {address: resumed[address] for address in paid} == paid
     for table in sorted((whole / "tables").glob("*.csv")):
@@ -72,7 +72,7 @@ def test_a_run_that_an_earlier_version_paused_is_resumed(study: str, folder: Pat
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="kills")
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "workbook"), part="kills")
 )
 def test_a_run_that_an_earlier_version_finished_is_verified(study: str, folder: Path) -> None:
     found = verify_run(RunFolder(folder / study / "whole"))

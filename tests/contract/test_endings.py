@@ -1,5 +1,8 @@
-"""Every study type with a model whose replies are cut, or now and then empty: what was said keeps
-its mark in every table of things said, and nothing that nobody said stands in anybody's prompt."""
+"""Cut and empty replies in every study type.
+
+Every table of utterances keeps the mark of a cut reply. No prompt contains a placeholder for an
+utterance that does not exist.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from tests.contract.small import people_of, small_study
 from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
-# Words of the protocol come from no reply. A vote of a negotiation is put into words by the study.
+# Utterances that come from no reply: the negotiation puts votes into words.
 OF_VOTES = {"negotiation": pl.col("phase") == "vote"}
 
 
-def play(
+def run_with_changed_replies(
     study: str, folder: Path, spoil: Callable[[Completion, str], Completion]
 ) -> list[ModelRequest]:
     inner = people_of(study)
@@ -39,14 +42,14 @@ def play(
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "town_hall"), part="mutations")
+    "study", sample_daily(STUDIES, daily=("focus_group", "town_hall"), part="mutations")
 )
-def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: Path) -> None:
+def test_cut_replies_keep_their_mark_in_all_tables(study: str, tmp_path: Path) -> None:
     def cut(reply: Completion, address: str) -> Completion:
         # After the line, so that votes can be read: a word may be cut from a longer one.
         return reply._replace(text=f"{reply.text}\n", finish="length")
 
-    play(study, tmp_path, cut)
+    run_with_changed_replies(study, tmp_path, cut)
     run = folkmoot.load(tmp_path / "run")
     assert set(run.table("answers")["finish"]) == {"length"}
     said = run.table("utterances").filter(
@@ -61,14 +64,14 @@ def test_cut_replies_keep_their_mark_wherever_they_stand(study: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("focus_group", "negotiation"), part="mutations")
+    "study", sample_daily(STUDIES, daily=("cross_pollination", "focus_group"), part="mutations")
 )
-def test_no_placeholder_enters_anybodys_history(study: str, tmp_path: Path) -> None:
+def test_no_placeholder_enters_a_history(study: str, tmp_path: Path) -> None:
     def empty(reply: Completion, address: str) -> Completion:
         question = re.sub(r"(\.r\d+|\.long)+$", "", address)  # its tries again share the fate
         return reply._replace(text=" ") if uniform_values(3, question) < 0.3 else reply
 
-    for request in play(study, tmp_path, empty):
+    for request in run_with_changed_replies(study, tmp_path, empty):
         for message in request.messages:
             said = message.content.strip()
             assert said and said not in ("…", "...", "None", "N/A", "null")

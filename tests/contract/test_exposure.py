@@ -1,4 +1,4 @@
-"""What stood in the prompts of every study type is what its design says, or shouted."""
+"""The prompts of every study type contain the texts of its design. Deviations are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = {
     "workbook": {"treatment", "others' words"},
 }
 # A prompt of one's own that leaves something out, and what is then said.
-DROPPED = {
+OMITTED_TEXTS = {
     "cross_pollination": (
         *("final_vote_after_summary", "{{ cross_pollination_content }}"),
         "clarified_passive, final vote: summaries: required by the design, missing from 6 of 6",
@@ -54,12 +54,12 @@ DROPPED = {
 
 
 def test_every_study_type_says_what_its_decisions_see() -> None:
-    assert set(KINDS) == set(DROPPED) == set(registered_studies())
+    assert set(KINDS) == set(OMITTED_TEXTS) == set(registered_studies())
     assert all("exposure" in {row.table for row in find_study(name).tables} for name in KINDS)
 
 
 # How models write: markdown, lists, quotes, entities, odd breaks and spaces, other languages.
-FORMS = (
+WRITING_STYLES = (
     "**{0}**\n\n- first, I'd say: “{0}”\n- second… well\n\n1. *No!* 2. Yes.",
     "```\n{0}\n```\u2028And {{{{ x }}}} & <b>{0}</b>\r\n\there\u00a0now; “what?” – she asked me.",
     "Ich meine: {0} Das wäre schön! 我觉得很好。我们应该这样做。 Ça va?",
@@ -67,8 +67,8 @@ FORMS = (
 )
 
 
-def written(study: str) -> ScriptedProvider:
-    """The embedded respondent's words as models write them."""
+def write_like_a_model(study: str) -> ScriptedProvider:
+    """Return a model with the embedded respondent's replies in the writing styles of models."""
 
     def formed(said: object, key: str = "") -> object:
         if isinstance(said, dict):
@@ -77,7 +77,7 @@ def written(study: str) -> ScriptedProvider:
             return [formed(v, key) for v in said]
         if not isinstance(said, str) or len(said.split()) < 7 or key in ("option", "quote"):
             return said
-        return FORMS[len(said) % len(FORMS)].format(said)
+        return WRITING_STYLES[len(said) % len(WRITING_STYLES)].format(said)
 
     def reply(request: ModelRequest, address: str) -> Completion:
         reply = people_of(study).reply(request, address)
@@ -89,13 +89,14 @@ def written(study: str) -> ScriptedProvider:
     return ScriptedProvider(reply)
 
 
-# Daily two types. Tests of sources (`test_…_sources`) ask the same of a run of each type every day.
-@pytest.mark.parametrize(
-    "study", sample_daily(KINDS, daily=("cross_pollination", "focus_group"), part="alarms")
-)
-def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path: Path) -> None:
-    """Every text that the design shows stands in full, however models write."""
-    done = folkmoot.run(small_study(study, tmp_path), provider=written(study), out=tmp_path / "run")
+# Daily one type. `test_cross_pollination_sources` plays a second type with the same model daily.
+# Tests of sources (`test_…_sources`) ask the same of a plain run of each type.
+@pytest.mark.parametrize("study", sample_daily(KINDS, daily=("focus_group",), part="alarms"))
+def test_prompts_contain_the_texts_of_the_design(study: str, tmp_path: Path) -> None:
+    """Each prompt contains the texts of the design in full, in every writing style of models."""
+    done = folkmoot.run(
+        small_study(study, tmp_path), provider=write_like_a_model(study), out=tmp_path / "run"
+    )
     assert describe_deviations(done.folder) == []
     table = done.table("exposure")
     stood = table.filter(table["expected"] & (table["texts"] > 0))
@@ -109,17 +110,19 @@ def test_what_stood_in_the_prompts_is_what_the_design_says(study: str, tmp_path:
 @pytest.mark.parametrize(
     "example", [*(f"{name}.yaml" for name in KINDS if name != "workbook"), "public_goods.xlsx"]
 )
-def test_so_it_is_in_every_example_at_its_full_size(example: str, tmp_path: Path) -> None:
+def test_prompts_of_full_size_examples_contain_the_texts_of_the_design(
+    example: str, tmp_path: Path
+) -> None:
     done = folkmoot.run(EXAMPLES / example, model="synthetic", out=tmp_path / "run")
     assert describe_deviations(done.folder) == []
     assert FOREIGN_WORDS not in set(done.table("exposure")["kind"])
 
 
 @pytest.mark.parametrize(
-    "study", sample_daily(DROPPED, daily=("negotiation", "town_hall", "workbook"), part="alarms")
+    "study", sample_daily(OMITTED_TEXTS, daily=("town_hall", "workbook"), part="alarms")
 )
 def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path) -> None:
-    name, variable, told = DROPPED[study]
+    name, variable, told = OMITTED_TEXTS[study]
     shipped = find_study(study).prompts
     assert shipped is not None
     words = (shipped / f"{name}.md").read_text("utf-8")
@@ -137,20 +140,20 @@ def test_a_prompt_that_leaves_something_out_is_caught(study: str, tmp_path: Path
     assert finding.headline
 
 
-# What somebody could get wrong in the code, and what is then said.
-def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody votes with the interview of the participant before."""
+# Possible mistakes in the code, and the message that reports each.
+def show_previous_interview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each participant votes with the interview of the previous participant."""
     right, seen = voting._interview_shown_in_final_vote, [EMPTY_TRANSCRIPT]
 
-    def wrong(config: CrossPollinationConfig, p: Participant) -> Transcript:
-        seen.append(right(config, p))
+    def show_previous(config: CrossPollinationConfig, participant: Participant) -> Transcript:
+        seen.append(right(config, participant))
         return seen[-2]
 
-    monkeypatch.setattr(voting, "_interview_shown_in_final_vote", wrong)
+    monkeypatch.setattr(voting, "_interview_shown_in_final_vote", show_previous)
 
 
-def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last four remarks of a talk are heard."""
+def show_last_utterances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A participant is shown only the last four utterances of a discussion."""
     right = focus_group.recent_transcript
     monkeypatch.setattr(
         focus_group, "recent_transcript", lambda said, last: right(said, min(last, 4))
@@ -158,8 +161,8 @@ def the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISWIRED = {
-    "cross_pollination": (of_another, "words from elsewhere: excluded by the design"),
-    "focus_group": (the_latest, "others' statements: required by the design in full"),
+    "cross_pollination": (show_previous_interview, "words from elsewhere: excluded by the design"),
+    "focus_group": (show_last_utterances, "others' statements: required by the design in full"),
 }
 
 
@@ -167,7 +170,7 @@ MISWIRED = {
 def test_code_that_shows_other_texts_than_the_design_is_caught(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong, told = MISWIRED[study]
-    wrong(monkeypatch)
+    miswire, told = MISWIRED[study]
+    miswire(monkeypatch)
     done = folkmoot.run(small_study(study, tmp_path), model="synthetic", out=tmp_path / "run")
     assert any(told in alarm for alarm in describe_deviations(done.folder))

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,11 +21,13 @@ from aiohttp import web
 
 import folkmoot
 from folkmoot.conversation.answer_types import DECLINED
+from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import registered_studies
-from folkmoot.models.request import Completion, ModelRequest, ProviderSettings
-from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.models.request import Message, ModelRequest, ProviderSettings
 from folkmoot.models.wire import anthropic_messages, gemini, openai_chat
-from tests.contract.small import people_of, small_study
+from folkmoot.storage.run_folder import JOURNAL
+from tests.conftest import SharedFolder
+from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -40,26 +41,29 @@ WIRES: dict[str, Any] = {
 }
 
 
-@cache
-def asked_in(study: str, *overrides: str) -> tuple[ModelRequest, ...]:
-    """One request for each form of a JSON answer that a small study asks for."""
+def read_json_requests(run: Path) -> list[ModelRequest]:
+    """Return one request for each form of a JSON answer in the journal of a run. The journal keeps
+    the order of fields."""
     found: dict[str, ModelRequest] = {}
-    people = people_of(study)
-
-    async def answer(request: ModelRequest, address: str) -> Completion:
-        if request.schema:
-            found.setdefault(json.dumps(request.schema), request)
-        return await people.complete_request(request, address=address)
-
-    with TemporaryDirectory() as folder:
-        path = small_study(study, Path(folder) / "study")
-        out = Path(folder) / "run"
-        folkmoot.run(path, out=out, provider=ScriptedProvider(answer), overrides=overrides)
-    return tuple(found.values())
+    with JournalReader(run / JOURNAL) as journal:
+        for entry in journal.read_entries("ask"):
+            if schema := entry.request.get("schema"):
+                messages = tuple(
+                    Message(m["role"], m["content"]) for m in entry.request["messages"]
+                )
+                request = ModelRequest(entry.request["model"], messages, schema=schema)
+                found.setdefault(json.dumps(schema), request)
+    return [*found.values()]
 
 
-def schema_sent(wire: str, request: ModelRequest) -> Schema:
-    """The schema as a server of this wire format receives it, in its order."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerThread]:
+    with ServerThread(FaultPlan()) as running:
+        yield running
+
+
+def send_schema(server: ServerThread, wire: str, request: ModelRequest) -> Schema:
+    """Return the schema as a server of this wire format receives it, in its order."""
     module, path, place = WIRES[wire]
     bodies: list[bytes] = []
 
@@ -73,21 +77,20 @@ def schema_sent(wire: str, request: ModelRequest) -> Schema:
         await provider.complete_request(request, address="a")
         await provider.close()
 
-    with ServerThread(FaultPlan()) as server:
-        server.model.between = keep
-        asyncio.run(send(f"{server.url}{path}"))
+    server.model.between = keep
+    asyncio.run(send(f"{server.url}{path}"))
     node = json.loads(bodies[0])
     for key in place:
         node = node[key]
     return dict(node)
 
 
-def objects_in(schema: Schema) -> Iterator[list[str]]:
-    """The fields of each object of a schema, in order, apart from the way out of the whole. An
-    object whose fields are objects too (an entry for each resident) has no order of its own."""
+def iterate_objects(schema: Schema) -> Iterator[list[str]]:
+    """Yield the fields of each object of a schema in order, without the way out of the whole. An
+    object of objects (an entry for each resident) has no order itself."""
     if isinstance(schema, list):
         for part in schema:
-            yield from objects_in(part)
+            yield from iterate_objects(part)
     if not isinstance(schema, dict):
         return
     fields = schema.get("properties")
@@ -95,11 +98,11 @@ def objects_in(schema: Schema) -> Iterator[list[str]]:
         plain = [n for n, s in fields.items() if "$ref" not in s and s.get("type") != "object"]
         yield [name for name in plain if name != DECLINED]
     for part in schema.values():
-        yield from objects_in(part)
+        yield from iterate_objects(part)
 
 
-def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
-    """The fields that the prompt's form names, in its order: `reason (why)`, `"reason": …` or
+def find_order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
+    """Return the fields in the order of the prompt's form: `reason (why)`, `"reason": …` or
     `- reason: …`. Where several forms share names, it is one that has the order of the fields, if
     there is one."""
     names = "|".join(map(re.escape, fields))
@@ -127,17 +130,21 @@ def order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
         part="pages",
     ),
 )
-def test_bytes_sent_keep_the_order_of_the_prompt(study: str, wire: str) -> None:
-    for request in asked_in(study):
+def test_bytes_sent_keep_the_order_of_the_prompt(
+    study: str, wire: str, small_run: Callable[[str], Path], server: ServerThread
+) -> None:
+    requests = read_json_requests(small_run(study))
+    assert requests or study == "cross_pollination"  # a small one, which asks for no JSON
+    for request in requests:
         prompt = "\n".join(message.content for message in request.messages)
-        schema = schema_sent(wire, request)
-        for fields in objects_in(schema):
-            named = order_in_prompt(prompt, fields)
+        schema = send_schema(server, wire, request)
+        for fields in iterate_objects(schema):
+            named = find_order_in_prompt(prompt, fields)
             assert [f for f in fields if f in named] == named, fields
 
 
 # The fields of the source's JSON objects in the source's order, and what a reply decides.
-SOURCE = {
+SOURCE_FIELDS = {
     "PlainSynthesis": (
         *("has_conflict", "conflict_description", "resolution_explanation", "dialogue"),
     ),
@@ -151,7 +158,7 @@ SOURCE = {
     ),
     "BallotForm": ("top_choice", "acceptable", "hard_no"),
 }
-REASONS = {
+REASON_FIELDS = {
     "PlainSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
     "GuidedSynthesis": {"conflict_description", "resolution_explanation", "dialogue"},
     "FeedbackReply": {"updated_resolution_explanation", "dialogue"},
@@ -159,36 +166,60 @@ REASONS = {
 }
 
 
-def asked_in_negotiation(order: str) -> dict[str, ModelRequest]:
-    """Title of the form → a request for it."""
-    asked = asked_in("negotiation", f"field_order={order}", "coding=off")
-    return {str((request.schema or {})["title"]): request for request in asked}
+@pytest.fixture(scope="module")
+def negotiation_requests(
+    shared_folder: SharedFolder,
+) -> Callable[[str], Mapping[str, ModelRequest]]:
+    """Return a function of the field order: title of the form → a request for it."""
+
+    def run_negotiation(order: str, folder: Path) -> None:
+        path = small_study("negotiation", folder)
+        own = ("coding=off", "group_types=[spouses]", "sizes={}", f"field_order={order}")
+        folkmoot.run(path, out=folder / "run", model="synthetic", overrides=own)
+
+    def read_requests(order: str) -> Mapping[str, ModelRequest]:
+        folder = shared_folder(f"field_order/{order}", partial(run_negotiation, order))
+        requests = read_json_requests(folder / "run")
+        return {str((request.schema or {})["title"]): request for request in requests}
+
+    return read_requests
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("title", SOURCE)
-def test_a_negotiation_keeps_the_source_s_order_and_then_ours(title: str, wire: str) -> None:
-    schema = schema_sent(wire, asked_in_negotiation("source")[title])
+@pytest.mark.parametrize("title", SOURCE_FIELDS)
+def test_fields_of_a_negotiation_follow_the_order_of_the_source(
+    title: str,
+    wire: str,
+    negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
+    server: ServerThread,
+) -> None:
+    schema = send_schema(server, wire, negotiation_requests("source")[title])
     fields = [name for name in schema["properties"] if name != DECLINED]
-    assert tuple(fields[: len(SOURCE[title])]) == SOURCE[title]
+    assert tuple(fields[: len(SOURCE_FIELDS[title])]) == SOURCE_FIELDS[title]
     # What the source does not order: the decision as data follows all that explains it.
-    ours = set(fields) - set(SOURCE[title])
-    for reason in REASONS.get(title, ()):
+    ours = set(fields) - set(SOURCE_FIELDS[title])
+    for reason in REASON_FIELDS.get(title, ()):
         assert all(fields.index(reason) < fields.index(name) for name in ours)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("order", ["source", "reason_first"])
-@pytest.mark.parametrize("title", REASONS)
-def test_reasons_first_is_an_option(title: str, order: str, wire: str) -> None:
-    request = asked_in_negotiation(order)[title]
-    schema = schema_sent(wire, request)
+@pytest.mark.parametrize("title", REASON_FIELDS)
+def test_field_order_can_put_reasons_first(
+    title: str,
+    order: str,
+    wire: str,
+    negotiation_requests: Callable[[str], Mapping[str, ModelRequest]],
+    server: ServerThread,
+) -> None:
+    request = negotiation_requests(order)[title]
+    schema = send_schema(server, wire, request)
     fields = [name for name in schema["properties"] if name != DECLINED]
     prompt = request.messages[-1].content
-    assert order_in_prompt(prompt, fields) == fields
+    assert find_order_in_prompt(prompt, fields) == fields
     decides = set(fields) & {"has_conflict", "resolved", "decision", "dropped", "scores", "hard_no"}
     if title == "OwnScores" or order == "reason_first":
         own = {"has_conflict": {"conflict_description"}}  # it follows what describes it
         for name in decides:
-            for reason in own.get(name, REASONS[title]):
+            for reason in own.get(name, REASON_FIELDS[title]):
                 assert fields.index(reason) < fields.index(name), (name, reason)

@@ -1,5 +1,4 @@
-"""Findings come from whatever rows a run left: tables thinned to any degree give findings, or none,
-and never end a paid run with an error."""
+"""Findings of incomplete tables: random rows are removed, and no finding raises an error."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from tests.sweeps import sample_daily
 STUDIES = sorted(registered_studies())
 
 
-class Thinned(RunFolder):
-    """A run of whose tables some rows are gone: each keeps a share of its own, drawn by `seed`."""
+class ThinnedRunFolder(RunFolder):
+    """A run with fewer rows: each table keeps a random share of its rows, drawn by `seed`."""
 
     def __init__(self, path: Path, seed: int, shares: tuple[float, ...]) -> None:
         super().__init__(path)
@@ -44,10 +43,10 @@ def runs(small_run: Callable[[str], Path]) -> dict[str, Path]:
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
 def test_no_finding_needs_a_row(runs: dict[str, Path], study: str, seed: int) -> None:
-    thinned = Thinned(runs[study], seed, (0.0, 0.0, 0.02, 0.1, 0.3, 0.6, 1.0, 1.0))
+    thinned = ThinnedRunFolder(runs[study], seed, (0.0, 0.0, 0.02, 0.1, 0.3, 0.6, 1.0, 1.0))
     assert all(finding.says for finding in find_study(study).findings(thinned))
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_no_finding_needs_any_row(runs: dict[str, Path], study: str) -> None:
-    find_study(study).findings(Thinned(runs[study], 0, (0.0,)))
+    find_study(study).findings(ThinnedRunFolder(runs[study], 0, (0.0,)))

@@ -22,22 +22,24 @@ UNITS = {
     "town_hall": "set",
     "workbook": "session",
 }
-FOUR_PEOPLE = (
+FOUR_PARTICIPANTS = (
     "participants_per_condition=2",
     "conditions=[simple_voting, clarified_passive]",
     "extra_conditions=[]",
 )
 EXAMPLE = [*(f"{name}.yaml" for name in UNITS if name != "workbook"), "public_goods.xlsx"]
 # What only an interval or a test says: "(−0.2 to +0.4", "p = .03", "significant".
-SURE = re.compile(r"\([−+]?[\d.]+ to [−+]?[\d.]+|\bp [<=]|significant|chance could|interval \S*\d")
+SURE_WORDS = re.compile(
+    r"\([−+]?[\d.]+ to [−+]?[\d.]+|\bp [<=]|significant|chance could|interval \S*\d"
+)
 
 
-def sure_words(finding: Finding) -> list[str]:
-    """Traces of an interval or a test in the words, the chart and the notes of a finding."""
+def find_sure_words(finding: Finding) -> list[str]:
+    """Find traces of an interval or a test in the statement, chart and notes of a finding."""
     chart = finding.chart
     drawn = chart.items if isinstance(chart, IntervalChart) else ()
     said = " ".join((finding.says, *finding.notes))
-    return [*SURE.findall(said), *(label for label, _, low, high in drawn if low < high)]
+    return [*SURE_WORDS.findall(said), *(label for label, _, low, high in drawn if low < high)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_few_units_are_an_illustration_in_every_study(
     out = tmp_path / "run"
     if study == "cross_pollination":
         path = small_study(study, tmp_path)
-        done = folkmoot.run(path, model="synthetic", out=out, overrides=FOUR_PEOPLE)
+        done = folkmoot.run(path, model="synthetic", out=out, overrides=FOUR_PARTICIPANTS)
     else:
         done = folkmoot.load(shutil.copytree(small_run(study), out))
     findings = done.findings
@@ -65,7 +67,7 @@ def test_few_units_are_an_illustration_in_every_study(
     }
     for finding in few:
         assert finding.says.startswith(f"An illustration, not evidence: {finding.counted}.")
-        assert sure_words(finding) == [], finding.key
+        assert find_sure_words(finding) == [], finding.key
     page = write_report(done.folder).read_text("utf-8")
     for finding in findings:
         assert finding.independent in page
@@ -80,7 +82,7 @@ def test_every_finding_of_every_example_names_its_unit(example: str, tmp_path: P
         f.unit for f in findings
     }
     for finding in findings:
-        assert not finding.illustrates or sure_words(finding) == [], finding.key
+        assert not finding.illustrates or find_sure_words(finding) == [], finding.key
 
 
 def test_the_small_studies_are_those_that_are_tried() -> None:

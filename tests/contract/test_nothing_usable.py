@@ -1,4 +1,4 @@
-"""A run that is done and of no use says so: in words, by exit status 3, with all of its tables."""
+"""A finished run without usable results says so: in words and by exit status 3."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tests.sweeps import sample_daily
 STUDIES = sorted(registered_studies())
 
 
-def refuses(_request: ModelRequest, _address: str) -> str:
+def refuse(_request: ModelRequest, _address: str) -> str:
     raise RefusedError("not this one", reason="filtered")
 
 
-def mumbles(_request: ModelRequest, _address: str) -> str:
+def reply_unreadably(_request: ModelRequest, _address: str) -> str:
     return "Zq zq zq."
 
 
-def half_deaf(*stages: str) -> ScriptedProvider:
-    """The embedded respondent, which refuses whatever stands below these addresses."""
+def make_refusing_model(*stages: str) -> ScriptedProvider:
+    """Return the embedded respondent, which refuses all requests of these stages."""
     inner = people_of("cross_pollination")
 
     async def answer(request: ModelRequest, address: str) -> Completion:
@@ -46,8 +46,8 @@ def half_deaf(*stages: str) -> ScriptedProvider:
     return ScriptedProvider(answer)
 
 
-def declared_columns(run: folkmoot.Run) -> None:
-    """Every table that the study declares is there with its columns, by type."""
+def assert_declared_columns(run: folkmoot.Run) -> None:
+    """Assert that the run has every declared table with all declared columns and their types."""
     for name, columns in columns_of_class(run.study.tables).items():
         table, wanted = (
             run.table(name),
@@ -60,12 +60,12 @@ def declared_columns(run: folkmoot.Run) -> None:
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="sweeps")
 )
-def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Path) -> None:
+def test_a_run_without_any_answer_is_done_and_unusable(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
-        small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(refuses)
+        small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(refuse)
     )
     assert run.manifest["outcome"] == "done" and run.unusable
-    declared_columns(run)
+    assert_declared_columns(run)
     assert run.unusable in (run.path / "run.log").read_text().splitlines()[-1]
     assert run.findings
     assert run.unusable in html.unescape(write_report(run.folder).read_text())
@@ -75,26 +75,28 @@ def test_a_run_without_one_answer_is_done_and_of_no_use(study: str, tmp_path: Pa
     "study",
     sample_daily(
         sorted({*STUDIES} - {"focus_group"}),  # its talk is free text
-        daily=("town_hall", "workbook"),
+        daily=("cross_pollination", "town_hall"),
         part="mutations",
     ),
 )
-def test_a_run_whose_answers_nobody_can_read_is_of_no_use(study: str, tmp_path: Path) -> None:
+def test_a_run_with_unreadable_answers_is_unusable(study: str, tmp_path: Path) -> None:
     run = folkmoot.run(
-        small_study(study, tmp_path), out=tmp_path / "run", provider=ScriptedProvider(mumbles)
+        small_study(study, tmp_path),
+        out=tmp_path / "run",
+        provider=ScriptedProvider(reply_unreadably),
     )
     assert run.unusable
-    declared_columns(run)
+    assert_declared_columns(run)
     assert run.findings
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_run_of_use_has_its_tables_as_declared(
+def test_a_usable_run_has_its_tables_as_declared(
     study: str, small_run: Callable[[str], Path]
 ) -> None:
     run = folkmoot.load(small_run(study))
     assert not run.unusable and "unusable" not in run.manifest
-    declared_columns(run)
+    assert_declared_columns(run)
     for name, columns in columns_of_class(find_study(study).tables).items():
         recorded = [c for c in run.table(name).columns if not c.startswith("demographic_")]
         assert (
@@ -111,11 +113,13 @@ def test_a_run_of_use_has_its_tables_as_declared(
         (("cross_pollination", "adversarial_dialogue", "second_vote"), "final vote"),
     ),
 )
-def test_a_pilot_says_where_it_broke_off(tmp_path: Path, deaf: tuple[str, ...], said: str) -> None:
+def test_a_pilot_reports_the_stage_at_which_it_ended(
+    tmp_path: Path, deaf: tuple[str, ...], said: str
+) -> None:
     source = small_study("cross_pollination", tmp_path)
-    run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf(*deaf))
+    run = folkmoot.run(source, out=tmp_path / "run", provider=make_refusing_model(*deaf))
     assert said in run.unusable
-    declared_columns(run)
+    assert_declared_columns(run)
     assert said in (run.path / "run.log").read_text()
 
 
@@ -128,7 +132,9 @@ def test_a_unanimous_pilot_has_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revote", ("true", "false"))
-def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote: str) -> None:
+def test_participants_who_only_vote_are_complete_after_an_early_end(
+    tmp_path: Path, revote: str
+) -> None:
     source = small_study("cross_pollination", tmp_path)
     source.write_text(source.read_text().replace("revote: true", f"revote: {revote}"))
     run = folkmoot.run(
@@ -140,7 +146,7 @@ def test_who_only_votes_is_complete_however_early_the_end(tmp_path: Path, revote
     assert set(map(tuple, found.values())) == {("skipped",)}
 
 
-def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> None:
+def test_the_log_reports_the_phases_in_order(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
     source.write_text(source.read_text().replace("threshold: 5", "threshold: 500"))
     run = folkmoot.run(source, out=tmp_path / "run", model="synthetic")
@@ -151,9 +157,9 @@ def test_the_log_says_what_is_so_in_the_order_of_the_phases(tmp_path: Path) -> N
     assert "initial_vote: 36 of 36 done" in log and "adversarial_dialogue: 6 of 6 done" in log
 
 
-def test_the_end_table_counts_who_was_skipped(tmp_path: Path) -> None:
+def test_the_end_table_counts_skipped_participants(tmp_path: Path) -> None:
     source = small_study("cross_pollination", tmp_path)
-    run = folkmoot.run(source, out=tmp_path / "run", provider=half_deaf("summaries"))
+    run = folkmoot.run(source, out=tmp_path / "run", provider=make_refusing_model("summaries"))
     grid = next(f for f in run.findings if f.headline).grid
     rows = {str(row[0]): dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
     skipped = run.table("participants").filter(pl.col("status") == "skipped")

@@ -26,7 +26,7 @@ def sum_with_other_rounding(values: Iterable[Any], /, start: Any = 0) -> Any:
 @pytest.mark.parametrize(
     "study",
     sample_daily(
-        sorted(registered_studies()), daily=("cross_pollination", "negotiation"), part="sweeps"
+        sorted(registered_studies()), daily=("cross_pollination", "focus_group"), part="sweeps"
     ),
 )
 def test_no_table_depends_on_how_a_python_rounds_sums(

@@ -1,7 +1,7 @@
-"""What a run has, reported before its end: paused by a budget, killed, and still going on.
+"""Report runs before their end: paused by a budget, killed, or still running.
 
-Reports, findings and files cover the parts that are complete and say how many these are. Whatever
-happened on the way, the final files are those of an uninterrupted run, byte by byte.
+Reports, findings and files cover the complete parts and give their number. The final files equal
+those of an uninterrupted run, byte by byte.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from folkmoot.errors import RunPausedError
 from folkmoot.storage.partial_run import COMPLETE, PartialRun
 from folkmoot.view.people import KEY_COLUMN, people_frame, people_of
 from folkmoot.view.person import find_person
-from tests.contract.runs import Crash, digest, respondent
+from tests.contract.runs import Crash, digest, make_respondent
 from tests.contract.small import several_parts
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -44,13 +45,17 @@ from tests.waiting import wait_until
 
 
 class Expected(NamedTuple):
-    """What a report of some parts of a study says."""
+    """The content of a report that covers some parts of a study."""
 
-    planned: str  # "4 groups"
-    budget: float  # share of all calls, after which some parts are complete and some are not
-    file: str  # a file that follows from the tables …
-    count: tuple[str | int, ...]  # … and where in it the number of parts stands
-    lacks: str = ""  # what the findings say is missing
+    # All parts with their unit, as "4 groups".
+    planned: str
+    # The share of all calls after which some parts are complete and some are not.
+    budget: float
+    # A file that is derived from the tables, and the keys of the number of parts in it.
+    file: str
+    count: tuple[str | int, ...]
+    # A text about missing results in the findings.
+    lacks: str = ""
 
 
 STUDIES = {
@@ -62,29 +67,29 @@ STUDIES = {
     "town_hall": Expected("3 sets", 0.7, "levels.json", ("sets",), "has been coded yet"),
     "workbook": Expected("4 sessions", 0.5, "public_goods.json", ("sessions_finished",)),
 }
-# Of the clock, or of how a run went.
-OF_THIS_RUN = re.compile(
+# Files that depend on the clock or on the course of the run.
+FILES_OF_ONE_RUN = re.compile(
     r"(manifest\.json|plan\.json|run\.log|log\.jsonl|report\.html|study\.yaml|config\.yaml)"
     r"|journal\.sqlite.*|logs/.*|\..*"
 )
-TIME = re.compile(rb'"(generated_at|checkpoint_time)": "[^"]*"')
+TIME_FIELD = re.compile(rb'"(generated_at|checkpoint_time)": "[^"]*"')
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The files that are the same for the same answers, without times."""
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files that depend on the answers alone, without times."""
     found = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
-    kept = {name: p for name, p in found.items() if not OF_THIS_RUN.fullmatch(name)}
-    return {name: TIME.sub(b"", p.read_bytes()) for name, p in kept.items()}
+    kept = {name: p for name, p in found.items() if not FILES_OF_ONE_RUN.fullmatch(name)}
+    return {name: TIME_FIELD.sub(b"", p.read_bytes()) for name, p in kept.items()}
 
 
 def assert_same_files(folder: Path, whole: Path) -> None:
-    mine, its = files_of(folder), files_of(whole)
+    mine, its = read_files(folder), read_files(whole)
     assert mine.keys() == its.keys()
     assert [name for name in its if mine[name] != its[name]] == []
 
 
-def complete(folder: Path) -> int:
-    """How many parts of a run are recorded as complete."""
+def count_complete_parts(folder: Path) -> int:
+    """Return the number of parts of a run that are recorded as complete."""
     if not (folder / "plan.json").exists():
         return 0
     run = open_run(folder)
@@ -93,9 +98,9 @@ def complete(folder: Path) -> int:
 
 
 def assert_reported(folder: Path, study: str, state: str) -> int:
-    """The report, its findings and the study's file cover the complete parts and say so; their
-    number."""
-    expected, count = STUDIES[study], complete(folder)
+    """Assert that report, findings and the study's file cover the complete parts and say so. Return
+    the number of these parts."""
+    expected, count = STUDIES[study], count_complete_parts(folder)
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
     counted = f"{count} of {expected.planned}"
@@ -122,13 +127,37 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     return count
 
 
+# A budget that no run reaches. Transcripts contain it, so all compared runs have the same one.
+LARGE_BUDGET = "budget_calls=100000"
+# Overrides that make the runs of the daily tests shorter.
+SHORTER = {"town_hall": ("rounds=1",)}
+
+
+@pytest.fixture(scope="module")
+def whole_run(folder: Path) -> Callable[[str], folkmoot.Run]:
+    """Return a function that runs a study with several parts in one go, once."""
+
+    @cache
+    def play(study: str) -> folkmoot.Run:
+        how = (
+            {"provider": make_respondent(study)}
+            if study in SET_PATTERNS
+            else {"model": "synthetic"}
+        )
+        own = (LARGE_BUDGET, *SHORTER.get(study, ()), "concurrency=1")
+        path, out = several_parts(study, folder), folder / f"{study}_whole"
+        return folkmoot.run(path, out=out, overrides=own, **how)
+
+    return play
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("parts")
 
 
 def assert_nothing_reported(folder: Path, study: str) -> None:
-    """The report and its only finding say that no part is complete."""
+    """Assert that the report and its only finding say that no part is complete."""
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
     counted = f"0 of {STUDIES[study].planned}"
@@ -137,16 +166,17 @@ def assert_nothing_reported(folder: Path, study: str) -> None:
     assert only.says == f"{counted} are complete: nothing can be reported yet."
 
 
-SET_OF = {  # the set that an address belongs to, in studies that are paid set by set
+# Patterns for the set of an address, in studies that spend a budget set by set.
+SET_PATTERNS = {
     "town_hall": r"^[^/]*?(\d+)",
     "focus_group": r"^discussion/([^/]+)/",
     "negotiation": r"^(?:preferences|negotiation)/(.+?)(?:-C\d)?/",
 }
 
 
-def calls_by_set(folder: Path, study: str) -> Counter[str]:
+def count_calls_by_set(folder: Path, study: str) -> Counter[str]:
     with JournalReader(folder / "journal.sqlite") as journal:
-        found = (re.search(SET_OF[study], entry.address) for entry in journal.read_entries())
+        found = (re.search(SET_PATTERNS[study], entry.address) for entry in journal.read_entries())
         return Counter(match[1] for match in found if match)
 
 
@@ -155,21 +185,24 @@ def calls_by_set(folder: Path, study: str) -> Counter[str]:
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="kills")
 )
-def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Path) -> None:
-    """With nothing complete, with some parts complete, and at its end, which is that of a run that
-    was never paused. A budget buys whole sets, at random latencies too."""
+def test_a_run_paused_by_a_budget_is_reported_and_resumed(
+    study: str, folder: Path, whole_run: Callable[[str], folkmoot.Run]
+) -> None:
+    """Report without a complete part, with some complete parts, and at the end. The end equals that
+    of a run without a pause. A budget is spent on whole sets, also with random latencies."""
     path, out = several_parts(study, folder), folder / f"{study}_paused"
 
     def play(out: Path, *overrides: str) -> folkmoot.Run:
-        if study in SET_OF:
-            provider = respondent(study, jitter=len(overrides))
+        overrides = (*overrides, *SHORTER.get(study, ()))
+        if study in SET_PATTERNS:
+            provider = make_respondent(study, jitter=len(overrides))
             return folkmoot.run(path, out=out, provider=provider, overrides=overrides)
         # One call at a time, so that the same parts are complete in each run of this test.
         overrides = (*overrides, "concurrency=1")
         return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
 
-    enough = "budget_calls=100000"  # which stands in transcripts
-    whole = play(folder / f"{study}_whole", enough)
+    enough = LARGE_BUDGET
+    whole = whole_run(study)
     with pytest.raises(RunPausedError):
         play(out, "budget_calls=3")
     assert_nothing_reported(out, study)
@@ -182,8 +215,8 @@ def test_a_run_paused_by_a_budget_is_reported_and_resumed(study: str, folder: Pa
     assert 0 < assert_reported(out, study, "paused") < int(STUDIES[study].planned.split()[0])
     page = (out / "report.html").read_text("utf-8")
     assert "SYNTHETIC" in page and "<strong>PARTIAL</strong>" in page
-    if study in SET_OF:
-        in_all, bought = calls_by_set(whole.path, study), calls_by_set(out, study)
+    if study in SET_PATTERNS:
+        in_all, bought = count_calls_by_set(whole.path, study), count_calls_by_set(out, study)
         assert len([of for of in bought if bought[of] < in_all[of]]) <= 1
     done = play(out, enough)
     assert digest(done) == digest(whole)
@@ -198,8 +231,9 @@ def server() -> Iterator[ServerThread]:
 
 
 def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
-    """The recorded rows are exported with their codebook, and complete parts are compared. Tables
-    that are made of others are there too, for complete parts."""
+    """Assert that recorded rows are exported with their codebook and that complete parts are
+    compared.
+    Derived tables cover the complete parts."""
     out = killed.parent / f"{killed.name}_exported"
     done = CliRunner().invoke(app, ["export", str(killed), "--to", "csv", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -220,8 +254,8 @@ def assert_exported_and_compared(killed: Path, whole: Path, count: int) -> None:
 
 
 def assert_exposure_shown(killed: Path, whole: Path) -> None:
-    """The page of a participant shows the exposure of a complete part, as that of the finished run
-    does, and none of an incomplete part."""
+    """Assert that the page of a participant shows the exposure of a complete part, as in the
+    finished run, and none of an incomplete part."""
     unfinished, finished = open_run(killed), open_run(whole)
     shown = not_shown = 0
     for key in people_frame(unfinished, people_of(unfinished)).collect()[KEY_COLUMN]:
@@ -236,15 +270,18 @@ def assert_exposure_shown(killed: Path, whole: Path) -> None:
 
 
 @pytest.mark.filterwarnings("error:.*tables made of others")
-def test_tables_made_of_others_wait_on_the_disk_while_a_killed_run_is_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_derived_tables_wait_on_the_disk_while_a_killed_run_is_read(
+    folder: Path,
+    whole_run: Callable[[str], folkmoot.Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path, out = several_parts("town_hall", folder), folder / "crashed"
-    whole = folkmoot.run(path, out=folder / "whole", model="synthetic")
-    dies = respondent("town_hall", jitter=1, die_after=int(0.6 * whole.manifest["calls"]))
+    whole = whole_run("town_hall")
+    dies = make_respondent("town_hall", jitter=1, die_after=int(0.6 * whole.manifest["calls"]))
     with pytest.raises(Crash):
         # Few calls at the same time, so that sets are run one after the other.
-        folkmoot.run(path, out=out, provider=dies, concurrency=4)
+        folkmoot.run(path, out=out, provider=dies, concurrency=4, overrides=SHORTER["town_hall"])
     assert_exposure_shown(out, whole.path)
     in_memory = folkmoot.load(out).table("exposure")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -290,7 +327,7 @@ def test_a_run_is_reported_while_it_goes_on_and_after_it_was_killed(
     try:
         held = model.plan.hold_after or 0
         wait_until(lambda: len(model.log) >= held or process.poll() is not None)
-        wait_until(lambda: complete(out) > 0)
+        wait_until(lambda: count_complete_parts(out) > 0)
         # A stopped process writes no more rows, so no set becomes complete between two looks.
         process.send_signal(signal.SIGSTOP)
         going_on = assert_reported(out, study, "still going on")

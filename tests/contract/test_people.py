@@ -1,4 +1,4 @@
-"""People at the table of every study type: what of a drawn card reaches whom."""
+"""Human participants in every study type: who is shown a drawn persona."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
-NAMED = """
+STUDY_WITH_NAMES = """
 study: negotiation
 conditions: [C1]
 groups:
@@ -40,7 +40,7 @@ groups:
       - {role: spouse, name: Wilhelmina, persona: a retired judge who sings in a choir, PREFERENCES}
       - {role: spouse, name: Ottokar, persona: a beekeeper from the hills above town, PREFERENCES}
 """
-MEASURED = {
+COMPARED_ANSWERS = {
     "cross_pollination": {"initial vote: Park improvements", "second vote: Safer streets"},
     "focus_group": {
         "discussion oven before opinion position",
@@ -55,17 +55,19 @@ MEASURED = {
 CARD = {"age": 34, "occupation": "glazier", "about": "I keep bees on the roof."}
 
 
-class Sat(NamedTuple):
-    """What a person in a seat was sent, who they were said to be, and by what name."""
+class SeatRecord(NamedTuple):
+    """The texts that a human in a seat was sent, their persona and their name."""
 
     texts: list[str]
     card: str
     name: str
 
 
-def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFolder]:
-    """A small study in which two seats, drawn by lot, are taken by people; by seat."""
-    people, seats = people_of(study), dict[str, Sat]()
+def run_with_humans(
+    study: str, path: Path, *overrides: str
+) -> tuple[dict[str, SeatRecord], RunFolder]:
+    """Run a small study with humans in two randomly drawn seats. Return their records by seat."""
+    people, seats = people_of(study), dict[str, SeatRecord]()
 
     def answer(chair: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
@@ -76,7 +78,7 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
             for span in question.request.spans
             if span.source.kind == "persona" and span.source.speaker == who.id
         )
-        sat = seats.setdefault(chair.seat.name, Sat([], card, who.name))
+        sat = seats.setdefault(chair.seat.name, SeatRecord([], card, who.name))
         sat.texts.extend(message.content for message in messages)
         return people.reply(question.request, question.address).text
 
@@ -90,8 +92,8 @@ def play(study: str, path: Path, *overrides: str) -> tuple[dict[str, Sat], RunFo
     return seats, run.folder
 
 
-def values_of(card: str) -> set[str]:
-    """What a card says, in parts that nobody else would say by chance."""
+def split_card(card: str) -> set[str]:
+    """Split a persona into parts that no other text would contain by chance."""
     parts = (s.strip(" .,;:") for s in re.split(r"(?<=[.!?:;,])\s|\n", card))
     return {s for s in parts if len(s) > 12 and " " in s}
 
@@ -100,22 +102,21 @@ def values_of(card: str) -> set[str]:
     ("study", "settings"),
     sample_daily(
         [*((study, ()) for study in STUDIES), ("focus_group", ("first_opinion=seeded",))],
-        daily=[("cross_pollination", ()), ("focus_group", ()), ("town_hall", ())],
+        daily=[("cross_pollination", ()), ("focus_group", ())],
         part="pages",
     ),
 )
-def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
+def test_prompts_of_a_self_description_contain_nothing_of_the_persona(
     study: str, settings: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """No part of the card and not its name stands in any prompt of theirs, which holds what they
-    said of themselves in its place."""
+    """Their prompts contain no part and no name of the persona, but their self-description."""
     path = small_study(study, tmp_path)
-    persona, run = play(study, path, *settings, "seats.as=persona")
-    oneself, _ = play(study, path, *settings, "seats.as=self")
+    persona, run = run_with_humans(study, path, *settings, "seats.as=persona")
+    oneself, _ = run_with_humans(study, path, *settings, "seats.as=self")
     assert len(persona) == len(oneself) == 2
     for seat, sat in oneself.items():
         drawn, everything = persona[seat], "\n".join(sat.texts)
-        values = values_of(drawn.card)
+        values = split_card(drawn.card)
         assert values and [v for v in values if v not in "\n".join(drawn.texts)] == []
         assert [v for v in values if v in everything] == []
         assert sat.name == drawn.name or not re.search(rf"\b{drawn.name}\b", everything)
@@ -125,51 +126,53 @@ def test_who_speaks_for_themselves_is_told_nothing_that_was_drawn(
             assert [a for a in (*LENGTH_ADVICE, *STYLE_ADVICE) if a in everything] == []
             assert ("private reaction" in everything) == (settings == ())  # their own, once asked
     if not settings:
-        the_same_questions_are_compared(study, run)
+        assert_same_questions_compared(study, run)
 
 
-def the_same_questions_are_compared(study: str, run: RunFolder) -> None:
-    """The report finds the questions that people and models both answered: options, figures and
-    the fields of forms, by their place in the protocol."""
+def assert_same_questions_compared(study: str, run: RunFolder) -> None:
+    """Assert that the report finds the questions that humans and models both answered: options,
+    numbers and fields of forms, by their place in the protocol."""
     finding = people_and_models(run)
-    if not MEASURED[study]:
+    if not COMPARED_ANSWERS[study]:
         assert finding is None
         return
     assert finding is not None and finding.illustrates
     found = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
-    assert MEASURED[study] <= {str(row["answer"]) for row in found}
+    assert COMPARED_ANSWERS[study] <= {str(row["answer"]) for row in found}
     # One answer for each person, however often they were asked.
     assert {row["people_n"] for row in found} == {2}
 
 
-def test_what_a_file_says_of_a_member_is_not_said_of_who_speaks_for_themselves(
+def test_prompts_of_a_self_description_contain_nothing_of_the_members_file(
     tmp_path: Path,
 ) -> None:
     """Ready-made wishes and a name of the file are the card's; the person is asked, and is called
     by their role."""
     wishes = {t: f"somewhere like the harbour of {t}" for t in TOPICS}
     path = tmp_path / "home.yaml"
-    path.write_text(NAMED.replace("PREFERENCES", f"preferences: {json.dumps(wishes)}"), "utf-8")
-    oneself, _ = play("negotiation", path, "conditions=[C1]", "seats.as=self")
+    path.write_text(
+        STUDY_WITH_NAMES.replace("PREFERENCES", f"preferences: {json.dumps(wishes)}"), "utf-8"
+    )
+    oneself, _ = run_with_humans("negotiation", path, "conditions=[C1]", "seats.as=self")
     assert {sat.name for sat in oneself.values()} == {"Partner 1", "Partner 2"}
     everything = "\n".join(t for sat in oneself.values() for t in sat.texts)
     hidden = ("Wilhelmina", "Ottokar", "judge", "beekeeper", "harbour")
     assert [word for word in hidden if word in everything] == []
 
 
-def written(value: JsonValue, words: Iterator[str], sizes: Iterator[int]) -> JsonValue:
-    """An answer with words that nobody else would say in place of its sentences."""
+def replace_sentences(value: JsonValue, words: Iterator[str], sizes: Iterator[int]) -> JsonValue:
+    """Return an answer in which words that no other text contains replace the sentences."""
     if isinstance(value, str):
         return f"{' '.join(islice(words, next(sizes)))}." if " " in value else value
     if isinstance(value, list):
-        return [written(v, words, sizes) for v in value]
+        return [replace_sentences(v, words, sizes) for v in value]
     if isinstance(value, dict):
-        return {k: written(v, words, sizes) for k, v in value.items()}
+        return {k: replace_sentences(v, words, sizes) for k, v in value.items()}
     return value
 
 
-def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
-    """All cells, but for the places of texts in prompts, which are before and after others."""
+def read_cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
+    """Return all cells, without the places of texts in prompts, which move with other texts."""
     return {
         (name, column, n): cell
         for name in run.table_names()
@@ -179,15 +182,13 @@ def cells(run: RunFolder) -> dict[tuple[str, str, int], object]:
     }
 
 
-# Daily, test_withdrawals takes back a participant's words in the other three types.
-@pytest.mark.parametrize(
-    "study", sample_daily(STUDIES, daily=("negotiation", "workbook"), part="mutations")
-)
-def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
+# Daily, test_withdrawals takes back a participant's words in another type.
+@pytest.mark.parametrize("study", sample_daily(STUDIES, daily=("workbook",), part="mutations"))
+def test_a_withdrawal_removes_all_words_of_the_participant_and_no_others(
     study: str, tmp_path: Path
 ) -> None:
-    """Long texts, short ones, single words of a form and of the own card: in no file, table or
-    journal; and nothing else in the tables changes."""
+    """Long and short texts and single words of forms and self-descriptions are in no file, table or
+    journal afterwards. No other cell of the tables changes."""
     people = people_of(study)
     words, sizes = (f"zyq{n}w" for n in count()), cycle((8, 2, 3, 5, 12, 1, 4))
     own = re.compile(r"zyq\d+w")
@@ -195,14 +196,14 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
     def answer(_: SeatState, question: PendingQuestion) -> str:
         if question.address.startswith("seats/"):
             card = {"occupation": next(words), "home": "a b".replace(" ", next(words))}
-            return json.dumps({**CARD, **card, "about": written("a b", words, sizes)})
+            return json.dumps({**CARD, **card, "about": replace_sentences("a b", words, sizes)})
         reply = people.reply(question.request, question.address).text
         if question.view.answer_kind in ("choice", "number"):
             return reply
         try:
-            return json.dumps(written(json.loads(reply), words, sizes))
+            return json.dumps(replace_sentences(json.loads(reply), words, sizes))
         except ValueError:
-            return str(written(reply, words, sizes))
+            return str(replace_sentences(reply, words, sizes))
 
     run = folkmoot.run(
         small_study(study, tmp_path),
@@ -211,14 +212,14 @@ def test_no_word_of_who_withdraws_is_left_and_every_other_word_stays(
         overrides=(*PLAYABLE.get(study, ()), "seats.count=1", "seats.as=self"),
         seat_host=by_hand(answer),
     ).folder
-    before = cells(run)
+    before = read_cells(run)
     held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]
     assert run.path / "journal.sqlite" in held
     (place,) = read_seats(run.path)
     withdraw_texts(run, find_personal_texts(run, place), "researcher")
     left = {p.name: own.findall(p.read_text("latin-1")) for p in run.path.rglob("*") if p.is_file()}
     assert {name: found for name, found in left.items() if found} == {}
-    after = cells(RunFolder(run.path))
+    after = read_cells(RunFolder(run.path))
     assert [at for at, cell in after.items() if own.search(str(cell))] == []
     gone = {at for at in before if before[at] != after[at]}
     told = ("value", "said", "recorded", "how", "agrees", "position", "missing")

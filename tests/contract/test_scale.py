@@ -1,14 +1,14 @@
-"""What keeps memory bounded changes nothing. That every study gives the same bytes when its rows
-wait on the disk is in test_every_study."""
+"""The limits that bound memory change no result. test_every_study compares the tables of runs that
+keep their rows on disk."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import folkmoot
@@ -21,18 +21,22 @@ from folkmoot.engine.session import run_context as context
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.clusters import cluster_option
 from folkmoot.storage import table_buffer as recording
-from tests.contract.runs import Crash, SerialRun, digest, play, respondent
+from tests.contract.runs import Crash, SerialRun, digest, make_respondent, play
 
 
 def test_rows_of_a_process_that_was_killed_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Crash):
-        play("cross_pollination", tmp_path, provider=respondent("cross_pollination", die_after=9))
+        play(
+            "cross_pollination",
+            tmp_path,
+            provider=make_respondent("cross_pollination", die_after=9),
+        )
     left = tmp_path / recording.ROWS
     left.write_bytes(b"half a row")
     run: folkmoot.Run = play(
-        "cross_pollination", tmp_path, provider=respondent("cross_pollination")
+        "cross_pollination", tmp_path, provider=make_respondent("cross_pollination")
     )
     assert run.table("answers").height > 9 and not left.exists()
 
@@ -52,24 +56,24 @@ def test_a_large_run_clusters_in_processes_of_their_own_with_the_same_result(
     whole = serial_run(study)
     assert not begun
     monkeypatch.setattr(context, "LARGE_FORK_ITEMS", 3)
-    large = play(study, tmp_path / "b" / "run", provider=respondent(study))
+    large = play(study, tmp_path / "b" / "run", provider=make_respondent(study))
     assert {*begun} == {cluster_option} and digest(large) == digest(whole)
 
 
-def test_what_goes_wrong_in_another_process_is_told(
+def test_errors_of_a_child_process_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(FolkmootError, match=r"cluster_option: ValueError: .*\(3,\)"):
-        run_in_child(cluster_option, (np.zeros(3),), folder=tmp_path)
+    with pytest.raises(FolkmootError, match=r"sqrt: ValueError: .*math domain error"):
+        run_in_child(math.sqrt, (-1.0,), folder=tmp_path)
     killed = tmp_path / "killed"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o700)
     monkeypatch.setattr(child_process.sys, "executable", str(killed))
     with pytest.raises(FolkmootError, match=r"status -9; .* memory"):
-        run_in_child(cluster_option, (np.zeros((3, 3)),), folder=tmp_path)
+        run_in_child(math.sqrt, (1.0,), folder=tmp_path)
 
 
-def test_what_a_process_takes_is_measured_apart_from_what_its_starter_took() -> None:
+def test_memory_of_a_child_process_is_measured_without_that_of_its_parent() -> None:
     taken = bytearray(b"x" * 400_000_000)
     assert peak_mb() > 400
     assert used_by("--version").peak_mb < 200

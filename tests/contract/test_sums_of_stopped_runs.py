@@ -1,4 +1,4 @@
-"""Runs that stop and go on: the manifest has all that was paid, the tables all that was said."""
+"""Paused and resumed runs: the manifest has all costs, and the tables have all utterances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from folkmoot.models.request import Completion, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import ANSWER_COLUMNS
-from tests.contract.runs import play, respondent
+from tests.contract.runs import make_respondent, play
 from tests.contract.test_every_study import STUDIES
 from tests.faults.lab import CommandLine
 from tests.servers.faults import FaultPlan
@@ -47,14 +47,14 @@ def test_a_run_that_pauses_before_its_first_answer_is_reported_and_counted(
 ) -> None:
     folder = tmp_path / "run"
     with pytest.raises(BudgetReachedError):
-        play(study, folder, provider=respondent(study), overrides=("budget_calls=0",))
+        play(study, folder, provider=make_respondent(study), overrides=("budget_calls=0",))
     log = (folder / "run.log").read_text("utf-8")
     assert "not complete" not in log and "are empty" not in log
     paused = folkmoot.load(folder)
     assert (paused.manifest["outcome"], paused.manifest["calls"]) == ("paused", 0)
     assert paused.table("answers").height == 0
     assert "the run is paused" in paused.report().read_text("utf-8").lower()
-    done = play(study, folder, provider=respondent(study), overrides=("budget_calls=100000",))
+    done = play(study, folder, provider=make_respondent(study), overrides=("budget_calls=100000",))
     # An empty table has the columns of one with rows.
     answers, kinds = done.table("answers"), {"String": "text", "Int64": "int"}
     assert answers.columns == list(ANSWER_COLUMNS)

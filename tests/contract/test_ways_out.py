@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import folkmoot
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.storage.run_folder import JOURNAL
 from tests.contract.small import SMALL, small_study
+from tests.sweeps import sample_daily
 
 STUDIES = (*SMALL, "workbook")
 WAYS_OUT = {"none_of_these", "declined", "cannot_say", "none", None}
@@ -26,7 +27,9 @@ NOT_STATED = {
 }
 
 
-def closed_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+def iterate_closed_fields(
+    schema: Mapping[str, Any],
+) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     """Yield each field with an enumeration or bounds, with the alternatives of its schema."""
     definitions = schema.get("$defs", {})
 
@@ -45,7 +48,7 @@ def closed_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping
                 yield from walk(inner, below)
             entries = [part.get("items"), part.get("additionalProperties")]
             for entry in (e for e in entries if isinstance(e, Mapping)):
-                # A list may stay empty, so its plain entries force nobody.
+                # A list may stay empty, so its plain entries force no answer.
                 if part.get("minItems") or any("properties" in a for a in alternatives(entry)):
                     yield from walk(name, entry)
 
@@ -62,18 +65,27 @@ def has_way_out(parts: list[Mapping[str, Any]]) -> bool:
     return free or null or bool(WAYS_OUT & set(allowed))
 
 
-@pytest.mark.parametrize("study", STUDIES)
-def test_every_closed_answer_has_a_way_out(study: str, tmp_path: Path) -> None:
-    # Some first votes are no option, so that second requests are sent as well.
-    settings = () if study == "workbook" else ("respondent.off_list=0.3",)
-    path = small_study(study, tmp_path)
-    folkmoot.run(path, out=tmp_path / "run", model="synthetic", overrides=settings)
+# A cross-pollination asks for no closed answer first, but in the test below.
+@pytest.mark.parametrize("study", [study for study in STUDIES if study != "cross_pollination"])
+def test_every_closed_answer_has_a_way_out(study: str, small_run: Callable[[str], Path]) -> None:
+    assert_ways_out(small_run(study))
+
+
+# Some answers are no option, so that second requests are sent as well. Their schema is made in one
+# place for all studies.
+@pytest.mark.parametrize("study", sample_daily(SMALL, daily=("cross_pollination",), part="sweeps"))
+def test_every_closed_second_request_has_a_way_out(study: str, tmp_path: Path) -> None:
+    path, own = small_study(study, tmp_path), ("respondent.off_list=0.3",)
+    assert_ways_out(folkmoot.run(path, out=tmp_path / "run", model="synthetic", overrides=own).path)
+
+
+def assert_ways_out(run: Path) -> None:
     without: dict[tuple[str, str], str] = {}
     closed = 0
-    with JournalReader(tmp_path / "run" / JOURNAL) as journal:
+    with JournalReader(run / JOURNAL) as journal:
         for entry in journal.read_entries("ask"):
             schema = entry.request.get("schema") or {}
-            for name, parts in closed_fields(schema):
+            for name, parts in iterate_closed_fields(schema):
                 closed += 1
                 if name not in NOT_STATED and not has_way_out(parts):
                     without.setdefault((str(schema["title"]), name), entry.address)

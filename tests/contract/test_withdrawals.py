@@ -1,5 +1,8 @@
-"""A participant of each study type withdraws: their words go, however files and prompts spell them,
-and every word of another speaker stays."""
+"""A participant of each study type withdraws.
+
+All their words are removed, however files and prompts spell them. Every word of another speaker
+stays.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from tests.helpers_provenance import write_prompts_in_capitals
 from tests.sweeps import sample_daily
 
 PLAYABLE = {"negotiation": ("conditions=[C1, C2]",), "town_hall": ("levels=[4]",)}
-# Texts in which each @ becomes a word that nobody else says.
+# Texts in which each @ becomes a word that no other speaker uses.
 TEXTS = (
     'She said "@ @ @ @" & <b>@ @</b>: it\'s @ @ @.',
     "@ @ @ @.\n\n- @ @\n- @\n\n“@”",
@@ -53,7 +56,7 @@ QUOTABLE = re.compile(r"(?:zqt\d+z[ .]?){4,6}", re.IGNORECASE)
 
 
 def change_texts(text: str, change: Callable[[str], str]) -> str:
-    """A reply with each of its sentences changed."""
+    """Return a reply in which each sentence is changed."""
 
     def walk(value: JsonValue) -> JsonValue:
         if isinstance(value, str):
@@ -68,12 +71,12 @@ def change_texts(text: str, change: Callable[[str], str]) -> str:
         return change(text)
 
 
-def speak(study: str, place: Seat) -> ScriptedProvider:
-    """Words of everybody: unusual texts of the person, and of leaders with quotations of these."""
+def make_speaking_model(study: str, place: Seat) -> ScriptedProvider:
+    """Return a model with unusual texts of the participant, which leading roles quote."""
     people, numbers, texts = people_of(study), count(), cycle(TEXTS)
 
-    def fill(text: str, whose: str) -> str:
-        return re.sub("@", lambda _: f"zq{whose}{next(numbers)}z", text)
+    def fill(text: str, owner: str) -> str:
+        return re.sub("@", lambda _: f"zq{owner}{next(numbers)}z", text)
 
     def answer(request: ModelRequest, address: str) -> Completion:
         reply, asked = people.reply(request, address), request.hints
@@ -96,7 +99,7 @@ def speak(study: str, place: Seat) -> ScriptedProvider:
 
 
 def count_words(run: RunFolder) -> Counter[tuple[str, str]]:
-    """How often each unusual word is in each file, table, request and reply."""
+    """Count each unusual word in each file, table, request and reply."""
     found: Counter[tuple[str, str]] = Counter()
 
     def add(where: str, text: str) -> None:
@@ -114,16 +117,13 @@ def count_words(run: RunFolder) -> Counter[tuple[str, str]]:
 
 
 CASES = [*product(sorted(registered_studies()), ("shipped", "in capitals"))]
-# Two with their own prompts, and one in capitals, where nothing is found by text. That a person of
-# each study withdraws with all their words is daily in test_people.
-DAILY = [
-    *product(("cross_pollination", "town_hall"), ("shipped",)),
-    ("focus_group", "in capitals"),
-]
+# One with the shipped prompts, and one in capitals, where nothing is found by text. test_people
+# takes back a participant's words in another type daily.
+DAILY = [("cross_pollination", "shipped"), ("cross_pollination", "in capitals")]
 
 
 @pytest.mark.parametrize(("study", "prompts"), sample_daily(CASES, DAILY, part="mutations"))
-def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
+def test_a_withdrawal_removes_unusual_texts_and_their_quotations(
     study: str, prompts: str, tmp_path: Path
 ) -> None:
     overrides = PLAYABLE.get(study, ())
@@ -133,7 +133,7 @@ def test_a_withdrawal_takes_all_words_of_the_person_and_no_others(
     if prompts == "in capitals":
         folder = write_prompts_in_capitals(tmp_path / "own", find_study(study))
         overrides = (*overrides, f"prompts={folder}")
-    model = speak(study, place)
+    model = make_speaking_model(study, place)
     out = tmp_path / "run"
     run = folkmoot.run(path, provider=model, model="scripted/x", out=out, overrides=overrides)
     before = count_words(run.folder)

@@ -1,4 +1,4 @@
-"""What people read in a seat of every study type: the questions, without what only models need."""
+"""The question pages of humans in every study type contain no instructions for models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.test_seats import by_hand
 from tests.sweeps import sample_daily
 
 # The parts of small studies that people can play, with every question that may be put to a seat.
-PLAYED = {
+OVERRIDES = {
     "cross_pollination": (
         *("confidence=true", "ranking=true", "restatement=true", "delayed_vote=true"),
         "seats.count=12",
@@ -30,28 +30,28 @@ PLAYED = {
     "workbook": ("seats.count=4",),
 }
 # Words of instructions on the form of an answer, which a form replaces.
-FOR_MODELS = re.compile(
+INSTRUCTIONS_FOR_MODELS = re.compile(
     r"\bJSON\b|\bnull\b|none_of_these|answer_format|\bONLY\b|\band nothing else\.|exact text|"
     r"[Rr]eply with|[Rr]espond with|[Aa]nswer with|\btop_choice\b|\bnew_option\b|\bhard_no\b|"
     r"true or false|\bkeys:"
 )
 
 
-def text_of(page: str) -> str:
-    """What is to be read on a page."""
+def extract_text(page: str) -> str:
+    """Return the readable text of a page."""
     body = page.partition("<main")[2].partition(">")[2]
     return html.unescape(re.sub(r"<[^>]+>", "\n", body))
 
 
-def options_in(form: FormField) -> list[list[str]]:
-    """The options of each field of a form that has several."""
+def list_options(form: FormField) -> list[list[str]]:
+    """Return the options of each field of a form that has several options."""
     found = [[label for label, _ in form.options]] if len(form.options) > 1 else []
     fixed = [part.label for part in form.parts if part.fixed]
-    return [*found, *([fixed] if fixed else []), *(o for p in form.parts for o in options_in(p))]
+    return [*found, *([fixed] if fixed else []), *(o for p in form.parts for o in list_options(p))]
 
 
-def lists_in(text: str, options: list[str]) -> int:
-    """How often a text lists these options, one a line, in any order and with any marks."""
+def count_lists(text: str, options: list[str]) -> int:
+    """Count how often a text lists these options, one per line, in any order and with any marks."""
     lines = [re.sub(r"^\W*(?:\w[.)]\s)?", "", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line]
     heads = [sorted(lines[n : n + len(options)]) == sorted(options) for n in range(len(lines))]
@@ -60,7 +60,8 @@ def lists_in(text: str, options: list[str]) -> int:
 
 # Daily one type with closed questions and long texts, and one with forms of its own.
 @pytest.mark.parametrize(
-    "study", sample_daily(sorted(PLAYED), daily=("cross_pollination", "workbook"), part="wordings")
+    "study",
+    sample_daily(sorted(OVERRIDES), daily=("cross_pollination", "workbook"), part="wordings"),
 )
 def test_a_page_has_no_instructions_for_models_and_its_options_once(
     study: str, tmp_path: Path
@@ -70,14 +71,14 @@ def test_a_page_has_no_instructions_for_models_and_its_options_once(
     faults: list[str] = []
 
     def answer(chair: SeatState, question: PendingQuestion) -> str:
-        page = text_of(bytes(render_question(manager[0], chair, question).body).decode())
+        page = extract_text(bytes(render_question(manager[0], chair, question).body).decode())
         pages[question.address] = page
-        faults.extend(f"{question.address}: {m[0]}" for m in FOR_MODELS.finditer(page))
+        faults.extend(f"{question.address}: {m[0]}" for m in INSTRUCTIONS_FOR_MODELS.finditer(page))
         view = question.view
         prose = "\n".join([view.speaker.system, *(u.text for u in view.history), view.prompt])
-        for options in options_in(form_for(question)):
+        for options in list_options(form_for(question)):
             # What others said or were told may name options as well: that is no list of them.
-            if lists_in(prose, options):
+            if count_lists(prose, options):
                 faults.append(f"{question.address}: lists {options}")
         return people.reply(question.request, question.address).text
 
@@ -91,7 +92,7 @@ def test_a_page_has_no_instructions_for_models_and_its_options_once(
 
     path = small_study(study, tmp_path)
     folkmoot.run(
-        path, out=tmp_path / "run", model="synthetic", overrides=PLAYED[study], seat_host=host
+        path, out=tmp_path / "run", model="synthetic", overrides=OVERRIDES[study], seat_host=host
     )
     assert len(pages) >= 4
     assert faults == [], "\n\n".join(pages[f.partition(":")[0]] for f in faults[:1])

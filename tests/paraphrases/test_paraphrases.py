@@ -1,12 +1,12 @@
-"""The prompts of every study in three other wordings: all answers are still read, the exposure is
-as designed, and what is planted comes out in the same size."""
+"""The prompts of every study in three other wordings: all answers are parsed, the exposure is as
+designed, and planted effects keep their sizes."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -38,7 +38,7 @@ STYLES = ("plain", "formal", "terse")
 STUDIES = tuple(registered_studies())
 SEEDS = range(1, 21)
 MUTE_SEEDS = range(1, 6)
-SHARE = 0.03
+MAX_DIFFERENCE = 0.03
 
 every = pytest.mark.parametrize("style", STYLES)
 each = pytest.mark.parametrize("study", STUDIES)
@@ -57,41 +57,45 @@ at_night = pytest.mark.parametrize(
 )
 
 
-def shipped(study: str) -> Path:
+def find_shipped_prompts(study: str) -> Path:
     return Path(str(find_study(study).prompts))
 
 
 class ForModels(NodeTransformer):
-    """Leaves of a prompt what a model reads: no wording for people."""
+    """Remove the wording for humans from a prompt."""
 
     def visit_Name(self, node: nodes.Name) -> nodes.Node:
         return nodes.Const(False) if node.name in {"for_people", "as_self"} else node
 
     def visit_If(self, node: nodes.If) -> nodes.Node | list[nodes.Node]:
         self.generic_visit(node)
-        holds = constant(node.test)
+        holds = evaluate_constant(node.test)
         return node if holds is None else node.body if holds else [*node.elif_, *node.else_]
 
     def visit_CondExpr(self, node: nodes.CondExpr) -> nodes.Node:
         self.generic_visit(node)
-        holds = constant(node.test)
+        holds = evaluate_constant(node.test)
         return node if holds is None or not node.expr2 else node.expr1 if holds else node.expr2
 
     def visit_Or(self, node: nodes.Or) -> nodes.Node:
         self.generic_visit(node)
-        return nodes.Const(True) if True in {constant(node.left), constant(node.right)} else node
+        return (
+            nodes.Const(True)
+            if True in {evaluate_constant(node.left), evaluate_constant(node.right)}
+            else node
+        )
 
 
-def constant(node: nodes.Expr) -> bool | None:
-    """The truth of an expression that reads no variable, or None."""
+def evaluate_constant(node: nodes.Expr) -> bool | None:
+    """Return the truth of an expression without variables, or None."""
     try:
         return bool(node.as_const())
     except nodes.Impossible:
         return None
 
 
-def variables(path: Path) -> set[str]:
-    """What a prompt for models takes from outside, and the fields it reads of that."""
+def list_variables(path: Path) -> set[str]:
+    """Return the variables of a prompt for models and their fields."""
     files = {p.stem: p for p in path.parent.glob("*.md")}
     tree = create_environment().parse(read_source(path.stem, files))
     tree = ForModels().visit(tree)
@@ -104,25 +108,8 @@ def variables(path: Path) -> set[str]:
 def test_a_set_is_whole_and_each_prompt_uses_what_the_shipped_one_uses(
     study: str, style: str
 ) -> None:
-    ours = {p.name: variables(p) for p in shipped(study).glob("*.md")}
-    assert {p.name: variables(p) for p in (HERE / study / style).glob("*.md")} == ours
-
-
-@pytest.fixture(scope="module")
-def reasks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], int]:
-    """How many answers of a small study were asked for again under the shipped prompts."""
-
-    @cache
-    def of(study: str) -> int:
-        answers = small(study, tmp_path_factory.mktemp(study)).read_table("answers")
-        return int(answers["reasks"].sum())
-
-    return of
-
-
-def small(study: str, folder: Path, **prompts: Any) -> RunFolder:
-    path = small_study(study, folder)
-    return folkmoot.run(path, model="synthetic", out=folder / "run", seed=7, **prompts).folder
+    ours = {p.name: list_variables(p) for p in find_shipped_prompts(study).glob("*.md")}
+    assert {p.name: list_variables(p) for p in (HERE / study / style).glob("*.md")} == ours
 
 
 # Each study in one of the wordings every day, in all of them by night.
@@ -132,13 +119,16 @@ DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(ST
 @pytest.mark.parametrize(
     ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="wordings")
 )
-def test_other_words_are_read_and_stand_where_the_design_wants_them(
-    study: str, style: str, tmp_path: Path, reasks: Callable[[str], int]
+def test_other_wordings_are_parsed_and_shown_as_the_design_requires(
+    study: str, style: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = small(study, tmp_path, overrides=(f"prompts={HERE / study / style}",))
+    own = (f"prompts={HERE / study / style}",)
+    path = small_study(study, tmp_path)
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=own).folder
     answers = run.read_table("answers")
     assert answers["missing"].is_null().all()
-    assert answers["reasks"].sum() <= reasks(study)
+    shipped_reasks = RunFolder(small_run(study)).read_table("answers")["reasks"].sum()
+    assert answers["reasks"].sum() <= shipped_reasks
     assert describe_deviations(run) == []
 
 
@@ -147,28 +137,30 @@ def test_other_words_are_read_and_stand_where_the_design_wants_them(
 Effects = Mapping[str, float]
 
 
-def of_cross_pollination(folder: Path, seed: int, prompts: Path) -> Effects:
-    run = cross_pollination.pilot(folder, 300, seed, prompts=str(prompts))
+def measure_cross_pollination(folder: Path, seed: int, prompts: Path) -> Effects:
+    run = cross_pollination.run_pilot(folder, 300, seed, prompts=str(prompts))
     rows = run.read_json("summary.json")["by_condition"]
     rate = {c: float(rows[c]["position_changed_rate"]) for c in rows}
     return {c: rate[c] - rate["simple_voting"] for c in rate if c != "simple_voting"}
 
 
-def of_town_hall(folder: Path, seed: int, prompts: Path) -> Effects:
-    run = town_hall.hold(folder, ["quiet", "chaired"], random_seed=seed, prompts=str(prompts))
+def measure_town_hall(folder: Path, seed: int, prompts: Path) -> Effects:
+    run = town_hall.run_planted_hall(
+        folder, ["quiet", "chaired"], random_seed=seed, prompts=str(prompts)
+    )
     met = run.table("rounds").group_by("discussion_id", "agent_id")
     often = met.agg(pl.col("total_reaction_count").sum() >= 3)
     content = run.table("satisfaction").join(often, on=["discussion_id", "agent_id"])
     gain = content.group_by("total_reaction_count").agg(pl.col("satisfaction_delta").mean())
     by = dict(gain.iter_rows())
     return {
-        "chaired − quiet, gap": float(town_hall.change(run, "quiet", "chaired")["estimate"]),
+        "chaired − quiet, gap": float(town_hall.find_contrast(run, "quiet", "chaired")["estimate"]),
         "answered − not, satisfaction": float(by[True] - by[False]),
         "items passed": float(run.table("items")["passed"].cast(int).to_numpy().mean()),
     }
 
 
-def of_negotiation(folder: Path, seed: int, prompts: Path) -> Effects:
+def measure_negotiation(folder: Path, seed: int, prompts: Path) -> Effects:
     settings = {"random_seed": seed, "prompts": str(prompts)}
     half = negotiation.held(folder / "half", 0.5, ["C3"], 4, **settings)
     full = negotiation.held(folder / "full", 1.0, ["C4", "C5"], **settings)
@@ -178,19 +170,19 @@ def of_negotiation(folder: Path, seed: int, prompts: Path) -> Effects:
     }
 
 
-def of_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
+def measure_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
     texts = {p.stem: p.read_text("utf-8") for p in prompts.glob("*.md")}
 
     def play(name: str, settings: Mapping[str, Any], groups: int) -> RunFolder:
-        return focus_group.play(
+        return focus_group.run_groups(
             folder / name, settings, prompts=texts, groups=groups, random_seed=seed
         )
 
-    two = play("two", focus_group.TWO, 38)
+    two = play("two", focus_group.TWO_STIMULI, 38)
     after = two.read_table("intents").filter(when="after")
     buys = {s: (after.filter(stimulus=s)["score"] >= LIKELY).to_numpy() for s in ("good", "bad")}
-    shares = focus_group.demand(play("ladder", focus_group.LADDER, 12))
-    pull = focus_group.beyond_alone(play("mixed", focus_group.MIXED, 12)).beyond_alone.value
+    shares = focus_group.compute_demand(play("ladder", focus_group.PRICE_LADDER, 12))
+    pull = focus_group.check_pull(play("mixed", focus_group.WITH_CONTROL, 12)).beyond_alone.value
     return {
         "good − bad, would buy": float(np.mean(buys["good"]) - np.mean(buys["bad"])),
         "cheapest − dearest, would buy": shares[0] - shares[-1],
@@ -198,24 +190,24 @@ def of_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
     }
 
 
-def of_workbook(folder: Path, seed: int, prompts: Path) -> Effects:
+def measure_workbook(folder: Path, seed: int, prompts: Path) -> Effects:
     own = (f"prompts={prompts}",)
     run = workbook.play(workbook.book(240), folder, seed, overrides=own)
     return {"treated − plain, share given": float(workbook.effect(run).value)}
 
 
 MEASURES: dict[str, Callable[[Path, int, Path], Effects]] = {
-    "cross_pollination": of_cross_pollination,
-    "town_hall": of_town_hall,
-    "negotiation": of_negotiation,
-    "focus_group": of_focus_group,
-    "workbook": of_workbook,
+    "cross_pollination": measure_cross_pollination,
+    "town_hall": measure_town_hall,
+    "negotiation": measure_negotiation,
+    "focus_group": measure_focus_group,
+    "workbook": measure_workbook,
 }
 # 3 points of a share, or of the range of a score; of the pull (.04 of a
 # position), which is smaller than that, .006.
 RANGE = {"chaired − quiet, gap": 4, "answered − not, satisfaction": 9, "pull of the group": 0.2}
 # Left out of these prompts: what carries the argument to those who decide.
-DECIDE = {
+DECIDING_PROMPTS = {
     "cross_pollination": ("final_vote_after_summary", "final_vote_after_dialogue"),
     "town_hall": ("heard",),
     "negotiation": ("feedback",),
@@ -239,24 +231,28 @@ CARRIED = {
 }
 
 
-def means(study: str, name: str, found: Sequence[Effects]) -> dict[str, float]:
-    """Effect → its mean over the seeds; printed as a row of a table."""
+def average_effects(study: str, name: str, found: Sequence[Effects]) -> dict[str, float]:
+    """Return the mean of each effect over the seeds, and print it as a row of a table."""
     table = {effect: float(np.mean([one[effect] for one in found])) for effect in found[0]}
     print(study, name, *(f"{e}: {size:.3f}" for e, size in table.items()), sep=" | ")
     return table
 
 
-def measured(study: str, prompts: Path, folder: Path, seeds: range = SEEDS) -> dict[str, float]:
+def measure_effects(
+    study: str, prompts: Path, folder: Path, seeds: range = SEEDS
+) -> dict[str, float]:
     found = [MEASURES[study](folder / str(seed), seed, prompts) for seed in seeds]
-    return means(study, prompts.name, found)
+    return average_effects(study, prompts.name, found)
 
 
-def measured_as_shipped(study: str, first: int, shared_folder: SharedFolder) -> dict[str, float]:
-    """The effects under the shipped prompts. All processes of a session share the runs, and each
+def measure_shipped_effects(
+    study: str, first: int, shared_folder: SharedFolder
+) -> dict[str, float]:
+    """Return the effects under the shipped prompts. All processes of a session share the runs. Each
     begins with another seed (`first`), so that none waits for long."""
 
     def measure(seed: int, folder: Path) -> None:
-        found = MEASURES[study](folder / "run", seed, shipped(study))
+        found = MEASURES[study](folder / "run", seed, find_shipped_prompts(study))
         (folder / "effects.json").write_text(json.dumps(found))
         rmtree(folder / "run")
 
@@ -266,24 +262,24 @@ def measured_as_shipped(study: str, first: int, shared_folder: SharedFolder) -> 
         return found
 
     found = {seed: effects(seed) for seed in (*SEEDS[first:], *SEEDS[:first])}
-    return means(study, "as shipped", [found[seed] for seed in SEEDS])
+    return average_effects(study, "as shipped", [found[seed] for seed in SEEDS])
 
 
 @at_night
 def test_effects_are_those_of_the_shipped_prompts(
     study: str, style: str, tmp_path: Path, shared_folder: SharedFolder
 ) -> None:
-    found = measured(study, HERE / study / style, tmp_path)
+    found = measure_effects(study, HERE / study / style, tmp_path)
     first = len(SEEDS) * STYLES.index(style) // len(STYLES)
-    for effect, size in measured_as_shipped(study, first, shared_folder).items():
+    for effect, size in measure_shipped_effects(study, first, shared_folder).items():
         off = abs(found[effect] - size) / RANGE.get(effect, 1)
-        assert off <= SHARE, f"{effect}: {found[effect]:.3f}, not {size:.3f}"
+        assert off <= MAX_DIFFERENCE, f"{effect}: {found[effect]:.3f}, not {size:.3f}"
 
 
-def mute(study: str, style: str, folder: Path) -> Path:
-    """A set without the texts that carry the argument."""
+def drop_arguments(study: str, style: str, folder: Path) -> Path:
+    """Write prompts without the texts that carry the argument, and return their folder."""
     copytree(HERE / study / style, folder)
-    for name in DECIDE[study]:
+    for name in DECIDING_PROMPTS[study]:
         path = folder / f"{name}.md"
         text = path.read_text("utf-8")
         left = re.sub(rf"{{{{ ({CARRIERS[study]}) }}}}", "…", text)
@@ -296,6 +292,10 @@ def mute(study: str, style: str, folder: Path) -> Path:
 def test_without_the_texts_nothing_is_left_but_a_plain_reask(
     study: str, style: str, tmp_path: Path
 ) -> None:
-    found = measured(study, mute(study, style, tmp_path / "mute"), tmp_path, MUTE_SEEDS)
+    found = measure_effects(
+        study, drop_arguments(study, style, tmp_path / "mute"), tmp_path, MUTE_SEEDS
+    )
     for effect in CARRIED[study]:
-        assert abs(found[effect]) / RANGE.get(effect, 1) <= SHARE, f"{effect}: {found[effect]:.3f}"
+        assert abs(found[effect]) / RANGE.get(effect, 1) <= MAX_DIFFERENCE, (
+            f"{effect}: {found[effect]:.3f}"
+        )

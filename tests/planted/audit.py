@@ -1,6 +1,6 @@
-"""What a faithful cross-pollination pipeline must show: planted effects, and its own wiring.
+"""Audit a cross-pollination run: planted effects and the wiring of the pipeline.
 
-Each check gives the faults it finds; a healthy run has none, a miswired one at least one.
+Each check returns the faults that it finds. A correct run has none, a miswired run at least one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from folkmoot.engine.journal.journal import Journal
 from folkmoot.respondent.mind.persona import persona_from_text
 from folkmoot.storage.run_folder import RunFolder
-from tests.planted.mirror import Exposure, true_rates
+from tests.planted.mirror import Exposure, compute_true_rates
 
 # What a faithful pipeline exposes people to between their two votes: a page with about 45 of the
 # respondent's 80 argument words for each option, and a dialogue of three turns about one of them.
@@ -40,7 +40,7 @@ class Audit:
 
     @cached_property
     def requests(self) -> dict[str, str]:
-        """All that was sent, by address."""
+        """All requests by address."""
         with Journal(self.run.path / "journal.sqlite") as journal:
             return {
                 e.address: "\n".join(m["content"] for m in e.request["messages"])
@@ -48,16 +48,16 @@ class Audit:
             }
 
     def rates(self) -> dict[str, float]:
-        """Share that changed, by condition, as summary.json has it."""
+        """Return the share of changed positions by condition, from summary.json."""
         rows = self.run.read_json("summary.json")["by_condition"]
         return {c: float(rows[c]["position_changed_rate"]) for c in EXPOSED}
 
     def truth(self) -> dict[str, float]:
-        """The same shares as the respondent's own model has them for these very people."""
+        """Return the same shares as the respondent's model predicts them for these participants."""
         found = {}
         for condition, exposure in EXPOSED.items():
             own = [p for p in self.people if p["condition"] == condition]
-            rates = true_rates(
+            rates = compute_true_rates(
                 [p["enriched_persona"] for p in own],
                 self.options,
                 exposure,
@@ -69,7 +69,7 @@ class Audit:
         return found
 
     def camps_recovered(self) -> float:
-        """Adjusted Rand index of clusters within options against the camps planted in personas."""
+        """Return the adjusted Rand index of clusters within options against the planted camps."""
         seed = int(self.run.manifest["seed"])
         scores = []
         for option in self.options:
@@ -79,7 +79,7 @@ class Audit:
         return sum(scores) / len(scores)
 
     def faults(self, tolerance: float = TOLERANCE) -> list[str]:
-        """Everything that is wrong with this run."""
+        """Return all faults of this run."""
         return [*self._effects(tolerance), *self._wiring()]
 
     def _effects(self, tolerance: float) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Audit:
     def _wiring(self) -> Iterator[str]:
         by_id = {p["participant_id"]: p for p in self.people}
         page = self._page()
-        # What is asked last of somebody in a stage is their vote.
+        # The last question to a participant in a stage is the vote.
         votes = {a.rpartition("/")[0]: a for a in sorted(self.requests, key=_number)}.values()
         for address, text in self.requests.items():
             stage, *rest = address.split("/")
@@ -116,7 +116,7 @@ class Audit:
         yield from self._cluster_wiring(by_id)
 
     def _page(self) -> str:
-        """What the summaries must look like, from the clusters as they were saved."""
+        """Return the expected summaries, made from the saved clusters."""
         parts = []
         for option in self.options:
             own = [c["description"] for c in self.clusters if c["option"] == option]
@@ -156,5 +156,5 @@ def _number(address: str) -> int:
 
 
 def quoted(name: str) -> str:
-    """A name as one component of an address."""
+    """Quote a name as one component of an address."""
     return name.replace("%", "%25").replace("/", "%2F")

@@ -1,7 +1,7 @@
-"""The planted truth without text: change rates of a population as the model itself has them.
+"""Compute the planted change rates of a population from the respondent's model, without texts.
 
-Tests hold the whole pipeline's estimate against this. It uses the same latents, the same formulas
-and the same noise, but in place of texts the doses that a faithful pipeline would give.
+Tests compare the estimates of the whole pipeline with these rates. Latent values, formulas and
+noise are the same. The doses are those of a correct pipeline.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from folkmoot.respondent.mind.reading import ExposureDose
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What somebody meets between two votes: distinct argument words `read` for each option that
-    they do not hold, those that were `argued` for one of them and in how many answered `turns`, and
-    whether the person had said their own reasons before."""
+    """The exposure of a participant between two votes.
+
+    `read`: distinct argument words for each option that the participant does not hold. `argued`:
+    words for one of these options in a dialogue. `turns`: answered turns of this dialogue.
+    `interviewed`: the participant gave their own reasons before.
+    """
 
     read: int = 0
     argued: int = 0
@@ -29,7 +32,7 @@ class Exposure:
     interviewed: bool = False
 
 
-def true_rates(
+def compute_true_rates(
     personas: Sequence[str],
     options: Sequence[str],
     exposure: Exposure,
@@ -38,7 +41,7 @@ def true_rates(
     settings: Mapping[str, object] | None = None,
     against: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[float]:
-    """The probability, for each of these people, that a second vote differs from the first.
+    """Return the probability for each participant that the second vote differs from the first.
 
     `personas` are descriptions as `Speaker.persona` has them. `against`: option held → option
     argued for → number of people. Each person meets one option, with these numbers as weights, or
@@ -47,24 +50,24 @@ def true_rates(
     """
     knobs = RespondentSettings.from_mapping(settings or {})
     people = [persona_from_text(text, seed) for text in personas]
-    crowd = _crowd(people, options, knobs)
+    crowd = _reasons_by_option(people, options, knobs)
     rates = []
     for who in people:
-        first = _first(who, options, knobs)
+        first = _first_utilities(who, options, knobs)
         stays = 0.0
         # The opposing view is chosen after the first vote. So each first vote that was possible
         # has its own opposing views, and not the one of the vote that was cast.
-        for at, p in enumerate(_shares(first, knobs)):
+        for at, p in enumerate(_choice_shares(first, knobs)):
             rivals = [o for o in options if o != options[at]]
             for argued, weight in _list_argued(options[at], rivals, against):
                 words = dict.fromkeys(rivals, exposure.read)
                 words |= {o: max(exposure.read, exposure.argued) for o in argued}
                 dose = ExposureDose(
-                    {o: _words(crowd[o], n) for o, n in words.items() if n},
+                    {o: _split_words(crowd[o], n) for o, n in words.items() if n},
                     dict.fromkeys(argued, exposure.turns),
                     exposure.interviewed,
                 )
-                after = _shares(apply_persuasion(first, options, dose, who, knobs), knobs)
+                after = _choice_shares(apply_persuasion(first, options, dose, who, knobs), knobs)
                 stays += p * weight * after[at]
         rates.append(1.0 - stays)
     return rates
@@ -81,13 +84,15 @@ def _list_argued(
     return [([o] if o in rivals else [], n / sum(counts.values())) for o, n in counts.items()]
 
 
-def _first(who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings) -> list[float]:
+def _first_utilities(
+    who: PersonaTraits, options: Sequence[str], knobs: RespondentSettings
+) -> list[float]:
     return [who.option_taste(o, 1 - 0.8 * knobs.shrinking_variance) for o in options]
 
 
-def _shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
-    """Choice probabilities: argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
-    shown = list(u)
+def _choice_shares(utilities: Sequence[float], knobs: RespondentSettings) -> list[float]:
+    """Return choice probabilities: the argmax of u + β[place] + σ·Gumbel is a softmax of u/σ."""
+    shown = list(utilities)
     if 1 <= knobs.position <= len(shown):
         shown[knobs.position - 1] += knobs.position_bias
     scale = max(knobs.noise, 1e-9)
@@ -96,18 +101,20 @@ def _shares(u: Sequence[float], knobs: RespondentSettings) -> list[float]:
     return [w / sum(weights) for w in weights]
 
 
-def _crowd(
+def _reasons_by_option(
     people: Sequence[PersonaTraits], options: Sequence[str], knobs: RespondentSettings
 ) -> dict[str, list[float]]:
-    """Mean camp shares of the reasons of those who hold each option."""
+    """Return the mean camp shares of the reasons of those who hold each option."""
     sums = {o: [1e-9] * 3 for o in options}
     for who in people:
-        for option, p in zip(options, _shares(_first(who, options, knobs), knobs), strict=True):
+        for option, p in zip(
+            options, _choice_shares(_first_utilities(who, options, knobs), knobs), strict=True
+        ):
             for camp in range(3):
                 sums[option][camp] += p * MIXTURES[who.camp][camp]
     return {o: [x / sum(mix) for x in mix] for o, mix in sums.items()}
 
 
-def _words(mix: Sequence[float], n: int) -> Counts:
-    a, b = round(mix[0] * n), round(mix[1] * n)
-    return a, b, n - a - b
+def _split_words(mix: Sequence[float], count: int) -> Counts:
+    a, b = round(mix[0] * count), round(mix[1] * count)
+    return a, b, count - a - b

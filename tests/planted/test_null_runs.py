@@ -131,7 +131,7 @@ def null_runs(study: str, folder: Path, runs: int) -> list[tuple[float, float]]:
 @pytest.mark.parametrize(
     "study", sample_daily(HEADLINE, daily=("cross_pollination", "workbook"), part="seeds")
 )
-def test_where_nothing_is_planted_there_is_something_to_test(study: str, tmp_path: Path) -> None:
+def test_runs_without_planted_effects_have_a_test(study: str, tmp_path: Path) -> None:
     ((adjusted, first),) = null_runs(study, tmp_path, 1)
     assert 0 < first < 1
     assert 0 < adjusted <= 1

@@ -38,22 +38,22 @@ GOOD = "It is simple and quick. Tested and reliable for ten years. Results are c
 BAD = (
     "It takes an hour to set up and the settings are fussy. It breaks often. Meals come out soggy."
 )
-TWO = {
+TWO_STIMULI = {
     "stimuli": [
         {"name": "good", "product_concept": "An oven that reads", "stimulus_material": GOOD},
         {"name": "bad", "product_concept": "An oven that reads", "stimulus_material": BAD},
     ]
 }
-LADDER = {
+PRICE_LADDER = {
     "product_concept": "An oven that reads",
     "stimulus_material": GOOD,
     "prices": ["50 dollars", "150 dollars", "450 dollars", "1350 dollars"],
 }
-ONE = {"product_concept": "An oven that reads", "stimulus_material": GOOD}
+ONE_CONCEPT = {"product_concept": "An oven that reads", "stimulus_material": GOOD}
 TOLERANCE = 0.10
 
 # The same content, variables and forms, in few other words.
-TERSE = {
+TERSE_PROMPTS = {
     "persona_system": """{{ introduction }}
 {{ background }}
 {{ circumstances }}
@@ -81,7 +81,7 @@ Pick a line:
 }
 
 
-def play(
+def run_groups(
     folder: Path,
     settings: Mapping[str, Any],
     *,
@@ -89,7 +89,7 @@ def play(
     groups: int = 6,
     **more: Any,
 ) -> RunFolder:
-    """A short talk in several groups, answered by the embedded respondent."""
+    """Run a short discussion in several groups with the embedded respondent."""
     folder.mkdir(parents=True, exist_ok=True)
     raw = {
         "category": "kitchen appliances",
@@ -109,8 +109,10 @@ def play(
     return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
 
 
-def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) -> list[float]:
-    """Where the very people of a run stand by the respondent's own model, without any prompt."""
+def compute_true_positions(
+    run: RunFolder, stimulus: int = 0, price: str | None = None
+) -> list[float]:
+    """Return the positions of a run's participants by the respondent's model, without prompts."""
     config = DiscussionConfig.model_validate(run.config)
     on = config.for_stimulus(config.concepts[stimulus])
     settings = ProviderSettings(seed=config.random_seed or 0, study=StudyPart(PART, config))
@@ -135,32 +137,32 @@ def true_positions(run: RunFolder, stimulus: int = 0, price: str | None = None) 
     return found
 
 
-def stated(run: RunFolder, stimulus: str, when: str = "before") -> pl.Series:
+def read_positions(run: RunFolder, stimulus: str, when: str = "before") -> pl.Series:
     table = run.read_table("statements")
     return table.filter((pl.col("stimulus") == stimulus) & (pl.col("when") == when))["position"]
 
 
-def gap(run: RunFolder, when: str = "before") -> float:
-    """Good minus bad, in positions."""
-    good, bad = (stated(run, name, when).to_numpy().mean() for name in ("good", "bad"))
+def compute_gap(run: RunFolder, when: str = "before") -> float:
+    """Return the difference of mean positions, good minus bad."""
+    good, bad = (read_positions(run, name, when).to_numpy().mean() for name in ("good", "bad"))
     return float(good - bad)
 
 
-def demand(run: RunFolder, when: str = "before") -> list[float]:
-    """The share that would buy, by price of the ladder."""
+def compute_demand(run: RunFolder, when: str = "before") -> list[float]:
+    """Return the share that would buy, by price of the ladder."""
     asked = run.read_table("intents").filter((pl.col("when") == when) & pl.col("ladder"))
     return [
         float((asked.filter(pl.col("price") == price)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
-        for price in LADDER["prices"]
+        for price in PRICE_LADDER["prices"]
     ]
 
 
-def exposed(run: RunFolder) -> str:
-    """What the run says of texts that did not stand where the design wants them."""
+def read_exposure_finding(run: RunFolder) -> str:
+    """Return the finding on texts that are missing in prompts or should not be there."""
     return str({f.key: f for f in STUDY.findings(run)}["exposure"])
 
 
-def beyond_alone(run: RunFolder) -> sycophancy.SycophancyCheck:
+def check_pull(run: RunFolder) -> sycophancy.SycophancyCheck:
     paths = sorted((run.path / "groups").glob("*/transcript.json"))
     talks = [DiscussionTranscript.model_validate_json(p.read_text("utf-8")) for p in paths]
     return sycophancy.check_transcripts(talks)
@@ -169,15 +171,18 @@ def beyond_alone(run: RunFolder) -> sycophancy.SycophancyCheck:
 @pytest.fixture(scope="session")
 def two(shared_folder: SharedFolder) -> RunFolder:
     """A good and a bad stimulus."""
-    return RunFolder(shared_folder("focus_group/two", lambda folder: play(folder, TWO)) / "run")
+    return RunFolder(
+        shared_folder("focus_group/two", lambda folder: run_groups(folder, TWO_STIMULI, groups=4))
+        / "run"
+    )
 
 
 @pytest.fixture(scope="session")
 def unpersuaded(shared_folder: SharedFolder) -> RunFolder:
-    """Groups that like the material and in which nobody persuades anybody."""
+    """Groups that like the material, without persuasion."""
 
     def make(folder: Path) -> None:
-        play(folder, MIXED, groups=8, respondent={"persuasion": 0})
+        run_groups(folder, WITH_CONTROL, groups=8, respondent={"persuasion": 0})
 
     return RunFolder(shared_folder("focus_group/unpersuaded", make) / "run")
 
@@ -187,28 +192,30 @@ def unpersuaded(shared_folder: SharedFolder) -> RunFolder:
 
 def test_a_good_and_a_bad_stimulus_differ_as_planted(two: RunFolder) -> None:
     run = two
-    truth = np.mean(true_positions(run, 0)) - np.mean(true_positions(run, 1))
+    truth = np.mean(compute_true_positions(run, 0)) - np.mean(compute_true_positions(run, 1))
     assert truth > 0.4
-    assert gap(run) == pytest.approx(truth, abs=TOLERANCE)
-    assert gap(run, "after") > 0.3
+    assert compute_gap(run) == pytest.approx(truth, abs=TOLERANCE)
+    assert compute_gap(run, "after") > 0.3
     best = {f.key: f for f in STUDY.findings(run)}["concepts"].says
     assert "Mean positions after the discussion: good +" in best
     assert "bad − good −" in best
 
 
 def test_two_names_for_one_stimulus_do_not_differ(tmp_path: Path) -> None:
-    same = {"stimuli": [TWO["stimuli"][0], {**TWO["stimuli"][0], "name": "bad"}]}
-    assert abs(gap(play(tmp_path, same))) < 0.03
+    same = {"stimuli": [TWO_STIMULI["stimuli"][0], {**TWO_STIMULI["stimuli"][0], "name": "bad"}]}
+    assert abs(compute_gap(run_groups(tmp_path, same, groups=3))) < 0.03
 
 
-def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
+def test_a_stimulus_that_is_not_shown_has_no_effect_and_the_exposure_reports_it(
     tmp_path: Path,
 ) -> None:
     """Miswired: the material is dropped from the private questions."""
-    blind = {"private_opinion": TERSE["private_opinion"].replace('{{ stimulus or "" }}\n', "")}
-    run = play(tmp_path, TWO, prompts=blind)
-    assert abs(gap(run)) < 0.03
-    assert "material: required by the design" in exposed(run)
+    blind = {
+        "private_opinion": TERSE_PROMPTS["private_opinion"].replace('{{ stimulus or "" }}\n', "")
+    }
+    run = run_groups(tmp_path, TWO_STIMULI, prompts=blind, groups=3)
+    assert abs(compute_gap(run)) < 0.03
+    assert "material: required by the design" in read_exposure_finding(run)
 
 
 # Daily, test_paraphrases and test_any_wording have other words.
@@ -216,9 +223,9 @@ def test_a_stimulus_that_nobody_is_shown_has_no_effect_and_the_exposure_says_so(
 def test_other_words_of_the_same_content_have_the_same_effect(
     two: RunFolder, tmp_path: Path
 ) -> None:
-    plain, terse = two, play(tmp_path, TWO, prompts=TERSE)
-    assert gap(terse) == pytest.approx(gap(plain), abs=0.03)
-    assert gap(terse, "after") == pytest.approx(gap(plain, "after"), abs=0.06)
+    plain, terse = two, run_groups(tmp_path, TWO_STIMULI, prompts=TERSE_PROMPTS)
+    assert compute_gap(terse) == pytest.approx(compute_gap(plain), abs=0.03)
+    assert compute_gap(terse, "after") == pytest.approx(compute_gap(plain, "after"), abs=0.06)
 
 
 # --- a price -------------------------------------------------------------------------------------
@@ -226,62 +233,64 @@ def test_other_words_of_the_same_content_have_the_same_effect(
 
 @pytest.mark.nightly(part="truths")
 def test_demand_falls_with_the_price_as_planted(tmp_path: Path) -> None:
-    run = play(tmp_path, LADDER)
-    shares = demand(run)
+    run = run_groups(tmp_path, PRICE_LADDER)
+    shares = compute_demand(run)
     assert shares == sorted(shares, reverse=True) and shares[0] - shares[-1] > 0.3
-    for price, share in zip(LADDER["prices"], shares, strict=True):
-        true = np.mean([p >= 0.2 for p in true_positions(run, price=price)])
+    for price, share in zip(PRICE_LADDER["prices"], shares, strict=True):
+        true = np.mean([p >= 0.2 for p in compute_true_positions(run, price=price)])
         assert share == pytest.approx(true, abs=0.15)
 
 
-def test_a_price_that_nobody_is_told_has_no_effect(tmp_path: Path) -> None:
+def test_a_price_that_is_not_shown_has_no_effect(tmp_path: Path) -> None:
     """Miswired: the question about intent does not say the price."""
-    blind = {"purchase_intent": TERSE["purchase_intent"].replace('{{ price or "" }}\n', "")}
-    shares = demand(play(tmp_path, LADDER, prompts=blind))
+    blind = {"purchase_intent": TERSE_PROMPTS["purchase_intent"].replace('{{ price or "" }}\n', "")}
+    shares = compute_demand(run_groups(tmp_path, PRICE_LADDER, prompts=blind, groups=3))
     assert max(shares) - min(shares) < 0.08
 
 
 # --- the group -----------------------------------------------------------------------------------
 
-MIXED = {**ONE, "control": "alone", "questions_per_phase": 3}
+WITH_CONTROL = {**ONE_CONCEPT, "control": "alone", "questions_per_phase": 3}
 
 
-# Daily, test_focus_group_synthetic catches a group that pleases.
+# Daily, test_focus_group_sycophancy finds the same in constructed groups.
 @pytest.mark.nightly(part="truths")
 def test_a_group_pulls(tmp_path: Path) -> None:
-    pulled = beyond_alone(play(tmp_path, MIXED, groups=14))
+    pulled = check_pull(run_groups(tmp_path, WITH_CONTROL, groups=14))
     assert pulled.beyond_alone.value > 0.03 and pulled.beyond_alone.p < 0.05
     assert pulled.judge().verdict != "passed"
 
 
 @pytest.mark.nightly(part="truths")
 def test_without_persuasion_a_group_does_not_pull(unpersuaded: RunFolder) -> None:
-    null = beyond_alone(unpersuaded)
+    null = check_pull(unpersuaded)
     assert abs(null.beyond_alone.value) < 0.03 and null.judge().verdict != "failed"
 
 
 # Material of which people think differently, and one that most like: the pull of a group has more
 # and less to move.
-DIVIDED = f"{GOOD} {BAD}"
+DIVISIVE_MATERIAL = f"{GOOD} {BAD}"
 
 
-# Daily, test_focus_group_synthetic catches a group that pleases.
+# Daily, test_focus_group_sycophancy finds the same in constructed groups.
 @pytest.mark.nightly(part="truths")
-def test_a_group_that_pleases_fails_and_one_that_nobody_persuades_does_not(
+def test_a_sycophantic_group_fails_and_one_without_persuasion_does_not(
     unpersuaded: RunFolder, tmp_path: Path
 ) -> None:
-    pleasing = beyond_alone(play(tmp_path, MIXED, groups=8, respondent={"sycophancy": 0.9}))
+    pleasing = check_pull(
+        run_groups(tmp_path, WITH_CONTROL, groups=8, respondent={"sycophancy": 0.9})
+    )
     assert pleasing.judge().verdict == "failed", pleasing.judge().says
-    null = beyond_alone(unpersuaded)
+    null = check_pull(unpersuaded)
     assert null.judge().verdict != "failed", null.judge().says
 
 
 @pytest.mark.nightly(part="truths")
-def test_so_it_is_where_people_think_differently_of_the_material(tmp_path: Path) -> None:
-    of = {**MIXED, "stimulus_material": DIVIDED}
-    pleasing = beyond_alone(play(tmp_path / "a", of, groups=8, respondent={"sycophancy": 0.9}))
+def test_so_it_is_with_divisive_material(tmp_path: Path) -> None:
+    of = {**WITH_CONTROL, "stimulus_material": DIVISIVE_MATERIAL}
+    pleasing = check_pull(run_groups(tmp_path / "a", of, groups=8, respondent={"sycophancy": 0.9}))
     assert pleasing.judge().verdict == "failed", pleasing.judge().says
-    null = beyond_alone(play(tmp_path / "b", of, groups=8, respondent={"persuasion": 0}))
+    null = check_pull(run_groups(tmp_path / "b", of, groups=8, respondent={"persuasion": 0}))
     assert null.judge().verdict != "failed", null.judge().says
 
 
@@ -291,8 +300,10 @@ def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
     knobs: dict[str, float], tmp_path: Path
 ) -> None:
     verdicts = [
-        beyond_alone(
-            play(tmp_path / str(seed), MIXED, groups=8, respondent=knobs, random_seed=seed)
+        check_pull(
+            run_groups(
+                tmp_path / str(seed), WITH_CONTROL, groups=8, respondent=knobs, random_seed=seed
+            )
         )
         .judge()
         .verdict
@@ -303,13 +314,13 @@ def test_over_many_seeds_eight_groups_tell_pleasing_from_nothing(
     assert failed >= 19 if "sycophancy" in knobs else failed == 0
 
 
-def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.SycophancyCheck]:
-    """The check of runs in which nobody persuades anybody."""
+def check_null_runs(folder: Path, seeds: Iterable[int]) -> list[sycophancy.SycophancyCheck]:
+    """Return the checks of runs without persuasion."""
     return [
-        beyond_alone(
-            play(
+        check_pull(
+            run_groups(
                 folder / str(seed),
-                {**ONE, "questions_per_phase": 2},
+                {**ONE_CONCEPT, "questions_per_phase": 2},
                 respondent={"persuasion": 0},
                 random_seed=seed,
             )
@@ -318,24 +329,26 @@ def null_checks(folder: Path, seeds: Iterable[int]) -> list[sycophancy.Sycophanc
     ]
 
 
-# Daily, without persuasion a group does not pull.
+# Daily, test_focus_group_sycophancy has groups without change.
 @pytest.mark.nightly(part="truths")
 def test_noise_alone_is_no_convergence_and_the_pull_of_a_group_is(tmp_path: Path) -> None:
-    null = null_checks(tmp_path / "null", range(2))
+    null = check_null_runs(tmp_path / "null", range(2))
     assert not any(check.converge_p < 0.05 for check in null)
     assert all(check.judge().verdict == "not known" for check in null)
-    pulled = beyond_alone(play(tmp_path / "pulled", {**ONE, "questions_per_phase": 3}, groups=10))
+    pulled = check_pull(
+        run_groups(tmp_path / "pulled", {**ONE_CONCEPT, "questions_per_phase": 3}, groups=10)
+    )
     assert pulled.converge_p < 0.05 and pulled.towards.value > 0.02
 
 
-def test_a_talk_that_nobody_hears_does_not_pull(
+def test_a_discussion_that_is_not_shown_does_not_pull(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what was said does not reach those who speak or are asked afterwards."""
+    """Miswired: participants who speak or are asked later do not get the utterances."""
     monkeypatch.setattr(Participant, "_latest_messages", lambda _self, _context: EMPTY_TRANSCRIPT)
-    run = play(tmp_path, MIXED)
-    assert beyond_alone(run).judge().verdict != "failed"
-    assert "others' statements: required by the design" in exposed(run)
+    run = run_groups(tmp_path, WITH_CONTROL)
+    assert check_pull(run).judge().verdict != "failed"
+    assert "others' statements: required by the design" in read_exposure_finding(run)
 
 
 # Daily, test_planted_truth catches miswirings.
@@ -343,10 +356,12 @@ def test_a_talk_that_nobody_hears_does_not_pull(
 def test_two_speakers_whose_names_are_swapped_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what each says is put down to the next at the table. People then take up remarks
-    that the one whom they name did not make."""
-    right = play(tmp_path / "a", {**ONE, "questions_per_phase": 6}, groups=4)
-    assert misattributed(right) < 0.02 and MISATTRIBUTED_WORDS not in exposed(right)
+    """Miswired: each utterance is attributed to the next participant. References then name a
+    speaker who did not say it."""
+    right = run_groups(tmp_path / "a", {**ONE_CONCEPT, "questions_per_phase": 6}, groups=4)
+    assert compute_misattributed_share(
+        right
+    ) < 0.02 and MISATTRIBUTED_WORDS not in read_exposure_finding(right)
     question = TableDiscussion.question
 
     async def swapped(talk: TableDiscussion, scope: Any, *about: Any) -> None:
@@ -359,13 +374,15 @@ def test_two_speakers_whose_names_are_swapped_are_caught(
                 talk.messages[number] = message.model_copy(update=misnamed)
 
     monkeypatch.setattr(TableDiscussion, "question", swapped)
-    run = play(tmp_path / "b", {**ONE, "questions_per_phase": 6}, groups=4)
-    assert misattributed(run) > 0.2
-    assert f"intent after: {MISATTRIBUTED_WORDS}: excluded by the design" in exposed(run)
+    run = run_groups(tmp_path / "b", {**ONE_CONCEPT, "questions_per_phase": 6}, groups=4)
+    assert compute_misattributed_share(run) > 0.2
+    assert f"intent after: {MISATTRIBUTED_WORDS}: excluded by the design" in read_exposure_finding(
+        run
+    )
 
 
-def misattributed(run: RunFolder) -> float:
-    """The share of answers that take somebody up who had said nothing of the kind."""
+def compute_misattributed_share(run: RunFolder) -> float:
+    """Return the share of references to a speaker who had said nothing about the matter."""
     matters = {of["matter"]: concern for concern, of in load_wordings()["concerns"].items()}
     wrong = n = 0
     for (group,), talk in read_talk(run).group_by("group", maintain_order=True):
@@ -394,7 +411,7 @@ def misattributed(run: RunFolder) -> float:
 
 @pytest.mark.nightly(part="seeds")
 def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_path: Path) -> None:
-    checks = null_checks(tmp_path, range(120))
+    checks = check_null_runs(tmp_path, range(120))
     rejected = sum(check.converge_p < 0.05 for check in checks)
     assert rejected <= binom.ppf(0.995, len(checks), 0.05)
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
@@ -404,8 +421,8 @@ def test_over_many_seeds_noise_alone_is_called_convergence_in_one_of_twenty(tmp_
 def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Path) -> None:
     covered, errors = [], []
     for seed in range(40):
-        run = play(tmp_path / str(seed), TWO, random_seed=seed)
-        truth = np.array(true_positions(run, 0)) - np.array(true_positions(run, 1))
+        run = run_groups(tmp_path / str(seed), TWO_STIMULI, random_seed=seed)
+        truth = np.array(compute_true_positions(run, 0)) - np.array(compute_true_positions(run, 1))
         table = run.read_table("statements").filter(pl.col("when") == "before")
         good, bad = (table.filter(pl.col("stimulus") == s) for s in ("good", "bad"))
         e = paired_difference(good["position"], bad["position"], good["group"].to_list())
@@ -419,9 +436,9 @@ def test_over_many_seeds_the_interval_covers_the_planted_difference(tmp_path: Pa
 def test_over_twenty_seeds_at_300_other_words_stay_within_three_points(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"plain": [], "terse": []}
     for seed in range(20):
-        for name, prompts in (("plain", None), ("terse", TERSE)):
+        for name, prompts in (("plain", None), ("terse", TERSE_PROMPTS)):
             folder = tmp_path / f"{name}{seed}"
-            run = play(folder, TWO, prompts=prompts, groups=38, random_seed=seed)
+            run = run_groups(folder, TWO_STIMULI, prompts=prompts, groups=38, random_seed=seed)
             bought = run.read_table("intents").filter(pl.col("when") == "after")
             share = {
                 s: float((bought.filter(pl.col("stimulus") == s)["score"] >= LIKELY).mean() or 0)  # type: ignore[arg-type]
@@ -440,7 +457,7 @@ def test_a_moderator_knows_the_names_in_any_list(seated: str, tmp_path: Path) ->
     listed = 'At the table sit {{ names | join(", ") }}.'
     assert listed in text
     own = {"moderator_system": text.replace(listed, f"seated: {{{{ names | {seated} }}}}")}
-    run = play(tmp_path, {**ONE, "questions_per_phase": 3}, prompts=own, groups=2)
+    run = run_groups(tmp_path, {**ONE_CONCEPT, "questions_per_phase": 3}, prompts=own, groups=2)
     said = read_talk(run)
     names = "|".join(said.filter(speaker_role="participant")["speaker_name"].unique())
     asked = said.filter(speaker_role="moderator")["text"]

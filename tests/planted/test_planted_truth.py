@@ -24,7 +24,7 @@ from tests.sweeps import sample_daily
 PROMPTS = Path(interviews.__file__).parent / "prompts"
 
 
-def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
+def run_pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
     settings = {
         "pilot_id": "planted",
         "topic": {
@@ -42,7 +42,7 @@ def pilot(folder: Path, per: int, seed: int = 42, **changes: Any) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def healthy(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("planted/healthy", lambda folder: pilot(folder, 300))
+    made = shared_folder("planted/healthy", lambda folder: run_pilot(folder, 300))
     return RunFolder(made / "run")
 
 
@@ -61,14 +61,14 @@ def test_camps_are_recovered_by_the_clusters(healthy: RunFolder) -> None:
     assert Audit(healthy).camps_recovered() >= 0.95
 
 
-# Daily, test_planted_focus_group has a group without persuasion, which does not pull.
+# Daily, test_doses has votes without persuasion, which do not change beyond noise.
 @pytest.mark.nightly(part="truths")
 def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path) -> None:
     rejected = 0
     for seed in range(3):
         arms = ["simple_voting", "acp"]
         still = {"respondent": {"persuasion": 0}, "conditions": arms}
-        run = pilot(tmp_path / str(seed), 60, seed, **still)
+        run = run_pilot(tmp_path / str(seed), 60, seed, **still)
         rows = run.read_json("summary.json")["by_condition"]
         counts = [rows[arm]["position_changed"] for arm in arms]
         p = proportions_ztest(counts, [60, 60])[1] if any(counts) else 1.0
@@ -77,7 +77,7 @@ def test_with_no_persuasion_arms_differ_as_rarely_as_they_should(tmp_path: Path)
     assert rejected <= 1
 
 
-Breaking = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
+Miswiring = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
 
 
 def _own_prompt(folder: Path, name: str, change: Callable[[str], str]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def moderator_not_told(_patch: pytest.MonkeyPatch, folder: Path) -> dict[str, An
 
 
 def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Each option stands over the descriptions of another one."""
+    """Each option is the heading of the descriptions of another option."""
     right = State.clusters_of
 
     def wrong(state: Any, option: str) -> Any:
@@ -130,15 +130,15 @@ def wrong_cluster_shown(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 
 
 def summaries_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody's summary is that of whoever's interview ended before."""
+    """Each participant gets the summary of the interview that ended before."""
     right = interviews.summarise_interview
     before: list[Any] = []
 
-    async def wrong(scope: Any, p: Participant) -> Participant:
-        before.append(p.interview)
-        other = before[-2] if len(before) > 1 else p.interview
-        done = await right(scope, p.with_changes(interview=other))
-        return done.with_changes(interview=p.interview)
+    async def wrong(scope: Any, participant: Participant) -> Participant:
+        before.append(participant.interview)
+        other = before[-2] if len(before) > 1 else participant.interview
+        done = await right(scope, participant.with_changes(interview=other))
+        return done.with_changes(interview=participant.interview)
 
     patch.setattr(interviews, "summarise_interview", wrong)
     return {}
@@ -149,8 +149,11 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     right, summary = files.participant_json, files.summarise_run
     swap = {"acp": "simple_voting", "simple_voting": "acp"}
 
-    def filed(p: Participant) -> dict[str, Any]:
-        return {**right(p), "condition": swap.get(p.condition, p.condition)}
+    def filed(participant: Participant) -> dict[str, Any]:
+        return {
+            **right(participant),
+            "condition": swap.get(participant.condition, participant.condition),
+        }
 
     def counted(run: RunFolder) -> dict[str, Any]:
         found = summary(run)
@@ -163,7 +166,7 @@ def arms_swapped(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
 
 
 def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
-    """Everybody is interviewed as nobody in particular, who never heard of what they chose."""
+    """Interviewed participants get neither their persona nor their first choice."""
     right = Scope.prompt
 
     def wrong(self: Scope, name: str, **variables: Any) -> str:
@@ -181,15 +184,15 @@ def interview_forgotten(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, A
 def assignment_ignored(patch: pytest.MonkeyPatch, _folder: Path) -> dict[str, Any]:
     """Opposition is the participant's own choice."""
 
-    async def own(_scope: Scope, p: Participant, _views: Any) -> str | None:
-        return p.initial_choice
+    async def own(_scope: Scope, participant: Participant, _views: Any) -> str | None:
+        return participant.initial_choice
 
     patch.setitem(opposition.METHODS, "cluster_embedding", own)
     patch.setattr(opposition, "most_voted_other", own)
     return {}
 
 
-MISWIRINGS: tuple[Breaking, ...] = (
+MISWIRINGS: tuple[Miswiring, ...] = (
     opponents_text_dropped,
     summaries_dropped,
     moderator_not_told,
@@ -205,15 +208,15 @@ DAILY = (opponents_text_dropped, arms_swapped)
 
 @pytest.mark.parametrize("breaking", sample_daily(MISWIRINGS, DAILY, part="truths"))
 def test_every_miswiring_is_caught(
-    breaking: Breaking, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    breaking: Miswiring, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changes = breaking(monkeypatch, tmp_path)
-    assert Audit(pilot(tmp_path, 60, **changes)).faults(tolerance=0.2) != []
+    assert Audit(run_pilot(tmp_path, 40, **changes)).faults(tolerance=0.2) != []
 
 
 def test_a_small_healthy_pilot_passes_the_same_audit(tmp_path: Path) -> None:
-    """Otherwise the test above would prove nothing."""
-    run = pilot(tmp_path, 60)
+    """Control for the test above: a correct pilot has no fault."""
+    run = run_pilot(tmp_path, 40)
     assert Audit(run).faults(tolerance=0.2) == []
     # No answer needed a second try.
     answers = run.read_table("answers")
@@ -226,7 +229,7 @@ def test_dropping_the_opponents_words_loses_the_effect(
     healthy: RunFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changes = opponents_text_dropped(monkeypatch, tmp_path)
-    dropped = Audit(pilot(tmp_path, 100, **changes)).rates()
+    dropped = Audit(run_pilot(tmp_path, 100, **changes)).rates()
     assert dropped["acp"] < Audit(healthy).rates()["acp"] - 0.1
 
 
@@ -240,7 +243,7 @@ def test_bias_and_coverage_over_100_seeds(tmp_path: Path) -> None:
     rates, truths, recovered = [], [], []
     for seed in range(100):
         folder = tmp_path / str(seed)
-        audit = Audit(pilot(folder, 300, seed))
+        audit = Audit(run_pilot(folder, 300, seed))
         rate, truth = audit.rates(), audit.truth()
         rates.append([rate[c] for c in EXPOSED])
         truths.append([truth[c] for c in EXPOSED])

@@ -1,4 +1,4 @@
-"""Answers by their form, with a person behind them: for studies that tell nothing of themselves."""
+"""Answers of every answer type for studies without their own respondent part."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ from folkmoot.models.request import (
 )
 from folkmoot.provenance import Kind, SourcedText, quote_value
 from folkmoot.respondent import Respondent
-from tests.respondent.town import Town, prompt
+from tests.respondent.town import Town, make_prompt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def ask(
-    n: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
+    number: int, about: str, *shown: object, at: str = "a", seed: int = 3, **hints: Any
 ) -> Completion:
-    """The reply of person `n` to a question about a matter, with texts beside it."""
+    """Return the reply of participant `number` to a question, with other texts beside it."""
     schema, knobs = hints.pop("schema", None), hints.pop("knobs", {})
-    known = RespondentHints(about=about, speaker=f"p{n}", **hints)
-    request = Town().request(known, person(n), prompt(*shown, " Well?"), schema=schema)
+    known = RespondentHints(about=about, speaker=f"p{number}", **hints)
+    request = Town().request(
+        known, make_person(number), make_prompt(*shown, " Well?"), schema=schema
+    )
     settings = ProviderSettings(seed=seed, options=knobs)
-    return Respondent(settings).reply(request, f"{at}{n}")
+    return Respondent(settings).reply(request, f"{at}{number}")
 
 
-def person(n: int) -> SourcedText:
-    card = f"You are number {n} of the long street, with a life of your own."
-    return quote_value(card, "persona", f"people.text/{n}", f"p{n}")
+def make_person(index: int) -> SourcedText:
+    card = f"You are number {index} of the long street, with a life of your own."
+    return quote_value(card, "persona", f"people.text/{index}", f"p{index}")
 
 
 class Grounds(BaseModel):
@@ -54,13 +56,13 @@ class Grounds(BaseModel):
     why: str
 
 
-def grounds(n: int, at: str, about: str, *shown: object) -> dict[str, Any]:
-    reply = ask(n, about, *shown, kind="json", at=at, schema=Json(Grounds).schema)
+def ask_grounds(number: int, at: str, about: str, *shown: object) -> dict[str, Any]:
+    reply = ask(number, about, *shown, kind="json", at=at, schema=Json(Grounds).schema)
     return dict(json.loads(reply.text))
 
 
-def r(a: list[float], b: list[float]) -> float:
-    return float(np.corrcoef(a, b)[0, 1])
+def correlate(first: list[float], second: list[float]) -> float:
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 DAM = "Should the valley get a dam for the sake of the farmers below it?"
@@ -68,13 +70,13 @@ CATS = "Is a cat a better companion than a parrot on a long winter journey by sh
 
 
 def test_a_person_asked_twice_says_nearly_the_same_and_another_question_is_another_matter() -> None:
-    once = [grounds(n, "x", DAM) for n in range(300)]
-    again = [grounds(n, "y", DAM) for n in range(300)]
-    cats = [grounds(n, "z", CATS) for n in range(300)]
+    once = [ask_grounds(n, "x", DAM) for n in range(150)]
+    again = [ask_grounds(n, "y", DAM) for n in range(150)]
+    cats = [ask_grounds(n, "z", CATS) for n in range(150)]
     for field in ("share", "trust"):
         first, second, other = ([row[field] for row in rows] for rows in (once, again, cats))
-        assert r(first, second) > 0.85
-        assert abs(r(first, other)) < 0.35
+        assert correlate(first, second) > 0.85
+        assert abs(correlate(first, other)) < 0.35
         assert np.std(first) > 0.15 * (max(first) - min(first))
     for field in ("agree", "colour"):
         same = np.mean([a[field] == b[field] for a, b in zip(once, again, strict=True)])
@@ -84,21 +86,21 @@ def test_a_person_asked_twice_says_nearly_the_same_and_another_question_is_anoth
 
 def test_the_delphi_example_has_experts_with_opinions(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "delphi.py", tmp_path)
-    study = (EXAMPLES / "delphi.yaml").read_text("utf-8").replace("experts: 12", "experts: 300")
+    study = (EXAMPLES / "delphi.yaml").read_text("utf-8").replace("experts: 12", "experts: 120")
     (tmp_path / "delphi.yaml").write_text(study, "utf-8")
     run = folkmoot.run(
         tmp_path / "delphi.yaml", model="synthetic", out=tmp_path / "run", trust=True
     )
     estimates = run.table("estimates")
     first, second = (estimates.filter(round=n)["estimate"].to_list() for n in (1, 2))
-    assert r(first, second) > 0.8
+    assert correlate(first, second) > 0.8
     said = " ".join(estimates.filter(round=1)["main_reason"])
     assert "households" in said
     assert "taxpayers" not in said and "entrepreneurs" not in said
 
 
-def numbers(about: str, low: float, high: float, *shown: object, at: str = "a") -> list[float]:
-    """What 150 people say."""
+def ask_numbers(about: str, low: float, high: float, *shown: object, at: str = "a") -> list[float]:
+    """Return the numbers of 150 participants."""
     hints = {"kind": "number", "offered": (f"{low:g}", f"{high:g}")}
     given = [ask(n, about, *shown, at=at, **hints) for n in range(150)]
     assert {reply.finish for reply in given} <= {"stop", FINISH_UNMOVED}
@@ -115,7 +117,7 @@ def test_a_number_lies_in_the_bounds_of_the_answer_type(low: int, size: int) -> 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 100), (1, 7), (25, 200), (-5, 5), (0, 0.5)])
 def test_people_use_all_of_the_range(low: float, high: float) -> None:
-    given = numbers("How many boats should lie in the harbour over the winter?", low, high)
+    given = ask_numbers("How many boats should lie in the harbour over the winter?", low, high)
     assert low <= min(given) < low + (high - low) / 5
     assert high >= max(given) > high - (high - low) / 5
 
@@ -139,22 +141,22 @@ def test_a_field_keeps_to_the_bounds_of_its_schema() -> None:
 
 def test_instructions_are_not_read() -> None:
     how = "Please give your stance, the share, and a short reason why, in the form of JSON."
-    assert [grounds(n, "a", DAM, how) for n in range(50)] == [
-        grounds(n, "a", DAM) for n in range(50)
+    assert [ask_grounds(n, "a", DAM, how) for n in range(50)] == [
+        ask_grounds(n, "a", DAM) for n in range(50)
     ]
-    words = " ".join(grounds(n, "a", DAM, how)["why"] for n in range(200)).casefold()
+    words = " ".join(ask_grounds(n, "a", DAM, how)["why"] for n in range(200)).casefold()
     assert "valley" in words and "farmers" in words
     for word in ("short", "form", "json", "stance"):
         assert word not in words
 
 
 @pytest.mark.parametrize("kind", ["utterance", "material", "summary", "value"])
-def test_what_is_shown_beside_the_question_does_not_make_another_person(kind: Kind) -> None:
+def test_texts_beside_the_question_do_not_change_the_person(kind: Kind) -> None:
     shown = quote_value(
         "Four of them fear floods, and who pays for them? Tom: Nothing.", kind, "x.y/1"
     )
-    alone, beside = numbers(DAM, 0, 100), numbers(DAM, 0, 100, shown, at="b")
-    assert r(alone, beside) > 0.85
+    alone, beside = ask_numbers(DAM, 0, 100), ask_numbers(DAM, 0, 100, shown, at="b")
+    assert correlate(alone, beside) > 0.85
 
 
 @pytest.mark.parametrize(("persuasion", "least", "most"), [(1.0, 4, 12), (0.0, -0.5, 0.5)])
@@ -173,7 +175,7 @@ def test_an_argument_moves_a_rating_and_a_text_on_nothing_does_not(
     hints = {"kind": "number", "offered": ("0", "100"), "knobs": {"persuasion": persuasion}}
 
     def mean(*shown: object) -> tuple[float, set[str]]:
-        replies = [ask(n, DAM, *shown, **hints) for n in range(300)]
+        replies = [ask(n, DAM, *shown, **hints) for n in range(150)]
         return float(np.mean([float(x.text) for x in replies])), {x.finish for x in replies}
 
     base, ended = mean()
@@ -275,38 +277,41 @@ def test_prompts_without_sources_are_read_as_one_text_and_the_note_of_the_run_sa
     assert all(map(float.__gt__, estimates(), estimates(persuasion=0)))
 
 
-# --- as studies ask that nobody here wrote -------------------------------------------------------
+# --- questions of other studies ------------------------------------------------------------------
 
 
-def objects(fields: Any, about: str, at: str = "a", **hints: Any) -> list[dict[str, Any]]:
+def ask_objects(fields: Any, about: str, at: str = "a", **hints: Any) -> list[dict[str, Any]]:
     schema = {"type": "object", "properties": fields, "required": list(fields)}
     replies = (ask(k, about, at=at, kind="json", schema=schema, **hints) for k in range(150))
     return [json.loads(reply.text) for reply in replies]
 
 
-def choices(about: str, *options: str, at: str = "a", n: int = 150) -> list[str]:
-    return [ask(k, about, at=at, kind="choice", offered=options).text for k in range(n)]
+def ask_choices(about: str, *options: str, at: str = "a", count: int = 150) -> list[str]:
+    return [ask(k, about, at=at, kind="choice", offered=options).text for k in range(count)]
 
 
 @pytest.mark.parametrize("kind", ["integer", "number"])
 def test_numbers_add_up_to_the_total_of_the_answer_type(kind: str) -> None:
     fields = {k: {"type": kind, "minimum": 0} for k in ("bread", "paint", "coal", "books")}
-    once, again = (objects(fields, "How to spend the money?", at, total=100) for at in "xy")
+    once, again = (ask_objects(fields, "How to spend the money?", at, total=100) for at in "xy")
     assert all(round(sum(row.values()), 6) == 100 for row in once + again)
-    assert r([row["coal"] for row in once], [row["coal"] for row in again]) > 0.85
+    assert correlate([row["coal"] for row in once], [row["coal"] for row in again]) > 0.85
     assert len({row["coal"] for row in once}) > 20 and min(map(min, map(dict.values, once))) >= 0
 
 
 def test_two_numbers_on_one_matter_are_not_the_same_opinion() -> None:
     fields = {k: {"type": "number", "minimum": 0, "maximum": 10} for k in ("warmth", "trust")}
-    once, again = (objects(fields, "How do you see the ferrymen?", at) for at in "xy")
-    assert r([row["warmth"] for row in once], [row["trust"] for row in once]) < 0.6
+    once, again = (ask_objects(fields, "How do you see the ferrymen?", at) for at in "xy")
+    assert correlate([row["warmth"] for row in once], [row["trust"] for row in once]) < 0.6
     for field in fields:
-        assert r([row[field] for row in once], [row[field] for row in again]) > 0.85
+        assert correlate([row[field] for row in once], [row[field] for row in again]) > 0.85
 
 
 def test_a_letter_is_another_option_in_each_question() -> None:
-    barn, tower = choices("a barn of stone", "A", "B"), choices("a tower by the sea", "A", "B")
+    barn, tower = (
+        ask_choices("a barn of stone", "A", "B"),
+        ask_choices("a tower by the sea", "A", "B"),
+    )
     assert 0.3 < np.mean([a != b for a, b in zip(barn, tower, strict=True)]) < 0.7
     assert 0.3 < barn.count("A") / len(barn) < 0.7
 
@@ -316,11 +321,15 @@ def test_degrees_are_a_scale_and_not_to_know_is_its_middle() -> None:
     ask_of = "Does {} bother you?"
     rank = {d: n for n, d in enumerate(("Not at all", "A little", "Somewhat", "Very much"))}
     smoke, again = (
-        [rank[c] for c in choices(ask_of.format("smoke"), *degrees, at=a)] for a in "xy"
+        [rank[c] for c in ask_choices(ask_of.format("smoke"), *degrees, at=a)] for a in "xy"
     )
-    dogs = [rank[c] for c in choices(ask_of.format("barking of hounds"), *degrees)]
-    assert r(smoke, again) > 0.8 and abs(r(smoke, dogs)) < 0.6 and set(smoke) == {0, 1, 2, 3}
-    unsure = choices("Cap the rents?", "Yes", "No", "Don't know", n=300)
+    dogs = [rank[c] for c in ask_choices(ask_of.format("barking of hounds"), *degrees)]
+    assert (
+        correlate(smoke, again) > 0.8
+        and abs(correlate(smoke, dogs)) < 0.6
+        and set(smoke) == {0, 1, 2, 3}
+    )
+    unsure = ask_choices("Cap the rents?", "Yes", "No", "Don't know", count=300)
     assert 0.05 < unsure.count("Don't know") / 300 < 0.3
     five = ("Agree", "Neither", "Disagree", "Not sure")
-    assert choices("Cap the rents?", *five, n=300).count("Neither") > 60
+    assert ask_choices("Cap the rents?", *five, count=300).count("Neither") > 60

@@ -1,4 +1,4 @@
-"""Settings of the respondent: what is planted is said, and each pathology shows in its effect."""
+"""Settings of the respondent: planted effects are listed, and each pathology has its effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from folkmoot.respondent import (
     RespondentSettings,
     planted_effects,
 )
-from tests.respondent.town import CARE, OPTIONS, Town, system
+from tests.respondent.town import CARE, OPTIONS, Town, make_system_prompt
 
 
 def test_planted_states_the_effect_sizes_in_force() -> None:
@@ -79,24 +79,26 @@ def test_every_reply_is_marked_and_counts_tokens() -> None:
     assert reply.usage.input_tokens and reply.usage.output_tokens
 
 
-def share(knobs: dict[str, float], what: str, n: int = 300) -> float:
-    """Share of first votes with a property."""
+def measure_share(knobs: dict[str, float], what: str, count: int = 200) -> float:
+    """Return the share of first votes with a property."""
     town = Town(8, knobs)
     found = 0
-    for k in range(n):
-        text = town.vote(k)
+    for number in range(count):
+        text = town.vote(number)
         found += {
             "first": text == OPTIONS[0],
             "listed": text in OPTIONS,
             "read": isinstance(Choice(OPTIONS).parse_reply(text), ParsedAnswer),
             "long": len(text) > 200,
         }[what]
-    return found / n
+    return found / count
 
 
 def test_position_bias_raises_the_share_of_the_favoured_place() -> None:
-    assert share({"position_bias": 1.5}, "first") > share({}, "first") + 0.2
-    assert share({"position_bias": 1.5, "position": 3}, "first") < share({}, "first")
+    assert measure_share({"position_bias": 1.5}, "first") > measure_share({}, "first") + 0.2
+    assert measure_share({"position_bias": 1.5, "position": 3}, "first") < measure_share(
+        {}, "first"
+    )
     turned = OPTIONS[::-1]
     fair = [Town(2).vote(n) == Town(2).vote(n, options=turned) for n in range(100)]
     assert all(fair)
@@ -104,14 +106,14 @@ def test_position_bias_raises_the_share_of_the_favoured_place() -> None:
 
 @pytest.mark.parametrize("knob", ["refusals", "off_list"])
 def test_refusals_and_strangers_are_no_listed_option(knob: str) -> None:
-    assert share({}, "listed") == 1
-    assert 0.4 < share({knob: 0.5}, "listed") < 0.6
-    assert share({knob: 1}, "read") == 0
+    assert measure_share({}, "listed") == 1
+    assert 0.4 < measure_share({knob: 0.5}, "listed") < 0.6
+    assert measure_share({knob: 1}, "read") == 0
 
 
 def test_over_length_buries_the_answer_and_malformed_breaks_it() -> None:
-    assert share({"over_length": 1}, "long") == 1
-    assert share({"malformed": 1}, "listed") == 0
+    assert measure_share({"over_length": 1}, "long") == 1
+    assert measure_share({"malformed": 1}, "listed") == 0
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     whole = Town(1).request(
         RespondentHints(kind="json"), "You are Ann.", "How many?", schema=schema
@@ -132,42 +134,47 @@ def test_a_cut_reply_ends_in_the_middle_and_says_so() -> None:
     )
 
 
-def changed(knobs: dict[str, float], *turns: str, to: str = "") -> float:
+def measure_changed_share(knobs: dict[str, float], *turns: str, to: str = "") -> float:
     town = Town(3, knobs)
     count = 0
-    for n in range(300):
+    for n in range(200):
         first = town.vote(n)
         rival = next(o for o in OPTIONS if o != first)
         said = [turn.format(O=first, X=rival) for turn in turns]
         again = town.vote(n, *said, held=first, at="again")
         count += again == rival if to else again != first
-    return count / 300
+    return count / 200
 
 
 def test_instability_makes_a_re_ask_a_new_draw() -> None:
-    assert 0.55 < changed({"instability": 1}) < 0.78
+    assert 0.55 < measure_changed_share({"instability": 1}) < 0.78
 
 
 def test_sycophancy_follows_whoever_argues() -> None:
     said = ("{X} is " + CARE + ".", "I am for {O}.")
-    assert changed({"sycophancy": 1}, *said, to="rival") > changed({}, *said, to="rival") + 0.2
+    assert (
+        measure_changed_share({"sycophancy": 1}, *said, to="rival")
+        > measure_changed_share({}, *said, to="rival") + 0.2
+    )
 
 
 LIKERT = ("Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree")
 
 
-def ratings(knobs: dict[str, float]) -> list[int]:
+def collect_ratings(knobs: dict[str, float]) -> list[int]:
     town, about = Town(5, knobs), "The town should have a night bus to the harbour."
     found = []
-    for n in range(300):
+    for n in range(200):
         hints = RespondentHints("participant", "choice", LIKERT, about=about, speaker=f"p{n}")
-        request = town.request(hints, system(n), "How far do you agree?")
+        request = town.request(hints, make_system_prompt(n), "How far do you agree?")
         found.append(LIKERT.index(town.model.reply(request, f"r/{n}").text))
     return found
 
 
 def test_acquiescence_and_shrinking_variance_act_on_rating_scales() -> None:
-    plain, yes, flat = (ratings(k) for k in ({}, {"acquiescence": 0.6}, {"shrinking_variance": 1}))
+    plain, yes, flat = (
+        collect_ratings(k) for k in ({}, {"acquiescence": 0.6}, {"shrinking_variance": 1})
+    )
     assert set(plain) == {0, 1, 2, 3, 4}
     assert np.mean(yes) > np.mean(plain) + 0.5
     assert len(set(flat)) < 4

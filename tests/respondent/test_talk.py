@@ -1,4 +1,4 @@
-"""What the respondent says: about the options at hand, in its own words, and out of the text."""
+"""Texts of the respondent: about the options, in its own words, and from the prompt."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.respondent.town import (
     OPTIONS,
     PRUDENCE,
     Town,
-    card,
-    listed,
-    page,
-    persona,
-    prompt,
-    talk,
+    list_options,
+    make_card,
+    make_page,
+    make_persona,
+    make_prompt,
+    make_transcript,
 )
 
 MARKET, BUSES, POOL = OPTIONS
@@ -46,9 +46,9 @@ def test_people_speak_in_the_mixture_of_their_camp_and_for_the_option_they_hold(
         found = argument_phrases(said, OPTIONS, general_lexicon())
         assert set(found) == {BUSES}, said
         for phrase, times in found[BUSES].items():
-            told[persona_from_text(persona(n), 2).camp][general_lexicon().phrase_camps[phrase]] += (
-                times
-            )
+            told[persona_from_text(make_persona(n), 2).camp][
+                general_lexicon().phrase_camps[phrase]
+            ] += times
     for camp in range(3):
         assert np.abs(told[camp] / told[camp].sum() - MIXTURES[camp]).max() < 0.06
 
@@ -64,14 +64,16 @@ def test_an_interview_does_not_repeat_itself() -> None:
 
 
 def lead(chosen: str, opposed: str, shown: str = "") -> SourcedText:
-    """What a moderator is told: the page, the options, the two that stand by themselves."""
+    """Return the system prompt of a moderator: page, options, and two single options."""
     theirs = quote_value(chosen, "answer", "first/p0/ask0", "p0")
     other = quote_value(opposed, "value", "opposition.option/p0")
-    return prompt("Zu ", shown, "\n\n", listed(), '\n\nVebo "', theirs, '". Nu "', other, '".')
+    return make_prompt(
+        "Zu ", shown, "\n\n", list_options(), '\n\nVebo "', theirs, '". Nu "', other, '".'
+    )
 
 
-def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_singled_out() -> None:
-    town, shown = Town(5), page()
+def test_a_moderator_challenges_with_the_arguments_of_the_chosen_option() -> None:
+    town, shown = Town(5), make_page()
     for n in range(30):
         told, at = lead(MARKET, BUSES, shown), f"{n}"
         said = [town.leads(told, at=at)]
@@ -91,19 +93,21 @@ def test_who_leads_challenges_with_the_words_shown_for_the_option_that_is_single
 def test_the_option_to_argue_for_can_be_told_by_what_is_asked_about() -> None:
     hints = RespondentHints("moderator", kind="text", about=f"{POOL} or {MARKET}", speaker="m")
     town = Town(5)
-    request = town.request(hints, prompt(page(), "\n\n", listed()), prompt("Begin."))
+    request = town.request(
+        hints, make_prompt(make_page(), "\n\n", list_options()), make_prompt("Begin.")
+    )
     said = town.model.reply(request, "a").text
     assert set(argument_phrases(said, OPTIONS, general_lexicon())) == {MARKET, POOL}
 
 
-def test_who_was_shown_nothing_has_no_arguments() -> None:
+def test_without_shown_texts_there_are_no_arguments() -> None:
     for n in range(30):
         said = Town(6).leads(lead(MARKET, BUSES), at=f"{n}")
         assert not argument_phrases(said, OPTIONS, general_lexicon()) and said.endswith("?")
 
 
 def test_the_signal_of_the_answer_is_given_after_a_few_turns() -> None:
-    ended, told = [], lead(MARKET, BUSES, page())
+    ended, told = [], lead(MARKET, BUSES, make_page())
     for n in range(60):
         turns: list[str] = []
         while len(turns) < 40:
@@ -118,7 +122,9 @@ def test_the_signal_of_the_answer_is_given_after_a_few_turns() -> None:
 
 def test_a_summary_binds_the_reasons_to_the_options_for_which_they_were_given() -> None:
     said = [f"What of {POOL}?", f"I want {MARKET}, it is {CARE}. But {BUSES}: {PRUDENCE}."]
-    shown = prompt("Gabo. ", listed(), *(u.quoted_text for u in talk(0, *said)))
+    shown = make_prompt(
+        "Gabo. ", list_options(), *(u.quoted_text for u in make_transcript(0, *said))
+    )
     hints = RespondentHints("summarizer", kind="text", speaker="summarizer")
     town = Town(8)
     summary = town.model.reply(town.request(hints, "", shown), "s").text
@@ -131,7 +137,9 @@ def test_a_summary_binds_the_reasons_to_the_options_for_which_they_were_given() 
 
 def test_the_judge_finds_the_option_with_the_most_foreign_reasons() -> None:
     texts = {MARKET: CARE, BUSES: CARE, POOL: ENTERPRISE}
-    shown = prompt(*(quote_value(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items()))
+    shown = make_prompt(
+        *(quote_value(f"{o}: {t}.", "summary", f"s.text/{o}") for o, t in texts.items())
+    )
     town = Town(9)
     for about, found in (("", POOL), (POOL, MARKET)):
         hints = RespondentHints("judge", "choice", OPTIONS, about=about, speaker="judge")
@@ -147,7 +155,7 @@ def test_agreeable_people_are_easier_to_move_and_stubborn_ones_harder() -> None:
         )
 
     assert mean("open-minded") > mean("tall") + 0.05 > mean("stubborn") + 0.1
-    # A name of a scale is not a trait: everybody of a portrait with such a scale was open.
+    # Regression: the name of a scale in a persona was read as a trait.
     for mark in ("open to new things 1", "1 in being open to new things"):
         assert abs(mean(f"speaks up 3, {mark}") - mean("tall")) < 0.035
 
@@ -198,7 +206,9 @@ def test_a_follow_up_without_a_matter_of_its_own_keeps_to_the_theme_of_the_talk(
     assert all("dykes" in s or "marsh" in s or "mending" in s.casefold() for s in said)
 
 
-def talk_about(n: int, about: str, theme: str) -> str:
-    hints = RespondentHints(kind="text", about=about, speaker=f"p{n}")
-    request = Town().request(hints, prompt("You are ", card(n)), prompt(theme, " Well?"))
-    return Respondent(ProviderSettings(seed=3)).reply(request, f"t{n}").text
+def talk_about(number: int, about: str, theme: str) -> str:
+    hints = RespondentHints(kind="text", about=about, speaker=f"p{number}")
+    request = Town().request(
+        hints, make_prompt("You are ", make_card(number)), make_prompt(theme, " Well?")
+    )
+    return Respondent(ProviderSettings(seed=3)).reply(request, f"t{number}").text

@@ -1,4 +1,4 @@
-"""Every text that a prompt of this study shows has a source, and it is recorded there as shown."""
+"""Every text in the prompts of this study has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from folkmoot.respondent import Respondent
 from folkmoot.studies.cross_pollination import STUDY
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from tests.contract.small import small_study
-from tests.contract.test_exposure import written
+from tests.contract.test_exposure import write_like_a_model
 from tests.engine.test_seats import by_hand
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
-from tests.studies.cross_pollination.test_protocol import run as run_script
+from tests.studies.cross_pollination.test_protocol import run_scripted as run_script
 from tests.sweeps import sample_daily
 
-ASKED = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
+ALL_MEASURES = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
 PARAPHRASES = Path(__file__).parents[2] / "paraphrases" / "cross_pollination"
 MAPPING = {PARKS: SAFETY, JOBS: SAFETY, SAFETY: JOBS}
-ARMS = {
+OWN_CONDITIONS = {
     "argued": {"dialogue": True},
     "asked": {"interview": True},
     "both": {"interview": True, "dialogue": True},
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "everything": {
-        **ASKED,
+        **ALL_MEASURES,
         "extra_conditions": ["names_only", "empty_argument"],
         "include_vote_distribution": True,
         "option_order": "random",
@@ -57,24 +57,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "embedding": {"opposition_method": "embedding", "conditions": ["acp"]},
     "highest": {"opposition_method": "highest_voted", "conditions": ["acp"], "coding": "off"},
     "source": {"exposure": "source", "restatement": True},
-    "arms": {"exposure": ARMS, "conditions": list(ARMS), "restatement": True},
+    "arms": {"exposure": OWN_CONDITIONS, "conditions": list(OWN_CONDITIONS), "restatement": True},
     "agglomerative": {"clustering_algorithm": "agglomerative", "personas": {"source": "grounded"}},
     **{
-        f"wording {style}": {**ASKED, "prompts": str(PARAPHRASES / style), "revote": True}
+        f"wording {style}": {**ALL_MEASURES, "prompts": str(PARAPHRASES / style), "revote": True}
         for style in ("plain", "formal", "terse")
     },
 }
 
 
-DAILY = ("everything", "judge", "embedding", "source", "arms", "wording plain")
+# Other wordings are daily in test_paraphrases.
+DAILY = ("everything", "judge", "embedding", "source", "arms")
 
 
-def run(folder: Path, **changes: Any) -> Run:
+def run_synthetic(folder: Path, **changes: Any) -> Run:
     settings = {**SETTINGS, "participants_per_condition": 4, **changes}
     return folkmoot.run("cross_pollination", settings, model="synthetic", out=folder / "run")
 
 
-def check(done: Run) -> None:
+def assert_sources(done: Run) -> None:
     assert_every_text_has_its_source(done.folder, done.study)
     assert describe_deviations(done.folder) == []
 
@@ -83,16 +84,16 @@ def check(done: Run) -> None:
 def test_every_text_in_a_prompt_is_recorded_where_its_source_says(
     tmp_path: Path, variant: str
 ) -> None:
-    done = run(tmp_path, **VARIANTS[variant])
+    done = run_synthetic(tmp_path, **VARIANTS[variant])
     assert done.table("provenance")["address"].n_unique() == done.table("answers").height
-    check(done)
+    assert_sources(done)
 
 
-def keep_texts(request: ModelRequest, seed: int) -> ModelRequest:
-    """A request of nothing but its texts of known source, those of each message in random order."""
+def keep_quoted_texts(request: ModelRequest, seed: int) -> ModelRequest:
+    """Return a request with only the quoted texts of each message, in random order."""
     messages, spans = list[Message](), list[Span]()
     for number, message in enumerate(request.messages):
-        groups = list[list[Span]]()  # a text with those that stand inside it
+        groups = list[list[Span]]()  # a text and the texts inside it
         for span in (span for span in request.spans if span.message == number):
             inside = bool(groups) and span.end <= groups[-1][0].end
             groups[-1].append(span) if inside else groups.append([span])
@@ -108,12 +109,16 @@ def keep_texts(request: ModelRequest, seed: int) -> ModelRequest:
     return replace(request, messages=tuple(messages), spans=tuple(spans))
 
 
-@pytest.mark.parametrize("method", ["cluster_embedding", "llm_judge"])
+# Daily with the judge. All other answers are the same with both methods.
+@pytest.mark.parametrize(
+    "method",
+    sample_daily(["cluster_embedding", "llm_judge"], daily=("llm_judge",), part="mutations"),
+)
 def test_choices_numbers_rankings_and_codes_need_no_instructions(
     tmp_path: Path, method: str
 ) -> None:
     """All questions say what they are about, and the texts alone decide the answers."""
-    settings = {**SETTINGS, **ASKED, "participants_per_condition": 4, "revote": True}
+    settings = {**SETTINGS, **ALL_MEASURES, "participants_per_condition": 4, "revote": True}
     settings |= {"opposition_method": method, "extra_conditions": ["empty_argument"]}
     config = CrossPollinationConfig.model_validate(settings)
     inner = Respondent(ProviderSettings(seed=42, study=StudyPart(STUDY.respondent_part, config)))
@@ -123,7 +128,7 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
         assert request.hints.about
         reply = inner.reply(request, address)
         if request.hints.kind != "text":
-            assert inner.reply(keep_texts(request, 1), address).text == reply.text
+            assert inner.reply(keep_quoted_texts(request, 1), address).text == reply.text
             compared.add(f"{request.hints.role} {request.hints.kind}")
         return reply
 
@@ -135,18 +140,23 @@ def test_choices_numbers_rankings_and_codes_need_no_instructions(
     assert ("judge choice" in compared) is (method == "llm_judge")
 
 
-def test_so_it_is_however_models_write(tmp_path: Path) -> None:
+def test_sources_are_recorded_in_every_writing_style_of_models(tmp_path: Path) -> None:
     """With markup, quotation marks, odd breaks, braces of templates and other languages."""
     settings = small_study("cross_pollination", tmp_path)
-    done = folkmoot.run(settings, provider=written("cross_pollination"), out=tmp_path / "run")
-    check(done)
+    done = folkmoot.run(
+        settings, provider=write_like_a_model("cross_pollination"), out=tmp_path / "run"
+    )
+    assert_sources(done)
 
 
-def test_prompts_of_ones_own_with_filters_keep_the_sources(tmp_path: Path) -> None:
+def test_own_prompts_with_filters_keep_the_sources(tmp_path: Path) -> None:
     own = write_prompts_in_capitals(tmp_path / "own", STUDY)
-    settings = {**ASKED, "prompts": own, "revote": True, "include_vote_distribution": True}
-    plain, loud = run(tmp_path / "plain", **ASKED, revote=True), run(tmp_path / "loud", **settings)
-    check(loud)
+    settings = {**ALL_MEASURES, "prompts": own, "revote": True, "include_vote_distribution": True}
+    plain, loud = (
+        run_synthetic(tmp_path / "plain", **ALL_MEASURES, revote=True),
+        run_synthetic(tmp_path / "loud", **settings),
+    )
+    assert_sources(loud)
     assert loud.table("provenance")["altered"].any()
     columns = ("condition", "decision", "kind", "expected")
     both = [set(done.table("exposure").select(columns).iter_rows()) for done in (plain, loud)]
@@ -156,8 +166,8 @@ def test_prompts_of_ones_own_with_filters_keep_the_sources(tmp_path: Path) -> No
 def test_what_two_coders_are_shown_is_recorded_where_its_source_says(tmp_path: Path) -> None:
     models = {"participant": "openai/gpt-4o", "second_coder": "openai/gpt-4o-mini"}
     done = run_script(tmp_path, Talkers(), restatement=True, models=models)
-    check(done)
-    coded = done.table("provenance").filter(in_stage("second_coding"))
+    assert_sources(done)
+    coded = done.table("provenance").filter(is_in_stage("second_coding"))
     restated = coded.filter(kind="utterance")
     assert restated["speaker"].n_unique() > 1
     assert {"material", "option", "summary"} < set(coded["kind"])
@@ -168,13 +178,13 @@ def test_personas_from_lines_are_recorded_where_their_sources_say(tmp_path: Path
     hub = tmp_path / "hub.jsonl"
     hub.write_text("\n".join(map(json.dumps, lines)), "utf-8")
     people = {"source": "persona_hub", "file": str(hub), "pool": str(tmp_path / "pool.json")}
-    done = run(tmp_path, personas=people)
-    check(done)
+    done = run_synthetic(tmp_path, personas=people)
+    assert_sources(done)
     recruited = done.table("provenance").filter(kind="persona", speaker="recruiter")
     assert recruited.height == 2 * done.table("base_personas").height > 0
 
 
-def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: Path) -> None:
+def test_a_self_description_takes_the_place_of_the_persona(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     settings = {**SETTINGS, "participants_per_condition": 3, "model": "synthetic"}
     settings |= {"seats": {"ids": ["p_0002"], "as": "self"}, "study": "cross_pollination"}
@@ -186,14 +196,14 @@ def test_what_people_say_of_themselves_takes_the_place_of_the_persona(tmp_path: 
         return PARKS if question.view.answer_kind == "choice" else "It is near to my house."
 
     done = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer))
-    check(done)
+    assert_sources(done)
     own = done.table("provenance").filter(kind="persona", speaker="p_0002")
     assert set(own["source_id"]) == {"self_descriptions.text/p_0002"}
 
 
-def test_summaries_say_whose_words_they_are(tmp_path: Path) -> None:
+def test_summaries_record_their_author(tmp_path: Path) -> None:
     """The summary of one interview is the participant's, the description of a cluster is not."""
-    done = run(tmp_path, conditions=["acp"])
+    done = run_synthetic(tmp_path, conditions=["acp"])
     shown = done.table("provenance").filter(kind="summary")
     described = shown.filter(shown["address"].str.contains("/descriptions/"))
     assert set(described["speaker"]) == set(done.table("participants")["participant_id"])
@@ -207,7 +217,7 @@ def test_summaries_say_whose_words_they_are(tmp_path: Path) -> None:
     assert done.table("utterances").filter(public=True)["turn"].null_count() == 0
 
 
-def in_stage(stage: str) -> pl.Expr:
+def is_in_stage(stage: str) -> pl.Expr:
     return pl.col("address").str.starts_with(f"{stage}/")
 
 
@@ -245,10 +255,10 @@ def test_a_text_under_the_source_of_another_is_found(
     assert {option for wrong in found for option in wrong.recorded} == set(OPTIONS)
 
 
-def test_the_words_of_somebody_elses_interview_are_found_however_short(
+def test_a_short_text_of_another_interview_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody says the same two letters, and still it is known whose are shown."""
+    """All participants say the same two letters, and the source still identifies the speaker."""
     original = Scope.prompt
     heard: list[Any] = []
 

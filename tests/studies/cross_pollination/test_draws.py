@@ -1,4 +1,4 @@
-"""Several draws of the summaries: who reads which, and that their variance is in the intervals."""
+"""Several draws of the summaries: their readers, and their variance in the intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from folkmoot.measures.inference.proportions import newcombe, wilson
 from folkmoot.models.request import ModelRequest
 from folkmoot.studies.cross_pollination.findings.votes import read_votes
 from tests.studies.cross_pollination.test_exposure import Talkers
-from tests.studies.cross_pollination.test_protocol import JOBS, people, run, text
+from tests.studies.cross_pollination.test_protocol import (
+    JOBS,
+    join_messages,
+    read_participants,
+    run_scripted,
+)
 
 READERS = ("simple_passive", "clarified_passive", "acp")
 
@@ -25,7 +30,7 @@ READERS = ("simple_passive", "clarified_passive", "acp")
 def test_readers_are_divided_evenly_over_draws_that_are_sealed_and_kept_apart(
     tmp_path: Path,
 ) -> None:
-    done = run(tmp_path, Talkers(), summary_draws=3)
+    done = run_scripted(tmp_path, Talkers(), summary_draws=3)
     drawn = done.folder.plan["sealed"]["summary_draws"]["data"]
     table = done.table("participants")
     for arm in READERS:
@@ -35,17 +40,17 @@ def test_readers_are_divided_evenly_over_draws_that_are_sealed_and_kept_apart(
             own.select("participant_id", "summary_draw").iter_rows()
         )
     assert table.filter(condition="simple_voting")["summary_draw"].null_count() == 6
-    pages = {p["cross_pollination_content"] for p in people(done)} - {None}
+    pages = {p["cross_pollination_content"] for p in read_participants(done)} - {None}
     assert len(pages) == 3
-    assert describe_deviations(done.folder) == []  # nobody saw a draw that was not theirs
+    assert describe_deviations(done.folder) == []  # no participant read another draw
     summaries = done.table("summaries")
     assert Counter(summaries["draw"]) == dict.fromkeys((1, 2, 3), done.table("clusters").height)
 
 
 def test_the_first_draw_is_the_one_that_a_run_without_draws_makes(tmp_path: Path) -> None:
     single, several = Talkers(), Talkers()
-    run(tmp_path / "single", single)
-    done = run(tmp_path / "several", several, summary_draws=2)
+    run_scripted(tmp_path / "single", single)
+    done = run_scripted(tmp_path / "several", several, summary_draws=2)
     assert set(single.requests) < set(several.requests)
     more = set(several.requests) - set(single.requests)
     assert more and all("/descriptions/" in a and a.endswith("ask1") for a in more)
@@ -55,20 +60,21 @@ def test_the_first_draw_is_the_one_that_a_run_without_draws_makes(tmp_path: Path
             assert several.requests[address] == request, address
 
 
-def moved_by_the_second_draw(request: ModelRequest, address: str) -> str:
-    """Who reads the second draw moves to JOBS, everybody else keeps their choice."""
-    own = text(request).split('You previously chose "')[1].split('"')[0]
-    return JOBS if "ask1" in text(request) else own
+def vote_by_draw(request: ModelRequest, address: str) -> str:
+    """Return JOBS for readers of the second draw, and the own choice for all others."""
+    own = join_messages(request).split('You previously chose "')[1].split('"')[0]
+    return JOBS if "ask1" in join_messages(request) else own
 
 
 @pytest.mark.parametrize("draws", [3, 6])
-def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) -> None:
+def test_variance_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) -> None:
     parks = Talkers(
         initial_vote=lambda _r, a: JOBS if a.endswith("0/ask0") else "Park improvements",
-        cross_pollination=moved_by_the_second_draw,
+        cross_pollination=vote_by_draw,
     )
     settings = {"participants_per_condition": 30, "revote": True, "disagreement_threshold": 1.0}
-    done = run(tmp_path / "several", parks, summary_draws=draws, **settings)
+    settings["conditions"] = ["simple_voting", "simple_passive", "clarified_passive"]
+    done = run_scripted(tmp_path / "several", parks, summary_draws=draws, **settings)
     votes = read_votes(done.folder)
     arm, floor = votes.find_condition("simple_passive"), votes.revote_condition
     assert arm is not None and floor is not None
@@ -100,7 +106,7 @@ def test_what_differs_between_draws_is_in_the_intervals(draws: int, tmp_path: Pa
 
 
 def test_figures_of_one_draw_say_that_they_are_of_this_one(tmp_path: Path) -> None:
-    done = run(tmp_path, Talkers(), revote=True, participants_per_condition=10)
+    done = run_scripted(tmp_path, Talkers(), revote=True, participants_per_condition=10)
     told = [f for f in done.findings if f.unit == "participant given these summaries"]
     assert {"position_change", "change_differences", "persuasion"} <= {f.key for f in told}
     for finding in told:
@@ -108,10 +114,10 @@ def test_figures_of_one_draw_say_that_they_are_of_this_one(tmp_path: Path) -> No
             assert any("not for another draw of them" in note for note in finding.notes)
 
 
-def test_where_draws_do_not_differ_nothing_is_claimed_beyond_the_plain_interval(
+def test_equal_draws_give_no_narrower_interval_than_the_plain_one(
     tmp_path: Path,
 ) -> None:
-    done = run(tmp_path, Talkers(), summary_draws=2, participants_per_condition=10)
+    done = run_scripted(tmp_path, Talkers(), summary_draws=2, participants_per_condition=10)
     votes = read_votes(done.folder)
     for arm in votes.conditions_with("summaries"):
         found, plain = votes.rate(arm), wilson(arm.changed_count, arm.participant_count)
@@ -125,8 +131,8 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
         return "" if "/descriptions/" in address and "ask1" in address else told(request, address)
 
     told = Talkers().usual
-    done = run(tmp_path, Talkers(summaries=silent), summary_draws=2)
-    second = [p for p in people(done) if p["status"] == "skipped"]
+    done = run_scripted(tmp_path, Talkers(summaries=silent), summary_draws=2)
+    second = [p for p in read_participants(done) if p["status"] == "skipped"]
     drawn = done.folder.plan["sealed"]["summary_draws"]["data"]
     assert second and {drawn[p["participant_id"]] for p in second} == {2}
     assert "in draw 2 of the summaries" in done.folder.text("run.log")
@@ -137,7 +143,7 @@ def test_a_view_without_a_description_in_one_draw_is_missing_there_alone(tmp_pat
 
 def test_more_draws_than_readers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="summary_draws: 7 draws cannot be divided over 6 readers"):
-        run(tmp_path, Talkers(), summary_draws=7)
+        run_scripted(tmp_path, Talkers(), summary_draws=7)
 
 
 def test_the_estimate_counts_the_draws_and_a_smaller_run_has_no_more_than_it_can_read(
@@ -147,7 +153,7 @@ def test_the_estimate_counts_the_draws_and_a_smaller_run_has_no_more_than_it_can
     pilot.write_text(
         "study: cross_pollination\npilot_id: pilot\nsummary_draws: 3\nrestatement: true\n"
         "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
-        "participants_per_condition: 15\npersonas: {source: quota}\n"
+        "participants_per_condition: 6\npersonas: {source: quota}\n"
     )
     checked = CliRunner().invoke(app, ["check", str(pilot)])
     assert checked.exit_code == 0 and "rehearsal" not in checked.output

@@ -1,4 +1,4 @@
-"""What can be wrong in the study file of a pilot: said at once, with its place, nothing run."""
+"""Problems in the study file of a pilot are reported with their place before the run starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTIONS = "  options: [Parks, Jobs, Streets]\n"
 PREDEFINED = HEAD + OPTIONS + REST + "opposition_method: predefined\n"
 
 
-def mistakes(folder: Path, text: str) -> list[str]:
+def find_problems(folder: Path, text: str) -> list[str]:
     path = folder / "pilot.yaml"
     path.write_text(text, "utf-8")
     with pytest.raises(InputError) as caught:
@@ -55,7 +55,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
     ],
 )
 def test_one_mistake_is_the_only_one_told(tmp_path: Path, text: str, told: str) -> None:
-    (problem,) = mistakes(tmp_path, text)
+    (problem,) = find_problems(tmp_path, text)
     assert told in problem
 
 
@@ -63,7 +63,7 @@ def test_options_that_cannot_be_told_apart_are_told_with_both_lines(tmp_path: Pa
     listed = "".join(f"    - {o}\n" for o in ("Parks", '""', "Jobs", "(2) ｐarks.", '" "', ""))
     text = HEAD + f"  options:\n{listed}" + REST
     alike = "'Parks' and '(2) ｐarks.' cannot be distinguished"
-    found = [m.split(": case")[0] for m in mistakes(tmp_path, text)]
+    found = [m.split(": case")[0] for m in find_problems(tmp_path, text)]
     assert found == [
         f"pilot.yaml:5: topic.options[1]: {alike}",
         "pilot.yaml:6: topic.options[2]: must not be empty",
@@ -84,7 +84,7 @@ def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> No
         + "clustering_algoritm: kmeans\n"
         + "pilot_id: again\n"
     )
-    assert [m.split(" (first")[0] for m in mistakes(tmp_path, text)] == [
+    assert [m.split(" (first")[0] for m in find_problems(tmp_path, text)] == [
         "pilot.yaml:5: participants_per_condition: must be at least 1, is -3",
         "pilot.yaml:6: disagreement_threshold: must be at most 1, is 1.4",
         'pilot.yaml:7: min_responses_for_threshold: must be a whole number, is "many"',
@@ -96,7 +96,7 @@ def test_many_mistakes_are_told_at_once_each_with_its_line(tmp_path: Path) -> No
 
 
 def test_a_missing_file_of_personas_is_named_beside_every_other_mistake(tmp_path: Path) -> None:
-    found = mistakes(
+    found = find_problems(
         tmp_path,
         "study: cross_pollination\npilot_id: a pilot\ntopic: {description: x}\n"
         "participants_per_condition: many\npersonas: {source: table, file: nobody.csv}\n",
@@ -135,5 +135,5 @@ PILOT = HEAD + OPTIONS + REST
     ],
 )
 def test_conditions_that_cannot_be_run_are_refused(tmp_path: Path, given: str, told: str) -> None:
-    (problem,) = mistakes(tmp_path, f"{PILOT}{given}\n")
+    (problem,) = find_problems(tmp_path, f"{PILOT}{given}\n")
     assert told in problem

@@ -1,4 +1,4 @@
-"""The nine phases with a scripted model: who is asked what, what is written, how it ends."""
+"""The nine phases with a scripted model: requests, files and the end of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings import compute_findings
 from tests.shown import shown
+from tests.sweeps import sample_daily
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
-TALKS = ("clarification_transcript", "adversarial_transcript")
+TRANSCRIPT_FIELDS = ("clarification_transcript", "adversarial_transcript")
 SETTINGS: dict[str, Any] = {
     "pilot_id": "trial",
     "topic": {"description": "Where shall the money go?", "options": list(OPTIONS)},
@@ -34,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Cast:
-    """A model that plays by rules and keeps every request, by address."""
+    """A model that replies by rules and keeps every request by address."""
 
     def __init__(self, **rules: Callable[[ModelRequest, str], str]) -> None:
         self.requests: dict[str, ModelRequest] = {}
@@ -67,26 +68,32 @@ def number(address: str) -> int:
     )
 
 
-def run(folder: Path, cast: Cast, **changes: Any) -> Run:
+def run_scripted(folder: Path, cast: Cast, **changes: Any) -> Run:
     settings = {**SETTINGS, **changes}
     return folkmoot.run(
         "cross_pollination", settings, out=folder / "run", provider=ScriptedProvider(cast)
     )
 
 
-def people(run: Run, condition: str = "") -> list[dict[str, Any]]:
+def read_participants(run: Run, condition: str = "") -> list[dict[str, Any]]:
     found = run.folder.read_json("participants.json")["participants"]
     return [p for p in found if p["condition"].startswith(condition)]
 
 
-def text(request: ModelRequest) -> str:
+def join_messages(request: ModelRequest) -> str:
     return "\n".join(m.content for m in request.messages)
 
 
-def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Cast]:
+    """A run without further settings and its model with all requests. Tests only read it."""
     cast = Cast()
-    done = run(tmp_path, cast)
-    arms = {p["participant_id"]: p["condition"] for p in people(done)}
+    return run_scripted(tmp_path_factory.mktemp("plain"), cast), cast
+
+
+def test_each_condition_goes_through_its_own_phases(plain_run: tuple[Run, Cast]) -> None:
+    done, cast = plain_run
+    arms = {p["participant_id"]: p["condition"] for p in read_participants(done)}
     assert sorted(arms.values()).count("acp") == 6 and len(set(arms.values())) == 4
 
     def stages(who: str) -> set[str]:
@@ -102,9 +109,9 @@ def test_each_condition_goes_through_its_own_phases(tmp_path: Path) -> None:
         assert stages(who) == expected[condition]
 
 
-def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast())
-    record = people(done, "acp")[0]
+def test_files_fields_and_keys_are_those_of_the_source(plain_run: tuple[Run, Cast]) -> None:
+    done, _ = plain_run
+    record = read_participants(done, "acp")[0]
     assert {
         *("participant_id", "condition", "base_persona", "demographics", "enriched_persona"),
         *("initial_choice", "initial_explanation", "final_choice", "position_changed"),
@@ -146,14 +153,16 @@ def test_files_fields_and_keys_are_those_of_the_source(tmp_path: Path) -> None:
     }
     embedded = done.folder.read_json("individual_embeddings.json")["embeddings"]
     assert set(embedded) == {
-        p["participant_id"] for p in people(done) if p["condition"] in ("clarified_passive", "acp")
+        p["participant_id"]
+        for p in read_participants(done)
+        if p["condition"] in ("clarified_passive", "acp")
     }
     assert embedded[record["participant_id"]] == record["individual_summary_embedding"]
     assert sum(x * x for x in record["individual_summary_embedding"]) == pytest.approx(1)
 
 
 def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(), revote=True)
+    done = run_scripted(tmp_path, Cast(), revote=True)
     again = folkmoot.run(
         done.path / "config.yaml", out=tmp_path / "again", provider=ScriptedProvider(Cast())
     )
@@ -161,7 +170,7 @@ def test_the_settings_are_kept_in_a_file_that_runs_again(tmp_path: Path) -> None
 
 
 def test_accepted_changes_are_what_the_results_go_by(tmp_path: Path) -> None:
-    run(tmp_path, Cast())
+    run_scripted(tmp_path, Cast())
     renamed = (PARKS, JOBS, "Safer streets")
     settings = {**SETTINGS, "topic": {"description": "Where to?", "options": list(renamed)}}
 
@@ -183,14 +192,14 @@ def test_accepted_changes_are_what_the_results_go_by(tmp_path: Path) -> None:
 
 
 def test_the_manifest_says_which_roles_a_model_played(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(), models={"moderator": "openai/gpt-4o"})
+    done = run_scripted(tmp_path, Cast(), models={"moderator": "openai/gpt-4o"})
     roles = {m["asked"]: m["roles"] for m in done.manifest["models"]}
     assert roles["synthetic"] == ["participant", "summarizer"]
     assert roles["openai/gpt-4o"] == ["moderator"]
 
 
-def slow_last(address: str) -> float:
-    """Whoever comes last in a stage takes their time."""
+def delay_last_participants(address: str) -> float:
+    """Return a latency for the last participants of a stage."""
     return 0.05 if number(address) > 20 else 0.0
 
 
@@ -205,7 +214,7 @@ def test_no_phase_starts_before_the_one_it_rests_on_has_ended(tmp_path: Path) ->
         return Cast().usual(request, address)
 
     settings = {**SETTINGS, "revote": True}
-    model = ScriptedProvider(watched, latency=slow_last)
+    model = ScriptedProvider(watched, latency=delay_last_participants)
     folkmoot.run("cross_pollination", settings, out=tmp_path / "run", provider=model)
     # Final votes rest on the same five phases, whether those who cast them read, argue or neither.
     assert seen == {
@@ -221,28 +230,28 @@ def test_no_phase_starts_before_the_one_it_rests_on_has_ended(tmp_path: Path) ->
 
 def test_dialogues_the_longest_chains_start_before_the_other_final_votes(tmp_path: Path) -> None:
     cast = Cast()
-    run(tmp_path, cast, revote=True, concurrency=1)
+    run_scripted(tmp_path, cast, revote=True, concurrency=1)
     stages = [a.split("/")[0] for a in cast.requests]
     first = [stages.index(s) for s in ("adversarial_dialogue", "cross_pollination", "second_vote")]
     assert first == sorted(first)
 
 
-def test_a_second_vote_is_only_a_stage_where_somebody_votes_again(tmp_path: Path) -> None:
+def test_a_second_vote_is_a_stage_only_with_a_revote(tmp_path: Path) -> None:
     for revote in (False, True):
         cast = Cast()
-        done = run(tmp_path / str(revote), cast, revote=revote)
+        done = run_scripted(tmp_path / str(revote), cast, revote=revote)
         assert ("second_vote: started" in done.folder.text("run.log")) is revote
         assert len(cast.of("second_vote")) == 6 * revote
-        final = {p["final_choice"] for p in people(done, "simple_voting")}
+        final = {p["final_choice"] for p in read_participants(done, "simple_voting")}
         assert final == ({JOBS} if revote else {None})
 
 
-def test_prompts_of_ones_own_are_what_is_asked(tmp_path: Path) -> None:
+def test_own_prompts_are_sent(tmp_path: Path) -> None:
     (tmp_path / "initial_vote.md").write_text(
         "Vote now: {{ options | join(' or ') }}. Reply with ONLY the exact text."
     )
     cast = Cast()
-    run(tmp_path, cast, prompts=str(tmp_path))
+    run_scripted(tmp_path, cast, prompts=str(tmp_path))
     asked = {r.messages[-1].content for r in cast.of("initial_vote").values()}
     assert asked == {f"Vote now: {' or '.join(OPTIONS)}. Reply with ONLY the exact text."}
 
@@ -250,19 +259,20 @@ def test_prompts_of_ones_own_are_what_is_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a b", "", "x" * 101])
 def test_a_pilot_id_that_names_no_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="must be a folder name"):
-        run(tmp_path, Cast(), pilot_id=name)
+        run_scripted(tmp_path, Cast(), pilot_id=name)
     assert not (tmp_path / "run").exists()
 
 
 def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(), revote=True)
+    done = run_scripted(tmp_path, Cast(), revote=True)
     listed = shown(done.folder)
     assert all(
-        f"\n{p['participant_id']}  condition {p['condition']}" in listed for p in people(done)
+        f"\n{p['participant_id']}  condition {p['condition']}" in listed
+        for p in read_participants(done)
     )
-    p = people(done, "acp")[0]
+    p = read_participants(done, "acp")[0]
     page = shown(done.folder, p["participant_id"])
-    said = [t["content"] for key in TALKS for t in p[key]]
+    said = [t["content"] for key in TRANSCRIPT_FIELDS for t in p[key]]
     assert len(said) == 4
     for part in (
         *(p["enriched_persona"], p["initial_choice"], p["opposition_view"], p["final_choice"]),
@@ -273,10 +283,10 @@ def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path)
         shown(done.folder, "p_9999")
 
 
-def test_rates_follow_from_the_votes(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast())  # everybody ends at JOBS
+def test_rates_follow_from_the_votes(plain_run: tuple[Run, Cast]) -> None:
+    done, _ = plain_run  # all participants end at JOBS
     for condition, row in done.folder.read_json("summary.json")["by_condition"].items():
-        own = people(done, condition)
+        own = read_participants(done, condition)
         if condition == "simple_voting":
             continue
         changed = sum(p["initial_choice"] != JOBS for p in own)
@@ -292,19 +302,20 @@ def test_dialogues_end_at_the_maximum_and_the_participant_hears_it_all(tmp_path:
         return f"turn {address[-1]}"
 
     cast = Cast(clarification=never_satisfied, adversarial_dialogue=never_satisfied)
-    done = run(tmp_path, cast, max_clarification_exchanges=3, max_socratic_exchanges=2)
-    own = people(done, "acp")[0]
+    done = run_scripted(tmp_path, cast, max_clarification_exchanges=3, max_socratic_exchanges=2)
+    own = read_participants(done, "acp")[0]
     assert len(own["clarification_transcript"]) == 6
     assert len(own["adversarial_transcript"]) == 4
     vote = cast.requests[f"adversarial_dialogue/{own['participant_id']}/ask4"]
     for turn in own["adversarial_transcript"]:
-        assert turn["content"] in text(vote)
+        assert turn["content"] in join_messages(vote)
 
 
-def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(tmp_path: Path) -> None:
-    cast = Cast()
-    done = run(tmp_path, cast)
-    for p in people(done, "acp"):
+def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(
+    plain_run: tuple[Run, Cast],
+) -> None:
+    done, cast = plain_run
+    for p in read_participants(done, "acp"):
         assert p["opposition_view"] not in (None, p["initial_choice"])
         system = cast.requests[f"adversarial_dialogue/{p['participant_id']}/ask0"].messages[0]
         assert f'Present the opposing view: "{p["opposition_view"]}"' in system.content
@@ -313,61 +324,62 @@ def test_the_moderator_argues_for_the_opposing_view_with_what_was_shown(tmp_path
 
 def test_readers_see_every_description_and_simple_voters_none(tmp_path: Path) -> None:
     cast = Cast()
-    done = run(tmp_path, cast, revote=True, extra_conditions=["names_only"])
+    done = run_scripted(tmp_path, cast, revote=True, extra_conditions=["names_only"])
     descriptions = [
         c["description"] for c in done.folder.read_json("cluster_embeddings.json")["clusters"]
     ]
     for address, request in cast.of("cross_pollination/p_").items():
-        assert all(d in text(request) for d in descriptions), address
+        assert all(d in join_messages(request) for d in descriptions), address
     again = cast.of("second_vote")
     assert len(again) == 12
-    assert not any(d in text(r) for d in descriptions for r in again.values())
+    assert not any(d in join_messages(r) for d in descriptions for r in again.values())
 
 
-def test_nobody_sees_another_participants_persona_or_words_but_through_summaries(
-    tmp_path: Path,
+def test_personas_of_others_are_in_no_prompt(
+    plain_run: tuple[Run, Cast],
 ) -> None:
-    cast = Cast()
-    done = run(tmp_path, cast)
-    personas = {p["participant_id"]: p["enriched_persona"] for p in people(done)}
+    done, cast = plain_run
+    personas = {p["participant_id"]: p["enriched_persona"] for p in read_participants(done)}
     for address, request in cast.requests.items():
         for who, persona in personas.items():
-            assert persona not in text(request) or f"/{who}/" in address
+            assert persona not in join_messages(request) or f"/{who}/" in address
 
 
 def test_agreement_above_the_threshold_ends_the_study_with_all_files(tmp_path: Path) -> None:
     cast = Cast(initial_vote=lambda r, a: SAFETY if number(a) % 12 == 0 else PARKS)
-    done = run(tmp_path, cast)  # 22 of 24
+    done = run_scripted(tmp_path, cast)  # 22 of 24
     summary = done.folder.read_json("summary.json")
     assert summary["terminated_early"] and "91.7%" in summary["termination_reason"]
-    assert {p["status"] for p in people(done, "acp")} == {"skipped"}
-    assert {p["status"] for p in people(done, "simple_voting")} == {"complete"}
+    assert {p["status"] for p in read_participants(done, "acp")} == {"skipped"}
+    assert {p["status"] for p in read_participants(done, "simple_voting")} == {"complete"}
     for name in ("cluster_embeddings", "individual_embeddings", "participants", "checkpoint"):
         assert done.folder.has_file(f"{name}.json")
     assert {a.split("/")[0] for a in cast.requests} == {"initial_vote"}
 
 
-def test_a_cluster_that_nobody_described_stays_and_is_shown_to_nobody(tmp_path: Path) -> None:
+def test_a_cluster_without_a_description_is_kept_and_not_shown(tmp_path: Path) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
         return Cast().usual(request, address)
 
     cast = Cast(summaries=declining)
-    done = run(tmp_path, cast)
+    done = run_scripted(tmp_path, cast)
     kept = {c["cluster_id"]: c for c in done.table("clusters").to_dicts()}
     lost = kept[f"{PARKS}_cluster_0"]
     assert lost["description"] == "" and lost["member_count"] == len(json.loads(lost["member_ids"]))
     filed = done.folder.read_json("cluster_embeddings.json")["clusters"]
     assert [c["embedding"] is None for c in filed] == [c["description"] == "" for c in filed]
-    for p in people(done):
+    for p in read_participants(done):
         assert (p["cluster_id"] in kept) == (p["individual_summary"] is not None)
     assert f"no description of {PARKS}_cluster_0" in done.folder.text("run.log")
-    for content in {p["cross_pollination_content"] for p in people(done)} - {None}:
+    for content in {p["cross_pollination_content"] for p in read_participants(done)} - {None}:
         assert content.count("Position ") == sum(c["description"] != "" for c in filed)
 
 
-def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path: Path) -> None:
+def test_findings_name_clusters_that_no_reader_was_shown(
+    plain_run: tuple[Run, Cast], tmp_path: Path
+) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if f"/{PARKS}_cluster_0/" in address:
             raise RefusedError("no", reason="content_filter")
@@ -377,26 +389,30 @@ def test_findings_say_when_part_of_what_people_said_was_shown_to_nobody(tmp_path
         headline, *_ = compute_findings(done.folder)
         return " ".join(headline.alarms)
 
-    assert "shown to no reader" not in notes(run(tmp_path / "all", Cast()))
-    told = notes(run(tmp_path / "part", Cast(summaries=declining)))
+    assert "shown to no reader" not in notes(plain_run[0])
+    told = notes(run_scripted(tmp_path / "part", Cast(summaries=declining)))
     assert f"no description of 1 cluster: {PARKS}_cluster_0." in told
 
 
 STAGES = ("initial_vote", "clarification", "summaries", "adversarial_dialogue", "cross_pollination")
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_findings_stand_on_whatever_is_there(tmp_path: Path, stage: str) -> None:
+# Daily an end before, in the middle of and after the summaries.
+@pytest.mark.parametrize(
+    "stage",
+    sample_daily(STAGES, daily=("initial_vote", "summaries", "cross_pollination"), part="sweeps"),
+)
+def test_findings_can_be_computed_after_any_failed_stage(tmp_path: Path, stage: str) -> None:
     def refusing(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("no", reason="content_filter")
 
-    done = run(tmp_path, Cast(**{stage: refusing}), opposition_method="llm_judge")
+    done = run_scripted(tmp_path, Cast(**{stage: refusing}), opposition_method="llm_judge")
     assert compute_findings(done.folder)
 
 
 def test_findings_of_a_run_that_has_hardly_started(tmp_path: Path) -> None:
     with pytest.raises(BudgetReachedError):
-        run(tmp_path, Cast(), budget_calls=3)
+        run_scripted(tmp_path, Cast(), budget_calls=3)
     assert compute_findings(RunFolder(tmp_path / "run"))
 
 
@@ -404,11 +420,11 @@ def test_below_the_minimum_of_responses_nothing_ends(tmp_path: Path) -> None:
     def unanimous(_request: ModelRequest, _address: str) -> str:
         return PARKS
 
-    done = run(tmp_path, Cast(initial_vote=unanimous), min_responses_for_threshold=25)
+    done = run_scripted(tmp_path, Cast(initial_vote=unanimous), min_responses_for_threshold=25)
     assert not done.folder.read_json("summary.json")["terminated_early"]
-    # With one option in play nobody can be opposed: skipped, with the reason.
-    assert {p["status"] for p in people(done, "acp")} == {"skipped"}
-    assert "no opposing view" in people(done, "acp")[0]["error_message"]
+    # With a single option there is no opposing view: participants are skipped with the reason.
+    assert {p["status"] for p in read_participants(done, "acp")} == {"skipped"}
+    assert "no opposing view" in read_participants(done, "acp")[0]["error_message"]
 
 
 def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -417,8 +433,8 @@ def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Pa
             raise RefusedError("no", reason="content_filter")
         return Cast().usual(request, address) if number(address) != 6 else "I like them all"
 
-    done = run(tmp_path, Cast(initial_vote=refusing))
-    by_id = {p["participant_id"]: p for p in people(done)}
+    done = run_scripted(tmp_path, Cast(initial_vote=refusing))
+    by_id = {p["participant_id"]: p for p in read_participants(done)}
     assert by_id["p_0005"]["status"] == by_id["p_0006"]["status"] == "failed"
     assert "content_filter" in by_id["p_0005"]["error_message"]
     assert "unparsed" in by_id["p_0006"]["error_message"]
@@ -427,14 +443,14 @@ def test_failures_are_marked_with_their_reason_and_the_rest_goes_on(tmp_path: Pa
     assert sum(row["failed"] for row in counted) == 2
 
 
-def test_who_declines_to_vote_is_recorded_and_reported_as_declining(tmp_path: Path) -> None:
+def test_a_declined_vote_is_recorded_and_reported_as_declined(tmp_path: Path) -> None:
     def declining(request: ModelRequest, address: str) -> str:
         if number(address) not in (5, 6):
             return Cast().usual(request, address)
         return "I'd rather not vote." if request.schema is None else '{"stated": "declined"}'
 
-    done = run(tmp_path, Cast(initial_vote=declining))
-    by_id = {p["participant_id"]: p for p in people(done)}
+    done = run_scripted(tmp_path, Cast(initial_vote=declining))
+    by_id = {p["participant_id"]: p for p in read_participants(done)}
     for record in (by_id["p_0005"], by_id["p_0006"]):
         assert record["initial_choice"] is record["final_choice"] is None
         assert (record["status"], record["error_message"]) == ("skipped", "initial vote: declined")
@@ -460,8 +476,12 @@ def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: 
             return json.dumps({"stated": way})
         return "Both have their points." if number(address) % 2 else JOBS
 
-    done = run(tmp_path, Cast(cross_pollination=undecided))
-    odd = [p for p in people(done, "simple_passive") if number(f"/{p['participant_id']}/") % 2]
+    done = run_scripted(tmp_path, Cast(cross_pollination=undecided))
+    odd = [
+        p
+        for p in read_participants(done, "simple_passive")
+        if number(f"/{p['participant_id']}/") % 2
+    ]
     assert odd
     for record in odd:
         assert record["initial_choice"] and record["final_choice"] is None
@@ -472,7 +492,7 @@ def test_a_final_vote_for_no_option_is_null_with_its_reason(way: str, tmp_path: 
     assert f"Missing final votes: {way} " in says
 
 
-PERCENT = ("10 %", "5 %", "0 %")
+PERCENT_OPTIONS = ("10 %", "5 %", "0 %")
 
 
 def test_options_that_look_like_numbers_are_listed_by_letter(tmp_path: Path) -> None:
@@ -480,21 +500,27 @@ def test_options_that_look_like_numbers_are_listed_by_letter(tmp_path: Path) -> 
         return "B" if number(address) % 2 else "I choose 0%."
 
     cast = Cast(initial_vote=by_letter)
-    topic = {"description": "How much of it?", "options": list(PERCENT)}
-    done = run(tmp_path, cast, topic=topic)
-    first = {p["participant_id"]: p["initial_choice"] for p in people(done)}
+    topic = {"description": "How much of it?", "options": list(PERCENT_OPTIONS)}
+    done = run_scripted(tmp_path, cast, topic=topic)
+    first = {p["participant_id"]: p["initial_choice"] for p in read_participants(done)}
     assert all(c == ("5 %" if int(i[2:]) % 2 else "0 %") for i, c in first.items())
     asked = next(iter(cast.of("initial_vote").values()))
     for message in asked.messages:
         assert "A. 10 %\nB. 5 %\nC. 0 %" in message.content
 
 
+# The second pair of cases differs in the words of options only.
 @pytest.mark.parametrize(
-    "options", [PERCENT, ("5", "4", "3"), ("C++", "C", "C#"), ("Plan A+", "Plan A-", "Plan A")]
+    "options",
+    sample_daily(
+        [[*PERCENT_OPTIONS], ["C++", "C", "C#"], ["5", "4", "3"], ["Plan A+", "Plan A-", "Plan A"]],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Path) -> None:
-    topic = {"description": "Which one?", "options": list(options)}
-    settings = {**SETTINGS, "topic": topic, "participants_per_condition": 12, "revote": True}
+    topic = {"description": "Which one?", "options": options}
+    settings = {**SETTINGS, "topic": topic, "revote": True}
     settings["respondent"] = {"off_list": 0.5}
     done = folkmoot.run("cross_pollination", settings, out=tmp_path / "run", model="synthetic")
     votes = done.table("answers").filter(kind="choice")
@@ -504,74 +530,76 @@ def test_the_embedded_respondent_votes_on_any_options(options: Any, tmp_path: Pa
 
 
 def test_all_fail_and_the_run_still_ends_with_files(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(initial_vote=lambda r, a: "?"))
+    done = run_scripted(tmp_path, Cast(initial_vote=lambda r, a: "?"))
     assert done.folder.read_json("summary.json")["termination_reason"]
-    assert {p["status"] for p in people(done)} == {"failed"}
+    assert {p["status"] for p in read_participants(done)} == {"failed"}
 
 
 @pytest.mark.parametrize("method", ["embedding", "cluster_embedding", "llm_judge", "highest_voted"])
-def test_opposition_is_never_ones_own_choice(tmp_path: Path, method: str) -> None:
+def test_the_opposing_view_is_never_the_own_choice(tmp_path: Path, method: str) -> None:
     def judge(request: ModelRequest, _address: str) -> str:
-        own = next(o for o in OPTIONS if f'The participant chose: "{o}"' in text(request))
+        own = next(o for o in OPTIONS if f'The participant chose: "{o}"' in join_messages(request))
         return own  # a judge who gets it wrong
 
-    done = run(tmp_path, Cast(opposition=judge), opposition_method=method)
-    assert people(done, "acp")
-    for p in people(done, "acp"):
+    done = run_scripted(tmp_path, Cast(opposition=judge), opposition_method=method)
+    assert read_participants(done, "acp")
+    for p in read_participants(done, "acp"):
         assert p["opposition_view"] in OPTIONS and p["opposition_view"] != p["initial_choice"]
 
 
 def test_the_judge_reads_the_individual_summary(tmp_path: Path) -> None:
     cast = Cast(opposition=lambda r, a: SAFETY)
-    done = run(tmp_path, cast, opposition_method="llm_judge", judge_sample=4)
+    done = run_scripted(tmp_path, cast, opposition_method="llm_judge", judge_sample=4)
     asked = cast.of("opposition")
-    for p in people(done, "acp"):
-        said = text(asked[f"opposition/{p['participant_id']}/ask0"])
+    for p in read_participants(done, "acp"):
+        said = join_messages(asked[f"opposition/{p['participant_id']}/ask0"])
         assert f'Their reasoning: "{p["individual_summary"]}"' in said
         assert said.count("Option: ") == 4
 
 
 def test_predefined_opposition_follows_the_mapping(tmp_path: Path) -> None:
     mapping = {PARKS: SAFETY, SAFETY: JOBS, JOBS: PARKS}
-    done = run(tmp_path, Cast(), opposition_method="predefined", opposition_mapping=mapping)
-    for p in people(done, "acp"):
+    done = run_scripted(
+        tmp_path, Cast(), opposition_method="predefined", opposition_mapping=mapping
+    )
+    for p in read_participants(done, "acp"):
         assert p["opposition_view"] == mapping[p["initial_choice"]]
 
 
 def test_one_participant_a_condition(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(), participants_per_condition=1)
+    done = run_scripted(tmp_path, Cast(), participants_per_condition=1)
     assert done.folder.read_json("summary.json")["total_participants"] == 4
 
 
 def test_the_same_seed_draws_the_same_people_and_another_seed_others(tmp_path: Path) -> None:
-    def drawn(name: str, seed: int) -> list[tuple[str, str]]:
-        done = run(tmp_path / name, Cast(), random_seed=seed)
-        return [(p["condition"], p["base_persona"]) for p in people(done)]
+    def draw_participants(name: str, seed: int) -> list[tuple[str, str]]:
+        done = run_scripted(tmp_path / name, Cast(), random_seed=seed, participants_per_condition=2)
+        return [(p["condition"], p["base_persona"]) for p in read_participants(done)]
 
-    assert drawn("a", 1) == drawn("b", 1) != drawn("c", 2)
+    assert draw_participants("a", 1) == draw_participants("b", 1) != draw_participants("c", 2)
 
 
 def test_the_vote_distribution_is_shown_when_asked_for(tmp_path: Path) -> None:
-    done = run(tmp_path, Cast(), include_vote_distribution=True)
+    done = run_scripted(tmp_path, Cast(), include_vote_distribution=True)
     assert (
         "## Park improvements (8 first votes, 33%)"
-        in people(done, "acp")[0]["cross_pollination_content"]
+        in read_participants(done, "acp")[0]["cross_pollination_content"]
     )
 
 
-def test_options_in_an_order_of_ones_own(tmp_path: Path) -> None:
+def test_each_participant_has_a_random_order_of_options(tmp_path: Path) -> None:
     cast = Cast()
-    done = run(tmp_path, cast, option_order="random", participants_per_condition=20)
+    done = run_scripted(tmp_path, cast, option_order="random", participants_per_condition=10)
     shown = {tuple(json.loads(o)) for o in done.table("answers")["options"].drop_nulls()}
     assert len(shown) == 6
-    pages = {p["participant_id"]: p["cross_pollination_content"] for p in people(done)}
+    pages = {p["participant_id"]: p["cross_pollination_content"] for p in read_participants(done)}
     for row in done.table("participants").iter_rows(named=True):
         page = pages[row["participant_id"]]
         headings = [line.removeprefix("## ") for line in (page or "").splitlines() if "## " in line]
         assert not page or headings == json.loads(row["options_shown"])
         last = cast.of(f"cross_pollination/{row['participant_id']}/ask0")
-        assert all(page in text(request) for request in last.values())
-    assert sum(page is not None for page in pages.values()) == 60
+        assert all(page in join_messages(request) for request in last.values())
+    assert sum(page is not None for page in pages.values()) == 30
     votes = done.table("answers").filter(done.table("answers")["stage"] == "initial_vote")
     for row in votes.iter_rows(named=True):
         assert json.loads(row["options"])[row["position"] - 1] == row["value"]
@@ -581,7 +609,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.nightly(part="scale")
-def test_what_every_machine_is_sent_does_not_grow_with_the_number_of_people(
+def test_data_sent_to_each_machine_does_not_grow_with_the_participants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")

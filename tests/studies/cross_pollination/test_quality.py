@@ -1,4 +1,4 @@
-"""Decision quality: off by default, asked with the vote in view, and found as it was planted."""
+"""Measures of decision quality: off by default, asked after the vote, and found as planted."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from tests.studies.cross_pollination.test_protocol import (
     OPTIONS,
     PARKS,
     SAFETY,
+    join_messages,
     number,
-    people,
-    run,
-    text,
+    read_participants,
+    run_scripted,
 )
+from tests.sweeps import sample_daily
 
-ALL = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
-TALKING = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
+ALL_MEASURES = {"confidence": True, "ranking": True, "restatement": True, "delayed_vote": True}
+VOTING_STAGES = ("initial_vote", "cross_pollination", "adversarial_dialogue", "second_vote")
 
 
-def planted(request: ModelRequest, address: str) -> str:
-    """Who argued gains 30 points of confidence and turns the ranking round; the third vote of the
-    readers goes back to the first."""
+def answer_as_planted(request: ModelRequest, address: str) -> str:
+    """Return answers with planted effects: a dialogue adds 30 points of confidence and reverses the
+    ranking. The third vote of half of the participants returns to the first."""
     before = address.startswith("initial_vote")
     argued = address.startswith("adversarial_dialogue")
     if "/confidence/" in address:
@@ -48,21 +49,35 @@ def planted(request: ModelRequest, address: str) -> str:
     return Talkers().usual(request, address)
 
 
-def measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
-    cast = Talkers(**dict.fromkeys((*TALKING, "delayed_vote"), planted))
-    return run(folder, cast, revote=True, **more), cast
+def run_measured(folder: Path, **more: Any) -> tuple[Run, Talkers]:
+    cast = Talkers(**dict.fromkeys((*VOTING_STAGES, "delayed_vote"), answer_as_planted))
+    return run_scripted(folder, cast, revote=True, **more), cast
 
 
-def finding(done: Run, key: str) -> Finding:
+@pytest.fixture(scope="module")
+def without_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
+    """A run in which the study file asks for no measure. Tests only read it."""
+    return run_measured(tmp_path_factory.mktemp("without"))
+
+
+@pytest.fixture(scope="module")
+def with_measures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Talkers]:
+    """The same run with all measures. Tests only read it."""
+    return run_measured(tmp_path_factory.mktemp("with"), **ALL_MEASURES)
+
+
+def find_finding(done: Run, key: str) -> Finding:
     return next(f for f in done.findings if f.key == key)
 
 
-def by_condition(found: Finding) -> dict[str, dict[str, Any]]:
+def rows_by_condition(found: Finding) -> dict[str, dict[str, Any]]:
     return {str(row[0]): dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows}
 
 
-def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path)
+def test_nothing_of_it_is_asked_unless_the_study_file_says_so(
+    without_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = without_measures
     asked = {part for a in cast.requests for part in a.split("/")}
     assert not asked & {"confidence", "ranking", "restatement", "delayed_vote"}
     keys = {f.key for f in done.findings}
@@ -74,17 +89,21 @@ def test_nothing_of_it_is_asked_unless_the_study_file_says_so(tmp_path: Path) ->
     assert set(empty.null_count().row(0)) == {24}
 
 
-def test_measures_change_no_vote_and_no_other_question(tmp_path: Path) -> None:
-    plain, without = measured(tmp_path / "plain")
-    done, cast = measured(tmp_path / "all", **ALL)
+def test_measures_change_no_vote_and_no_other_question(
+    without_measures: tuple[Run, Talkers], with_measures: tuple[Run, Talkers]
+) -> None:
+    plain, without = without_measures
+    done, cast = with_measures
     assert all(cast.requests[a] == r for a, r in without.requests.items())
     same = ["participant_id", "initial_choice", "final_choice", "position_changed"]
     assert done.table("participants")[same].equals(plain.table("participants")[same])
 
 
-def test_confidence_before_and_after_is_found_as_planted(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path, confidence=True)
-    rows = by_condition(finding(done, "confidence"))
+def test_confidence_before_and_after_is_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = with_measures
+    rows = rows_by_condition(find_finding(done, "confidence"))
     assert {c: r["change"] for c, r in rows.items()} == {
         "Simple voting": 0,
         "Simple passive": 0,
@@ -93,14 +112,18 @@ def test_confidence_before_and_after_is_found_as_planted(tmp_path: Path) -> None
     }
     assert (rows["Adversarial (ACP)"]["before"], rows["Adversarial (ACP)"]["after"]) == (40, 70)
     # It is asked with the vote in view, and all that the vote had.
-    p = people(done, "acp")[0]
-    asked = text(cast.requests[f"adversarial_dialogue/{p['participant_id']}/confidence/ask0"])
+    p = read_participants(done, "acp")[0]
+    asked = join_messages(
+        cast.requests[f"adversarial_dialogue/{p['participant_id']}/confidence/ask0"]
+    )
     assert asked.index(p["cross_pollination_content"]) < asked.rindex(p["final_choice"])
 
 
-def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
-    done, _ = measured(tmp_path, ranking=True)
-    rows = by_condition(finding(done, "rankings"))
+def test_rankings_before_and_after_are_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, _ = with_measures
+    rows = rows_by_condition(find_finding(done, "rankings"))
     assert rows["Adversarial (ACP)"]["pairs_share"] == 1  # turned round
     assert rows["Simple passive"]["pairs_share"] == 0
     assert rows["Simple passive"]["top_is_the_vote_share"] == 0  # they vote for JOBS
@@ -117,22 +140,29 @@ def test_rankings_before_and_after_are_found_as_planted(tmp_path: Path) -> None:
 def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[str]) -> None:
     def ranked(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else planted(request, address)
+        return said if "/ranking/" in address else answer_as_planted(request, address)
 
-    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, ranked)), ranking=True)
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, ranked)), ranking=True)
     rankings = set(done.table("participants")["ranking_before"])
     assert {tuple(json.loads(ranking)) for ranking in rankings} == {(PARKS, JOBS, SAFETY)}
 
 
-@pytest.mark.parametrize("reply", [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]])
+@pytest.mark.parametrize(
+    "reply",
+    sample_daily(
+        [[PARKS, JOBS], [PARKS, PARKS, JOBS], [PARKS, JOBS, "Libraries"]], daily=1, part="sweeps"
+    ),
+)
 def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) -> None:
     def broken(request: ModelRequest, address: str) -> str:
         said = json.dumps({"ranking": reply})
-        return said if "/ranking/" in address else planted(request, address)
+        return said if "/ranking/" in address else answer_as_planted(request, address)
 
-    done = run(tmp_path, Talkers(**dict.fromkeys(TALKING, broken)), ranking=True)
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, broken)), ranking=True)
     assert done.table("participants")["ranking_before"].null_count() == 24
-    assert done.table("participants")["final_choice"].null_count() == 6  # nobody is lost for it
+    assert (
+        done.table("participants")["final_choice"].null_count() == 6
+    )  # all participants of the other conditions voted
     assert "rankings" not in {f.key for f in done.findings}
 
 
@@ -142,8 +172,10 @@ def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Pa
         quote = f"They of {number(address)} want it because children need somewhere to go."
         return json.dumps({"codes": [{"code": code, "quote": quote}]})
 
-    cast = Talkers(coding=coder, **dict.fromkeys(TALKING, planted))
-    done = run(tmp_path, cast, revote=True, restatement=True, models={"coder": "openai/gpt-4o"})
+    cast = Talkers(coding=coder, **dict.fromkeys(VOTING_STAGES, answer_as_planted))
+    done = run_scripted(
+        tmp_path, cast, revote=True, restatement=True, models={"coder": "openai/gpt-4o"}
+    )
     table = done.table("participants")
     assert table["restatement"].null_count() == 0
     # That of the dialogue where there was one, else the most voted that is not one's own.
@@ -151,16 +183,18 @@ def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Pa
     acp = table.filter(condition="acp")
     assert acp["restated_option"].equals(acp["opposition_view"], check_names=False)
     for request in cast.of("coding").values():
-        assert not any(arm in text(request) for arm in ("acp", "simple_", "clarified_"))
-    rows = by_condition(finding(done, "restated"))
+        assert not any(arm in join_messages(request) for arm in ("acp", "simple_", "clarified_"))
+    rows = rows_by_condition(find_finding(done, "restated"))
     for name, condition in (("Adversarial (ACP)", "acp"), ("Simple passive", "simple_passive")):
         odd = sum(int(who[2:]) % 2 for who in table.filter(condition=condition)["participant_id"])
         assert (rows[name]["restated"], rows[name]["partly"]) == (odd, 6 - odd)
 
 
-def test_a_later_vote_that_goes_back_is_found_as_planted(tmp_path: Path) -> None:
-    done, cast = measured(tmp_path, delayed_vote=True)
-    rows = by_condition(finding(done, "delayed_vote"))
+def test_a_later_vote_that_goes_back_is_found_as_planted(
+    with_measures: tuple[Run, Talkers],
+) -> None:
+    done, cast = with_measures
+    rows = rows_by_condition(find_finding(done, "delayed_vote"))
     table = done.table("participants")
     for name, condition in (("Simple passive", "simple_passive"), ("Adversarial (ACP)", "acp")):
         own = table.filter(condition=condition)
@@ -174,15 +208,15 @@ def test_a_later_vote_that_goes_back_is_found_as_planted(tmp_path: Path) -> None
 
 
 def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> None:
-    def moved(request: ModelRequest, address: str) -> str:
+    def vote_by_dialogue(request: ModelRequest, address: str) -> str:
         if "ONLY the exact" not in request.messages[-1].content:
             return Talkers().usual(request, address)
-        return JOBS if "You just had the following dialogue" in text(request) else PARKS
+        return JOBS if "You just had the following dialogue" in join_messages(request) else PARKS
 
     stages = ("cross_pollination", "adversarial_dialogue", "second_vote")
-    done = run(
+    done = run_scripted(
         tmp_path,
-        Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, moved)),
+        Talkers(initial_vote=lambda *_: PARKS, **dict.fromkeys(stages, vote_by_dialogue)),
         revote=True,
         disagreement_threshold=1.0,
         min_responses_for_threshold=1000,
@@ -191,14 +225,16 @@ def test_further_conditions_give_the_effect_of_each_switch(tmp_path: Path) -> No
         exposure={"argued": {"dialogue": True}, "asked": {"interview": True}},
     )
     # Only who argued moved: none of it is to be credited to reading or to being interviewed.
-    found = {str(row[0]): row[1] for row in finding(done, "main_effects").grid.rows}
+    found = {str(row[0]): row[1] for row in find_finding(done, "main_effects").grid.rows}
     assert found["Dialogue"] == pytest.approx(1)
     assert all(value == pytest.approx(0) for name, value in found.items() if name != "Dialogue")
     assert set(found) >= {"Summaries", "Interview"}
 
 
-def test_without_further_conditions_there_are_no_main_effects(tmp_path: Path) -> None:
-    done, _ = measured(tmp_path)
+def test_without_further_conditions_there_are_no_main_effects(
+    without_measures: tuple[Run, Talkers],
+) -> None:
+    done, _ = without_measures
     assert "main_effects" not in {f.key for f in done.findings}
 
 
@@ -218,12 +254,16 @@ def test_arguments_move_the_confidence_of_the_embedded_respondent(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("sure", "ranked", "reasons"),
-    [
-        ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
-        ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
-        ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
-        ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
-    ],
+    sample_daily(
+        [
+            ("Cannot say.", {"ranking": ["none_of_these"]}, ("cannot_say", "none_of_these")),
+            ("declined", {"declined": True, "ranking": list(OPTIONS)}, ("declined", "declined")),
+            ("cannot_say", {"declined": True}, ("cannot_say", "declined")),
+            ("80", {"ranking": [PARKS, "declined", JOBS]}, (None, "declined")),
+        ],
+        daily=2,
+        part="sweeps",
+    ),
 )
 def test_confidence_and_ranking_have_ways_out(
     tmp_path: Path, sure: str, ranked: dict[str, object], reasons: tuple[str | None, str]
@@ -231,10 +271,10 @@ def test_confidence_and_ranking_have_ways_out(
     def unsure(request: ModelRequest, address: str) -> str:
         if "/confidence/" in address:
             return sure
-        return json.dumps(ranked) if "/ranking/" in address else planted(request, address)
+        return json.dumps(ranked) if "/ranking/" in address else answer_as_planted(request, address)
 
-    cast = Talkers(**dict.fromkeys(TALKING, unsure))
-    done = run(tmp_path, cast, confidence=True, ranking=True)
+    cast = Talkers(**dict.fromkeys(VOTING_STAGES, unsure))
+    done = run_scripted(tmp_path, cast, confidence=True, ranking=True)
     for row in done.table("participants").iter_rows(named=True):
         missing = json.loads(row["missing_answers"] or "{}")
         assert row["ranking_before"] is None and row["status"] == "complete"

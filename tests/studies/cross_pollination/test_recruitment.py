@@ -1,4 +1,4 @@
-"""Who takes part: persona-hub lines enriched in two calls, the pool, tables, quotas."""
+"""Recruitment: persona-hub lines enriched in two calls, the pool, tables and quotas."""
 
 from __future__ import annotations
 

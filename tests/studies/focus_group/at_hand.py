@@ -1,4 +1,4 @@
-"""A scope in memory and a fast model, so that hundreds of discussions can be looked at."""
+"""A scope in memory and a fast model, for tests with many discussions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from folkmoot.studies.focus_group.discussion import DiscussionTranscript
 from folkmoot.studies.focus_group.participants import with_own_opinions
 from folkmoot.studies.focus_group.protocol import run_discussion
 
-Says = Callable[["Asked"], str | Missing]
+ReplyFunction = Callable[["AskedQuestion"], str | Missing]
 PROMPTS = PromptLibrary(STUDY.prompts)
 SETTINGS: dict[str, Any] = {
     "product_concept": "An oven that scans ready meals and cooks them by itself",
@@ -31,8 +31,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Asked:
-    """One call: who was asked what, where, having heard whom."""
+class AskedQuestion:
+    """One call: path, speaker, prompt, history and answer type."""
 
     def __init__(
         self, path: tuple[str, ...], who: Speaker, prompt: str, heard: Transcript, answer: Any
@@ -41,7 +41,7 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """guide, question, probe, coder, opinion, intent or answer."""
+        """The kind of call: guide, question, probe, coder, opinion, intent or answer."""
         if self.who.role == "coder":
             return "coder"
         if self.who.role == "moderator":
@@ -54,9 +54,9 @@ class Asked:
 
 
 class MemoryScope:
-    """What a study needs of the engine's `Scope`, without journal, gateway or folder."""
+    """The part of the engine's `Scope` that a study needs, without journal, gateway or folder."""
 
-    def __init__(self, seed: int, says: Says, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, seed: int, says: ReplyFunction, path: tuple[str, ...] = ()) -> None:
         self.seed, self.says, self.path = seed, says, path
         self.address = ""
         self._rng: np.random.Generator | None = None
@@ -84,7 +84,7 @@ class MemoryScope:
     ) -> Any:
         wanted = answer_type or Text()
         self.address = "/".join((*self.path, "ask0"))
-        said = self.says(Asked(self.path, speaker, prompt, history, wanted))
+        said = self.says(AskedQuestion(self.path, speaker, prompt, history, wanted))
         if isinstance(said, Missing):
             return said
         read = wanted.parse_reply(said)
@@ -114,17 +114,17 @@ class MemoryScope:
         return {item.id: await fn(self.child(item.id), item) for item in items}
 
 
-def asking(text: str, **more: Any) -> str:
-    """The moderator's reply that asks this."""
+def write_question(text: str, **more: Any) -> str:
+    """Return a moderator's reply with this question."""
     return json.dumps({"summary": "They talk.", "question": text, **more})
 
 
-def coded(**read: Any) -> str:
-    """The coder's reply; nothing read but what is given."""
+def write_codes(**read: Any) -> str:
+    """Return a coder's reply with these codes."""
     return json.dumps({"changed": False, "valence": None, **read})
 
 
-LINES = (
+ANSWER_TEXTS = (
     "I like it, it would save me time.",
     "I don't need that, my old one works fine.",
     "I'm with Ann on that, the price is too high.",
@@ -133,34 +133,34 @@ LINES = (
 )
 
 
-def plain(asked: Asked) -> str:
-    """A model without wit: never names anybody, now and then moves somebody."""
+def answer_plainly(asked: AskedQuestion) -> str:
+    """Return a reply of a simple model, which names no one and sometimes changes a position."""
     draw = uniform_values(7, "plain", *asked.path, asked.who.id)
     return {
         "guide": '{"questions": ["What do you make of it?", "And what would you change?"]}',
-        "question": asking("So, what do you all make of that?"),
+        "question": write_question("So, what do you all make of that?"),
         "probe": "What makes you say that?",
         "coder": f'{{"changed": {"true" if draw < 0.1 else "false"}, "valence": {draw - 0.5:.2f}}}',
         "opinion": f'{{"opinion": "It has its points.", "position": {draw - 0.5:.2f}}}',
         "intent": "Might or might not buy",
-        "answer": LINES[int(draw * len(LINES))],
+        "answer": ANSWER_TEXTS[int(draw * len(ANSWER_TEXTS))],
     }[asked.kind]
 
 
-def settings(**changes: Any) -> DiscussionConfig:
+def make_config(**changes: Any) -> DiscussionConfig:
     return DiscussionConfig(**{**SETTINGS, **changes})
 
 
-def people(seed: int = 1, n: int = 8, **changes: Any) -> tuple[Profile, ...]:
-    drawn = PersonaGenerator().generate_profiles(n, generator(seed, ("people",)))
-    return tuple(with_own_opinions(drawn, settings(**changes)))
+def draw_profiles(seed: int = 1, count: int = 8, **changes: Any) -> tuple[Profile, ...]:
+    drawn = PersonaGenerator().generate_profiles(count, generator(seed, ("people",)))
+    return tuple(with_own_opinions(drawn, make_config(**changes)))
 
 
 async def discuss(
-    seed: int = 1, says: Says = plain, config: DiscussionConfig | None = None
+    seed: int = 1, says: ReplyFunction = answer_plainly, config: DiscussionConfig | None = None
 ) -> DiscussionTranscript:
-    """One discussion in memory."""
-    config = config or settings()
+    """Run one discussion in memory."""
+    config = config or make_config()
     scope: Any = MemoryScope(seed, says)
-    at_table = people(seed, config.num_personas, first_opinion=config.first_opinion)
+    at_table = draw_profiles(seed, config.num_personas, first_opinion=config.first_opinion)
     return await run_discussion(scope, config, at_table, "group_001", "concept")

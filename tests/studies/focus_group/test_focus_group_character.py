@@ -1,4 +1,4 @@
-"""Out of character is counted, who stays mute is left alone, and questions get their answers."""
+"""Replies out of character are counted, and silent participants are not probed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.character import is_out_of_character
 from folkmoot.studies.focus_group.talk.views import sentence_views, split_sentences
-from tests.planted.test_planted_focus_group import play as play_synthetic
-from tests.studies.focus_group.at_hand import Asked, discuss, plain
-from tests.studies.focus_group.test_focus_group_run import play, reply
+from tests.planted.test_planted_focus_group import run_groups as play_synthetic
+from tests.studies.focus_group.at_hand import AskedQuestion, answer_plainly, discuss
+from tests.studies.focus_group.test_focus_group_run import reply_plainly, run_focus_group
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
     def breaking(request: ModelRequest, address: str) -> str:
         if "/says/" in address and "p_0001" in address:
             return "As an AI, I have no opinion on ovens."
-        return reply(request, address)
+        return reply_plainly(request, address)
 
-    run = play(tmp_path, "num_personas: 4\n", provider=ScriptedProvider(breaking))
+    run = run_focus_group(tmp_path, "num_personas: 4\n", provider=ScriptedProvider(breaking))
     said = read_talk(run)
     own = said.filter(pl.col("speaker_id") == "p_0001")
     assert own.height and own["out_of_character"].all()
@@ -73,18 +73,18 @@ def test_replies_out_of_character_are_kept_and_counted(tmp_path: Path) -> None:
     assert run.read_json("statistics.json")["possibly_out_of_character"] == own.height
     clean = tmp_path / "clean"
     clean.mkdir()
-    assert "out_of_character" not in {f.key for f in STUDY.findings(play(clean))}
+    assert "out_of_character" not in {f.key for f in STUDY.findings(run_focus_group(clean))}
 
 
-async def test_who_stays_mute_is_asked_twice_and_then_left_alone() -> None:
+async def test_silent_participants_are_asked_twice_and_then_left_out() -> None:
     asked = 0
 
-    def mute(asking: Asked) -> str | Missing:
+    def mute(asking: AskedQuestion) -> str | Missing:
         nonlocal asked
         if asking.who.id == "p_0003" and asking.kind == "answer":
             asked += 1
             return Missing("empty")
-        return plain(asking)
+        return answer_plainly(asking)
 
     t = await discuss(4, mute)
     assert asked == len(t.silences) == 2
@@ -93,16 +93,16 @@ async def test_who_stays_mute_is_asked_twice_and_then_left_alone() -> None:
     assert {m.speaker_id for m in t.by_participants()} == others
 
 
-async def test_who_answers_again_is_called_on_again() -> None:
+async def test_participants_who_answer_again_are_called_on_again() -> None:
     times = 0
 
-    def shy(asking: Asked) -> str | Missing:
+    def shy(asking: AskedQuestion) -> str | Missing:
         nonlocal times
         if asking.who.id == "p_0003" and asking.kind == "answer":
             times += 1
             if times == 1:
                 return Missing("empty")
-        return plain(asking)
+        return answer_plainly(asking)
 
     t = await discuss(4, shy)
     assert [m for m in t.by_participants() if m.speaker_id == "p_0003"]
@@ -125,7 +125,7 @@ def test_a_question_about_the_price_gets_one(tmp_path: Path) -> None:
     for text in first["text"]:
         assert re.search(r"\d[\d,]* dollars", text), text
     prices = {re.findall(r"([\d,]+) dollars", text)[0] for text in first["text"]}
-    assert len(prices) > 3  # everybody's own
+    assert len(prices) > 3  # participants name different prices
 
 
 def test_the_answer_to_a_probe_stays_with_what_was_probed(tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ from folkmoot.studies.focus_group.simulator import (
     MockLLMClient,
 )
 from folkmoot.studies.focus_group.talk.views import sentence_views, split_sentences
-from tests.studies.focus_group.at_hand import PROMPTS, people, settings
+from tests.studies.focus_group.at_hand import PROMPTS, draw_profiles, make_config
 
 SYSTEM = "You are Ann, a 40-year-old nurse. You like to save money."
 
 
 class Recording(LLMClient):
-    """A client of one's own: the embedded respondent, with all that it was sent."""
+    """An own client: the embedded respondent, which keeps all requests."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, float, int]] = []
@@ -58,22 +58,21 @@ async def test_the_mock_follows_from_its_inputs_and_varies_with_each() -> None:
     assert len({first, *others}) > 5
 
 
-async def test_without_a_client_the_mock_answers_and_everybody_speaks() -> None:
-    config = settings(random_seed=3)
+async def test_without_a_client_the_mock_answers_and_all_participants_speak() -> None:
+    config = make_config(random_seed=3)
     transcript = await DiscussionSimulator(config).run()
     assert 40 <= len(transcript.messages) <= 65
     assert {m.phase for m in transcript.messages} == set(config.phases)
     spoke = {m.speaker_id for m in transcript.by_participants()}
     assert spoke == {p.id for p in transcript.personas}
-    assert transcript == await DiscussionSimulator(config).run()
     assert transcript == await DiscussionSimulator(config, MockLLMClient()).run()
-    other = await DiscussionSimulator(settings(random_seed=4)).run()
+    other = await DiscussionSimulator(make_config(random_seed=4, phases=["exploration"])).run()
     assert [p.name for p in other.personas] != [p.name for p in transcript.personas]
 
 
-async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() -> None:
-    client, at_table = Recording(), people(2, 4)
-    config = settings(
+async def test_an_own_client_gets_all_prompts_with_the_history() -> None:
+    client, at_table = Recording(), draw_profiles(2, 4)
+    config = make_config(
         num_personas=4, max_responses_per_question=3, temperature=0.4, phases=["exploration"]
     )
     transcript = await DiscussionSimulator(config, client, at_table).run()
@@ -88,7 +87,7 @@ async def test_a_client_of_ones_own_is_asked_everything_with_what_was_heard() ->
 
 
 class Passing(MockLLMClient):
-    """A subclass that looks at what it is asked and leaves the reply to the embedded respondent."""
+    """A subclass that keeps the prompts and lets the embedded respondent reply."""
 
     def __init__(self) -> None:  # without the parent's
         self.seen: list[str] = []
@@ -105,11 +104,16 @@ class Passing(MockLLMClient):
 
 
 class Idle(MockLLMClient):
-    """A subclass with nothing of its own."""
+    """A subclass that overrides nothing."""
 
 
 async def test_the_mock_answers_alike_by_itself_in_a_subclass_and_in_another_client() -> None:
-    config = settings(random_seed=3, num_personas=4, max_responses_per_question=3)
+    config = make_config(
+        random_seed=3,
+        num_personas=4,
+        max_responses_per_question=3,
+        phases=["exploration", "reaction"],
+    )
     expected = await DiscussionSimulator(config).run()
     passing, recording = Passing(), Recording()
     assert expected == await DiscussionSimulator(config, Idle()).run()
@@ -125,7 +129,7 @@ async def test_an_overridden_complete_is_always_asked() -> None:
         async def complete(self, *_: object, **__: object) -> str:
             return "Mine."
 
-    config = settings(num_personas=3, max_responses_per_question=3, phases=["exploration"])
+    config = make_config(num_personas=3, max_responses_per_question=3, phases=["exploration"])
     on_instance = MockLLMClient()
     on_instance.complete = Own().complete  # type: ignore[method-assign]
     for client in (Own(), on_instance):
@@ -134,7 +138,7 @@ async def test_an_overridden_complete_is_always_asked() -> None:
 
 
 async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() -> None:
-    config = settings()
+    config = make_config()
     mock = MockLLMClient(config)
     view = {
         "concept": config.product_concept,
@@ -153,7 +157,7 @@ async def test_called_by_itself_the_mock_gives_the_answer_that_is_asked_for() ->
     assert any(sentence_views(sentence) for sentence in split_sentences(said)), said
 
 
-async def test_what_a_client_raises_ends_the_discussion() -> None:
+async def test_an_error_of_the_client_ends_the_discussion() -> None:
     class Broken(LLMClient):
         def __init__(self) -> None: ...
 
@@ -161,14 +165,14 @@ async def test_what_a_client_raises_ends_the_discussion() -> None:
             raise FatalModelError("the key is wrong")
 
     with pytest.raises(FatalModelError, match="the key is wrong"):
-        await DiscussionSimulator(settings(), Broken()).run()
+        await DiscussionSimulator(make_config(), Broken()).run()
 
 
 async def test_settings_that_do_not_fit_are_named() -> None:
     with pytest.raises(InputError, match="6 answers, but only 4 people"):
-        await DiscussionSimulator(settings(num_personas=4, max_responses_per_question=6)).run()
+        await DiscussionSimulator(make_config(num_personas=4, max_responses_per_question=6)).run()
     with pytest.raises(InputError, match="one discussion"):
-        await DiscussionSimulator(settings(replications=2)).run()
+        await DiscussionSimulator(make_config(replications=2)).run()
 
 
 def test_the_client_of_a_scope_asks_through_the_engine(tmp_path: Path) -> None:

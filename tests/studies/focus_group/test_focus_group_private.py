@@ -1,4 +1,4 @@
-"""What each says in private, before the talk and after it: opinion, intent, intent by price."""
+"""Private answers before and after the discussion: opinion, intent, and intent by price."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.discussion import InterviewTime
 from folkmoot.studies.focus_group.tables import read_talk
-from tests.studies.focus_group.at_hand import Asked, discuss, plain, settings
-from tests.studies.focus_group.test_focus_group_run import play, reply
+from tests.studies.focus_group.at_hand import AskedQuestion, answer_plainly, discuss, make_config
+from tests.studies.focus_group.test_focus_group_run import reply_plainly, run_focus_group
 
 MATERIAL, PRICE = "Meet the oven that reads. 299 dollars.", "310 dollars"
 SMALL = "num_personas: 3\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
@@ -29,15 +29,15 @@ async def test_each_reads_concept_material_and_price_before_the_talk_and_is_aske
     order: list[str] = []
     asked_of: dict[str, list[str]] = {"opinion": [], "intent": []}
 
-    def watching(asked: Asked) -> str:
+    def watching(asked: AskedQuestion) -> str:
         order.append(asked.kind)
         if asked.kind in asked_of:
             asked_of[asked.kind].append(asked.who.id)
             assert all(words in asked.prompt for words in ("scans ready meals", MATERIAL, PRICE))
             assert bool(asked.heard) == (asked.path[0] == "after")
-        return plain(asked)
+        return answer_plainly(asked)
 
-    t = await discuss(1, watching, settings(price=PRICE))
+    t = await discuss(1, watching, make_config(price=PRICE))
     ids = [p.id for p in t.personas]
     twice = [who for who in ids for _ in range(2)]  # before the talk, in two conversations
     assert asked_of == {"opinion": [*twice, *ids], "intent": [*ids, *ids]}
@@ -46,18 +46,16 @@ async def test_each_reads_concept_material_and_price_before_the_talk_and_is_aske
     assert sum(i > talk[-1] for i, k in enumerate(order) if k in asked_of) == 16
 
 
-async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_from_then_on() -> (
-    None
-):
+async def test_the_first_opinion_is_asked_and_is_in_all_later_prompts_of_the_participant() -> None:
     seen: dict[str, list[str]] = {}
 
-    def thinking(asked: Asked) -> str:
+    def thinking(asked: AskedQuestion) -> str:
         if asked.kind == "opinion":
             assert ("own private reaction" in asked.who.system) == (asked.path[0] == "after")
             return json.dumps({"opinion": f"Ask {asked.who.id}.", "position": -0.8})
         if asked.kind in ("answer", "intent"):
             seen.setdefault(asked.who.id, []).append(asked.who.system)
-        return plain(asked)
+        return answer_plainly(asked)
 
     t = await discuss(1, thinking)
     for who, systems in seen.items():
@@ -72,11 +70,11 @@ async def test_the_first_opinion_is_the_persons_own_and_stands_in_their_prompt_f
 
 async def test_a_second_asking_before_the_talk_knows_nothing_of_the_first() -> None:
     """What differs between the two answers is the noise of asking, against which movement counts"""
-    asked_before: dict[str, list[Asked]] = {}
+    asked_before: dict[str, list[AskedQuestion]] = {}
 
-    def thinking(asked: Asked) -> str:
+    def thinking(asked: AskedQuestion) -> str:
         if asked.kind != "opinion" or asked.path[0] != "before":
-            return plain(asked)
+            return answer_plainly(asked)
         own = asked_before.setdefault(asked.who.id, [])
         own.append(asked)
         return json.dumps({"opinion": f"Word {len(own)}.", "position": 0.1 * len(own)})
@@ -106,7 +104,7 @@ def by_concept(request: ModelRequest, address: str) -> str:
         return f"{'Probably' if price and int(price[1]) <= limit else 'Definitely'} would" + (
             " buy" if price and int(price[1]) <= limit else " not buy"
         )
-    return reply(request, address)
+    return reply_plainly(request, address)
 
 
 def test_a_good_and_a_bad_product_start_apart(tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ def test_a_good_and_a_bad_product_start_apart(tmp_path: Path) -> None:
         "stimuli:\n  - {name: oven, product_concept: An oven}\n"
         "  - {name: box, product_concept: A box, stimulus_material: A plain box.}\n"
     )
-    run = play(tmp_path, SMALL + stimuli, provider=ScriptedProvider(by_concept))
+    run = run_focus_group(tmp_path, SMALL + stimuli, provider=ScriptedProvider(by_concept))
     before = run.read_table("statements").filter(pl.col("when") == "before")
     means = dict(before.group_by("stimulus").agg(pl.col("position").mean()).rows())
     assert means == pytest.approx({"oven": 0.7, "box": -0.6})
@@ -122,27 +120,27 @@ def test_a_good_and_a_bad_product_start_apart(tmp_path: Path) -> None:
     assert opinions["valence"].to_list() == before["position"].to_list()
 
 
-def found(run: RunFolder) -> dict[str, folkmoot.Finding]:
+def findings_by_key(run: RunFolder) -> dict[str, folkmoot.Finding]:
     return {f.key: f for f in STUDY.findings(run)}
 
 
 def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) -> None:
     ladder = "price: 250 dollars\nprices: [400 dollars, 150, 250 dollars]\nreplications: 2\n"
     scripted = ScriptedProvider(by_concept, keep_requests=True)
-    run = play(tmp_path, SMALL + ladder, provider=scripted)
+    run = run_focus_group(tmp_path, SMALL + ladder, provider=scripted)
     intents = run.read_table("intents")
     assert intents.height == 2 * 3 * 3 * 2  # groups, people, prices, before and after
-    curve = found(run)["demand"].grid
+    curve = findings_by_key(run)["demand"].grid
     at = {(str(r[0]), str(r[1])): r[3] for r in curve.rows}
     assert curve.columns[:4] == ("price", "when", "people", "would_buy_share")
     assert at == {
         ("150", "before"): 1, ("150", "after"): 1, ("250 dollars", "before"): 1,
         ("250 dollars", "after"): 0, ("400 dollars", "before"): 0, ("400 dollars", "after"): 0,
     }  # fmt: skip
-    says = found(run)["purchase_intent"].says
+    says = findings_by_key(run)["purchase_intent"].says
     assert " 0 % (no interval) would definitely or probably buy it at 250 dollars" in says
     assert "Would buy: after the discussion − before −100 points (no interval): not tested." in says
-    # Nobody is told of the other prices.
+    # No prompt contains the other prices.
     for _, request in scripted.seen:
         if "Choose one of these" in request.messages[-1].content:
             asked = request.messages[-1].content.replace(MATERIAL, "")
@@ -150,13 +148,13 @@ def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) ->
 
 
 def test_without_a_ladder_there_is_no_curve(tmp_path: Path) -> None:
-    assert "demand" not in found(play(tmp_path, SMALL))
+    assert "demand" not in findings_by_key(run_focus_group(tmp_path, SMALL))
 
 
 async def test_an_opinion_that_cannot_be_had_is_unknown_and_not_undecided() -> None:
-    def silent(asked: Asked) -> str | Missing:
+    def silent(asked: AskedQuestion) -> str | Missing:
         first = asked.kind == "opinion" and asked.who.id == "p_0002"
-        return Missing("refused") if first else plain(asked)
+        return Missing("refused") if first else answer_plainly(asked)
 
     t = await discuss(1, silent)
     assert "p_0002" not in t.positions(InterviewTime.BEFORE) | t.positions(InterviewTime.AFTER)
@@ -167,16 +165,19 @@ async def test_an_opinion_that_cannot_be_had_is_unknown_and_not_undecided() -> N
 
 
 def test_seeded_opinions_are_named_as_planted(tmp_path: Path) -> None:
-    run = play(tmp_path, "first_opinion: seeded\n")
+    run = run_focus_group(tmp_path, "first_opinion: seeded\n")
     stated = run.read_table("statements")
     assert stated.filter(pl.col("when") == "before")["planted"].all()
     assert not stated.filter(pl.col("when") == "after")["planted"].any()
-    assert "planted, not asked" in found(run)["positions"].says
+    assert "planted, not asked" in findings_by_key(run)["positions"].says
     assert "were planted" in run.text("topline.md")
-    assert "planted" not in found(play(_made(tmp_path / "asked")))["positions"].says
+    assert (
+        "planted"
+        not in findings_by_key(run_focus_group(make_folder(tmp_path / "asked")))["positions"].says
+    )
 
 
-def _made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
@@ -184,14 +185,14 @@ def _made(folder: Path) -> Path:
 def test_there_is_no_reaction_phase_without_material(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("study: focus_group\nproduct_concept: A bar\ncategory: snacks\n")
-    run = folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply)).folder
+    run = folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply_plainly)).folder
     phases = read_talk(run)["phase"].unique(maintain_order=True).to_list()
     assert phases == ["warmup", "exploration", "deep_dive", "synthesis"]
-    config = settings(stimulus_material=None)
+    config = make_config(stimulus_material=None)
     assert any("no reaction phase" in note for note in STUDY.notes(config))
-    (few,) = STUDY.notes(settings())
+    (few,) = STUDY.notes(make_config())
     assert "fewer than 5 groups are an illustration" in few
-    assert STUDY.notes(settings(replications=5)) == []
+    assert STUDY.notes(make_config(replications=5)) == []
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,6 @@ def test_mistakes_about_prices_and_opinions(
     with pytest.raises(InputError) as caught:
         path = tmp_path / "study.yaml"
         path.write_text(f"study: focus_group\nproduct_concept: A bar\ncategory: snacks\n{text}")
-        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply_plainly))
     (problem,) = caught.value.problems
     assert problem.key.startswith(key) and words in str(problem)

@@ -1,4 +1,4 @@
-"""Real profiles: all that a file says of a person reaches the prompt, or is refused by its line."""
+"""Profiles from a file: every field reaches the prompt, or its line is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources.grounded import PersonaGenerator, character
 from folkmoot.randomness import generator
-from tests.studies.focus_group.test_focus_group_run import play, reply
+from tests.studies.focus_group.test_focus_group_run import reply_plainly, run_focus_group
 
 AT_TABLE = "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n"
 
@@ -24,8 +24,8 @@ def test_text_demographics_and_every_other_column_reach_the_persons_prompt(tmp_p
         '"$41,300",very conservative,Sells honey.,Corner Shop,38\n'
         "Bo Ray,,M,High school,High income,liberal,,,\n"
     )
-    scripted = ScriptedProvider(reply, keep_requests=True)
-    run = play(tmp_path, AT_TABLE, provider=scripted)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run = run_focus_group(tmp_path, AT_TABLE, provider=scripted)
     systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
     ann, bo = (
         next(s for s in systems if s.startswith(f"You are {n}")) for n in ("Ann Lee", "Bo Ray")
@@ -50,8 +50,8 @@ def test_nothing_is_drawn_that_contradicts_a_column_by_another_name(tmp_path: Pa
         "name,Gender,politics,town,job\n"
         "Ann Lee,female,very conservative,Ulm,beekeeper\nBo Ray,female,liberal,Ulm,baker\n"
     )
-    scripted = ScriptedProvider(reply, keep_requests=True)
-    play(tmp_path, AT_TABLE, provider=scripted)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run_focus_group(tmp_path, AT_TABLE, provider=scripted)
     told = next(r.messages[0].content for a, r in scripted.seen if "/says/" in a)
     who, leaning = ("beekeeper", "very conservative") if "Ann" in told else ("baker", "liberal")
     assert re.search(rf"year-old {who} who lives .* in Ulm\.", told)
@@ -79,7 +79,7 @@ def test_a_value_that_cannot_be_kept_is_refused_with_its_line(
 ) -> None:
     (tmp_path / "real.csv").write_text(f"name,town,{column}\nAnn Lee,Ulm,\nBo Ray,,{value}\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
+        run_focus_group(tmp_path, AT_TABLE + "first_opinion: seeded\n")
     (problem,) = caught.value.problems
     assert problem.file.endswith("real.csv")
     assert (problem.where, problem.key) == ("3", column)
@@ -110,8 +110,8 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
         "Ann Lee,35-44,genderfluid,40k,Democrat,BA\n"
         "Bo Ray,65+,prefer not to say,prefer not to say,prefer not to say,prefer not to say\n"
     )
-    scripted = ScriptedProvider(reply, keep_requests=True)
-    run = play(tmp_path, AT_TABLE, provider=scripted)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run = run_focus_group(tmp_path, AT_TABLE, provider=scripted)
     systems = {r.messages[0].content for a, r in scripted.seen if "/says/" in a}
     ann, bo = (
         next(s for s in systems if s.startswith(f"You are {n}")) for n in ("Ann Lee", "Bo Ray")
@@ -125,20 +125,20 @@ def test_survey_answers_are_kept_as_the_person_gave_them(tmp_path: Path) -> None
     assert people["Ann Lee"]["sex"] == "X" and people["Bo Ray"]["age"] >= 65
 
 
-def test_nobody_of_another_country_is_filled_up_from_americans(tmp_path: Path) -> None:
+def test_fields_of_other_countries_are_not_filled_with_american_data(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text(
         "name,age,sex,town,country\nAnn Lee,41,F,Ulm,Germany\nBo Ray,52,M,,Germany\n"
     )
     with pytest.raises(InputError) as caught:
-        play(tmp_path, AT_TABLE)
+        run_focus_group(tmp_path, AT_TABLE)
     places = [p for p in caught.value.problems if p.key == "location"]
     assert [p.where for p in places] == ["3"] and "American" in places[0].hint
 
 
 def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,town\nAnn Lee,41,Ulm\nBo Ray,52,\n")
-    scripted = ScriptedProvider(reply, keep_requests=True)
-    run = play(tmp_path, AT_TABLE, provider=scripted)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run = run_focus_group(tmp_path, AT_TABLE, provider=scripted)
     people = {r["name"]: r["location"] for r in run.read_table("personas").iter_rows(named=True)}
     assert people == {"Ann Lee": "Ulm", "Bo Ray": ""}
     bo = next(r.messages[0].content for _, r in scripted.seen if "You are Bo" in str(r.messages))
@@ -150,11 +150,11 @@ def test_a_blank_place_in_a_table_of_places_stays_blank(tmp_path: Path) -> None:
 def test_a_row_whose_column_holds_words_elsewhere_is_still_read_as_numbers(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age\nAnn Lee,41\nBo Ray,old\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, AT_TABLE)
+        run_focus_group(tmp_path, AT_TABLE)
     assert [p.where for p in caught.value.problems] == ["3"]
 
 
-def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
+def test_a_prompt_can_be_made_without_an_income() -> None:
     (who,) = PersonaGenerator().from_profiles([{"income_usd": 0}], generator(1, ()))
     assert "income is low" in character.describe_circumstances(who)
 
@@ -162,9 +162,9 @@ def test_nobody_earns_so_little_that_no_prompt_can_be_made() -> None:
 def test_a_given_opinion_is_not_dropped_unsaid_where_opinions_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,opinion\nAnn Lee,Too dear.\nBo Ray,Fine.\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, AT_TABLE)
+        run_focus_group(tmp_path, AT_TABLE)
     assert [(p.where, p.key) for p in caught.value.problems] == [("2", "opinion"), ("3", "opinion")]
-    run = play(tmp_path, AT_TABLE + "first_opinion: seeded\n")
+    run = run_focus_group(tmp_path, AT_TABLE + "first_opinion: seeded\n")
     assert set(run.read_table("statements").filter(pl.col("when") == "before")["words"]) == {
         "Too dear.", "Fine.",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the models are told: the person in words, the position last known, the style of a phase."""
+"""The prompts: the persona in words, the last known position, and the style of a phase."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ from folkmoot.studies.focus_group.participants import (
     conversation_style_advice,
     length_advice,
 )
-from tests.studies.focus_group.at_hand import Asked, MemoryScope, discuss, people, plain, settings
+from tests.studies.focus_group.at_hand import (
+    AskedQuestion,
+    MemoryScope,
+    answer_plainly,
+    discuss,
+    draw_profiles,
+    make_config,
+)
 
-SCOPE = MemoryScope(1, plain)
+SCOPE = MemoryScope(1, answer_plainly)
 
 
-def system_of(participant: Participant) -> str:
+def render_system_prompt(participant: Participant) -> str:
     return participant.build_system_prompt(SCOPE)  # type: ignore[arg-type]
 
 
-def test_no_score_and_no_trait_by_name_in_thousands_of_system_prompts() -> None:
-    config = settings()
-    for p in PersonaGenerator().generate_profiles(2500, generator(8, ("many",))):
-        text = system_of(Participant(p, config))
+def test_no_score_and_no_trait_by_name_in_hundreds_of_system_prompts() -> None:
+    config = make_config()
+    for p in PersonaGenerator().generate_profiles(800, generator(8, ("many",))):
+        text = render_system_prompt(Participant(p, config))
         assert re.findall(r"\d+", text) == [str(p.age)]
         assert not re.search("|".join((*TRAITS, "OCEAN", "VALS")), text, re.IGNORECASE)
         assert p.opinion is not None
@@ -35,17 +42,21 @@ def test_no_score_and_no_trait_by_name_in_thousands_of_system_prompts() -> None:
 
 
 def test_five_bands_make_five_different_prompts() -> None:
-    base = people(1, 1)[0]
+    base = draw_profiles(1, 1)[0]
     for trait in TRAITS:
         said = set()
         for score in (10, 30, 55, 75, 95):
             traits = Traits(**{**base.traits.model_dump(), trait: score})
-            said.add(system_of(Participant(base.model_copy(update={"traits": traits}), settings())))
+            said.add(
+                render_system_prompt(
+                    Participant(base.model_copy(update={"traits": traits}), make_config())
+                )
+            )
         assert len(said) == 5, trait
 
 
 def test_length_and_company_follow_extraversion_and_agreeableness() -> None:
-    base = people(1, 1)[0]
+    base = draw_profiles(1, 1)[0]
 
     def advice(**scores: int) -> tuple[str, str]:
         traits = Traits(**{**base.traits.model_dump(), **scores})
@@ -62,9 +73,9 @@ def test_length_and_company_follow_extraversion_and_agreeableness() -> None:
 async def test_a_shift_is_judged_against_the_last_known_position() -> None:
     asked_of: dict[str, list[str]] = {}
 
-    def moving(asked: Asked) -> str:
+    def moving(asked: AskedQuestion) -> str:
         if asked.kind != "coder":
-            return plain(asked)
+            return answer_plainly(asked)
         who = re.search(r"^(\w+)'s last known", asked.prompt, re.MULTILINE)[1]  # type: ignore[index]
         found = re.search(r"last known position: ([+-][\d.]+)", asked.prompt)
         assert found
@@ -88,9 +99,9 @@ async def test_a_shift_is_judged_against_the_last_known_position() -> None:
 
 
 async def test_a_difference_too_small_is_no_shift() -> None:
-    def wobbling(asked: Asked) -> str:
+    def wobbling(asked: AskedQuestion) -> str:
         if asked.kind != "coder":
-            return plain(asked)
+            return answer_plainly(asked)
         found = re.search(r"last known position: ([+-][\d.]+)", asked.prompt)
         assert found
         value = max(-1.0, min(1.0, float(found[1]) + 0.05))
@@ -106,13 +117,13 @@ async def test_sentiment_by_lexicon_or_by_model_and_which_is_recorded() -> None:
     assert str(source).startswith("vader 3.")
     assert all(m.sentiment is not None and -1 <= m.sentiment <= 1 for m in t.messages)
 
-    def rating(asked: Asked) -> str:
+    def rating(asked: AskedQuestion) -> str:
         if asked.kind == "coder":
             assert "- sentiment:" in asked.prompt
             return '{"changed": false, "valence": 0, "sentiment": -0.75}'
-        return plain(asked)
+        return answer_plainly(asked)
 
-    t = await discuss(1, rating, settings(sentiment="model"))
+    t = await discuss(1, rating, make_config(sentiment="model"))
     assert {(m.sentiment, m.sentiment_source) for m in t.by_participants()} == {(-0.75, "model")}
 
 
@@ -120,11 +131,11 @@ async def test_the_guide_is_planned_for_every_phase_in_its_style_before_anybody_
     order: list[str] = []
     styles: dict[str, str] = {}
 
-    def planning(asked: Asked) -> str:
+    def planning(asked: AskedQuestion) -> str:
         order.append(asked.kind)
         if asked.kind == "guide":
             styles[asked.path[-1]] = asked.prompt
-        return plain(asked)
+        return answer_plainly(asked)
 
     t = await discuss(1, planning)
     assert order[:5] == ["guide"] * 5
@@ -143,8 +154,8 @@ async def test_a_guide_of_the_wrong_length_is_mended() -> None:
         "?",
     ):
 
-        def planning(asked: Asked, reply: str = reply) -> str:
-            return reply if asked.kind == "guide" else plain(asked)
+        def planning(asked: AskedQuestion, reply: str = reply) -> str:
+            return reply if asked.kind == "guide" else answer_plainly(asked)
 
         t = await discuss(1, planning)
         assert all(len(q) == 2 and all(q) for q in t.guide.values())

@@ -1,4 +1,4 @@
-"""What is read from a discussion: take-up, objections, balance, pleasing, and the transcript."""
+"""Results of a discussion: references, objections, balance, sycophancy, and the transcript."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_data, topline_page
 from folkmoot.studies.focus_group.participants import title_of
 from folkmoot.studies.focus_group.talk.reading import answer_id
-from tests.studies.focus_group.at_hand import LINES, Asked, coded, discuss, plain
+from tests.studies.focus_group.at_hand import (
+    ANSWER_TEXTS,
+    AskedQuestion,
+    answer_plainly,
+    discuss,
+    write_codes,
+)
 
 
 async def test_take_up_and_stance_are_the_coders_reading() -> None:
-    """Whose remark is meant comes by name; a name of nobody who has spoken means nobody."""
+    """A reference names a speaker. The name of a silent participant refers to no utterance."""
     told: list[tuple[str | None, str]] = []
 
-    def coding(asked: Asked) -> str:
+    def coding(asked: AskedQuestion) -> str:
         if asked.kind != "coder":
-            return plain(asked)
+            return answer_plainly(asked)
         before = re.search(r"^Just before, (\w+) said: ", asked.prompt, re.MULTILINE)
         listed = re.search(r"^The others who have spoken are: (.+)$", asked.prompt, re.MULTILINE)
         told.append((before and before[1], listed[1] if listed else ""))
         takes_up = listed[1].split(", ")[0] if listed else "Nobody"
-        return coded(takes_up=takes_up, stance="agree")
+        return write_codes(takes_up=takes_up, stance="agree")
 
     t = await discuss(3, coding)
     said = list(t.by_participants())
@@ -42,7 +48,7 @@ async def test_take_up_and_stance_are_the_coders_reading() -> None:
             latest = [x for x in earlier if x.speaker_name == names[0]][-1]
             assert (m.replied_to_turn, m.stance) == (latest.turn_number, "agree")
         else:
-            assert (m.replied_to_turn, m.stance) == (None, None)  # there is nobody to agree with
+            assert (m.replied_to_turn, m.stance) == (None, None)  # no participant has spoken yet
 
 
 def test_sentiment_has_the_sign_of_the_words() -> None:
@@ -93,7 +99,7 @@ async def test_json_round_trip() -> None:
 
 
 class Page(HTMLParser):
-    """Ids and links of a page."""
+    """The ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -109,9 +115,13 @@ class Page(HTMLParser):
 
 
 async def test_html_has_an_anchor_for_every_turn_and_no_dead_link() -> None:
-    def coding(asked: Asked) -> str:
+    def coding(asked: AskedQuestion) -> str:
         listed = re.search(r"others who have spoken are: (\w+)", asked.prompt)
-        return coded(takes_up=listed[1]) if asked.kind == "coder" and listed else plain(asked)
+        return (
+            write_codes(takes_up=listed[1])
+            if asked.kind == "coder" and listed
+            else answer_plainly(asked)
+        )
 
     t = await discuss(1, coding)
     text = TranscriptFormatter.to_html(t)
@@ -140,7 +150,10 @@ async def test_statistics_count_what_is_there() -> None:
 
 
 async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -> None:
-    code = {LINES[1]: {"objection_fit": "I don't need that"}, LINES[2]: {"price": "the"}}
+    code = {
+        ANSWER_TEXTS[1]: {"objection_fit": "I don't need that"},
+        ANSWER_TEXTS[2]: {"price": "the"},
+    }
     transcripts = [await discuss(s) for s in (1, 2, 3)]
     for i, t in enumerate(transcripts):
         transcripts[i] = t.model_copy(update={"group": f"group_{i + 1:03d}"})
@@ -171,8 +184,8 @@ async def test_topline_quotes_are_in_the_transcript_at_the_turn_they_link_to() -
 
 
 async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None:
-    """Groups that agree within and differ between tell as much as their number, not their people"""
-    talks = [await discuss(s) for s in range(1, 13)]
+    """The interval depends on the number of groups if participants of a group agree."""
+    talks = [await discuss(1), await discuss(2)] * 6
     for i, t in enumerate(talks):
         buys = INTENTS[4] if i % 2 else INTENTS[0]
         same = tuple(intent.model_copy(update={"answer": buys}) for intent in t.intents)
@@ -194,7 +207,7 @@ async def test_intent_over_groups_has_an_interval_with_groups_as_units() -> None
 
 
 async def test_the_topline_shows_a_position_without_a_value_as_unknown() -> None:
-    """The words are those of the report: a mean of nothing has no sign and no number."""
+    """As in the report, the mean of no values has no sign and no number."""
     talk = await discuss(1)
     data = topline_data([talk], {f"{talk.group}/concept": "x.html"}, {})
     (concept,) = data["concepts"]
@@ -205,7 +218,7 @@ async def test_the_topline_shows_a_position_without_a_value_as_unknown() -> None
     assert "nan" not in page
 
 
-async def test_several_concepts_stand_side_by_side() -> None:
+async def test_several_concepts_are_shown_side_by_side() -> None:
     talks = [await discuss(1), (await discuss(2)).model_copy(update={"stimulus": "other"})]
     pages = {f"{t.group}/{t.stimulus}": "x.html" for t in talks}
     both, one = (topline_page(topline_data(several, pages, {})) for several in (talks, talks[:1]))

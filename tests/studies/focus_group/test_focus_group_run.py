@@ -22,7 +22,7 @@ from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.tables import read_talk
 from tests.shown import shown
-from tests.studies.focus_group.at_hand import LINES, asking
+from tests.studies.focus_group.at_hand import ANSWER_TEXTS, write_question
 
 STUDY_FILE = """
 study: focus_group
@@ -32,8 +32,8 @@ stimulus_material: Meet the oven that reads. 299 dollars.
 """
 
 
-def reply(request: ModelRequest, address: str) -> str:
-    """A fast model for whole runs."""
+def reply_plainly(request: ModelRequest, address: str) -> str:
+    """Return a reply of a fast model for whole runs."""
     draw = uniform_values(3, address)
     if request.schema is not None:
         if request.schema["title"] == "PhaseGuide":
@@ -41,24 +41,30 @@ def reply(request: ModelRequest, address: str) -> str:
         if request.schema["title"] == "Codes":
             return '{"codes": []}'
         if request.schema["title"] == "NextQuestion":
-            return asking("So, what do you all make of that?")
+            return write_question("So, what do you all make of that?")
         if request.schema["title"] == "PrivateOpinion":
             return json.dumps({"opinion": "It has its points.", "position": round(draw - 0.5, 2)})
         return json.dumps({"changed": draw < 0.1, "valence": round(draw - 0.5, 2)})
     if "/intent/" in address:
         return "Probably would buy" if draw < 0.5 else "Probably would not buy"
-    return LINES[int(draw * len(LINES))]
+    return ANSWER_TEXTS[int(draw * len(ANSWER_TEXTS))]
 
 
-def play(folder: Path, text: str = "", **options: Any) -> RunFolder:
+def run_focus_group(folder: Path, text: str = "", **options: Any) -> RunFolder:
     path = folder / "study.yaml"
     path.write_text(STUDY_FILE + text, "utf-8")
-    options.setdefault("provider", ScriptedProvider(reply))
+    options.setdefault("provider", ScriptedProvider(reply_plainly))
     return folkmoot.run(path, out=folder / "run", **options).folder
 
 
-def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
-    run = play(tmp_path)
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of the study file without further settings. Tests only read it."""
+    return run_focus_group(tmp_path_factory.mktemp("plain"))
+
+
+def test_one_group_leaves_its_files_in_the_run_folder(plain_run: RunFolder) -> None:
+    run = plain_run
     for name in (
         "transcript.md",
         "transcript.html",
@@ -79,8 +85,8 @@ def test_one_group_leaves_its_files_in_the_run_folder(tmp_path: Path) -> None:
     assert recruits == [p.model_copy(update={"opinion": None}) for p in t.personas]
 
 
-def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_positions_form_a_trajectory_from_the_private_opinion_on(plain_run: RunFolder) -> None:
+    run = plain_run
     t = TranscriptFormatter.from_json(run.text("transcript.json"))
     opinions = run.read_table("opinions")
     for p in t.personas:
@@ -97,7 +103,9 @@ def test_positions_form_a_trajectory_from_the_private_opinion_on(tmp_path: Path)
 def test_replications_are_independent_groups_and_the_topline_tells_what_holds(
     tmp_path: Path,
 ) -> None:
-    run = play(tmp_path, "replications: 4\nnum_personas: 5\nmax_responses_per_question: 3\n")
+    run = run_focus_group(
+        tmp_path, "replications: 4\nnum_personas: 5\nmax_responses_per_question: 3\n"
+    )
     groups = [f"group_{i:03d}" for i in range(1, 5)]
     assert [p.name for p in sorted((run.path / "groups").iterdir())] == groups
     people = run.read_table("personas")
@@ -126,7 +134,7 @@ def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path)
         "  - {name: oven, product_concept: An oven that reads}\n"
         "  - {name: box, product_concept: A box that cooks, category: cooking}\n"
     )
-    run = play(tmp_path, stimuli)
+    run = run_focus_group(tmp_path, stimuli)
     assert run.read_table("personas").height == 8
     opinions = run.read_table("opinions").filter(pl.col("turn") == 0)
     oven, box = (opinions.filter(pl.col("stimulus") == s) for s in ("oven", "box"))
@@ -139,8 +147,8 @@ def test_a_concept_test_puts_the_same_people_before_each_concept(tmp_path: Path)
     assert {"concepts", "purchase_intent_oven", "purchase_intent_box"} <= keys
 
 
-def test_findings_say_what_the_tables_hold(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_findings_say_what_the_tables_hold(plain_run: RunFolder) -> None:
+    run = plain_run
     found = {f.key: f for f in STUDY.findings(run)}
     assert set(found) == {
         "purchase_intent", "positions", "replies", "talk_time", "sycophancy", "exposure", "respondent_checks",  # noqa: E501
@@ -175,8 +183,8 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
         "Ann Lee,41,F,beekeeper,90,Sells honey at the market.\n"
         "Bo Ray,29,M,diver,10,\nCy Dunn,66,M,judge,50,\n"
     )
-    scripted = ScriptedProvider(reply, keep_requests=True)
-    run = play(
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
+    run = run_focus_group(
         tmp_path,
         "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n",
         provider=scripted,
@@ -187,8 +195,8 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
     assert any("Sells honey at the market." in s for s in systems)
 
 
-def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
-    run = play(tmp_path)
+def test_show_gives_the_talk_a_group_and_a_person(plain_run: RunFolder) -> None:
+    run = plain_run
     said, people = read_talk(run), run.read_table("personas")
     whole = shown(run, said["group"][0])
     assert all(text in whole for text in said["text"].to_list())
@@ -202,7 +210,7 @@ def test_show_gives_the_talk_a_group_and_a_person(tmp_path: Path) -> None:
         shown(run, "p_9999")
 
 
-def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
+def test_a_run_cut_off_goes_on_to_the_same_transcript(plain_run: RunFolder, tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 
@@ -213,20 +221,14 @@ def test_a_run_cut_off_goes_on_to_the_same_transcript(tmp_path: Path) -> None:
         calls += 1
         if calls > 60:
             raise Stop
-        return reply(request, address)
+        return reply_plainly(request, address)
 
-    whole = play(_made(tmp_path / "a"))
     with pytest.raises(Stop):
-        play(_made(tmp_path / "b"), provider=ScriptedProvider(dying))
-    counted = ScriptedProvider(reply)
-    again = play(tmp_path / "b", provider=counted)
-    assert again.text("transcript.md") == whole.text("transcript.md")
-    assert counted.calls == whole.manifest["calls"] - 60
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+        run_focus_group(tmp_path, provider=ScriptedProvider(dying))
+    counted = ScriptedProvider(reply_plainly)
+    again = run_focus_group(tmp_path, provider=counted)
+    assert again.text("transcript.md") == plain_run.text("transcript.md")
+    assert counted.calls == plain_run.manifest["calls"] - 60
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_a_mistake_is_one_clear_line_and_nothing_is_written(
     tmp_path: Path, text: str, key: str, words: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        play(tmp_path, text)
+        run_focus_group(tmp_path, text)
     (problem,) = caught.value.problems
     assert problem.key.startswith(key)
     assert words in str(problem)
@@ -270,7 +272,7 @@ def test_no_concept_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("study: focus_group\ncategory: snacks\n")
     with pytest.raises(InputError, match="no concept is given"):
-        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply_plainly))
     assert not (tmp_path / "run").exists()
 
 
@@ -279,7 +281,7 @@ def test_an_empty_concept_is_one_mistake(tmp_path: Path, concept: str) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"study: focus_group\ncategory: snacks\nproduct_concept: {concept}\n")
     with pytest.raises(InputError) as caught:
-        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply))
+        folkmoot.run(path, out=tmp_path / "run", provider=ScriptedProvider(reply_plainly))
     (problem,) = caught.value.problems
     assert (problem.key, problem.where) == ("product_concept", "3")
 
@@ -287,7 +289,9 @@ def test_an_empty_concept_is_one_mistake(tmp_path: Path, concept: str) -> None:
 def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age\nAnn Lee,41\nBo Ray,30\nAnn Fox,22\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n")
+        run_focus_group(
+            tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n"
+        )
     (problem,) = caught.value.problems
     assert (problem.key, problem.hint) == (
         "personas",
@@ -298,7 +302,9 @@ def test_people_of_one_name_are_noticed_before_a_run(tmp_path: Path) -> None:
 
 def test_titles_are_no_first_names(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age\nDr. Ann Lee,41\nDr. Bob Ray,30\nMs Cy Fox,22\n")
-    run = play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n")
+    run = run_focus_group(
+        tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 3\n"
+    )
     speakers = read_talk(run)["speaker_name"].unique().to_list()
     assert sorted(speakers) == ["Ann", "Bob", "Cy", "Moderator"]
 
@@ -306,13 +312,17 @@ def test_titles_are_no_first_names(tmp_path: Path) -> None:
 def test_a_person_cannot_have_the_moderators_id(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("id,name,age\nmoderator,Ann,41\nb,Bo,30\n")
     with pytest.raises(InputError, match="no profile can have the id 'moderator'"):
-        play(tmp_path, "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n")
+        run_focus_group(
+            tmp_path, "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n"
+        )
 
 
 def test_profiles_that_make_no_sense_are_named(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,openness\nAnn,41,900\nBo,x,5\n")
     with pytest.raises(InputError) as caught:
-        play(tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n")
+        run_focus_group(
+            tmp_path, "personas: real.csv\nnum_personas: 3\nmax_responses_per_question: 2\n"
+        )
     said = "\n".join(str(p) for p in caught.value.problems)
     assert "openness" in said and "age" in said and "the file has 2" in said
 
@@ -325,7 +335,7 @@ def test_the_sources_own_settings_are_taken_as_written(tmp_path: Path) -> None:
         "max_responses_per_question: 5\ntemperature: 0.9\n"
         "model: anthropic/claude-sonnet-4-20250514\n"
     )
-    scripted = ScriptedProvider(reply, keep_requests=True)
+    scripted = ScriptedProvider(reply_plainly, keep_requests=True)
     run = folkmoot.run(path, out=tmp_path / "run", provider=scripted).folder
     assert run.study == "focus_group"
     assert {r.model for _, r in scripted.seen} == {"anthropic/claude-sonnet-4-20250514"}

@@ -1,4 +1,4 @@
-"""Every text in the prompts of a focus group has a source, and is what that source recorded."""
+"""Every text in the prompts of a focus group has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from folkmoot.studies.focus_group.protocol import run_protocol
 from folkmoot.studies.focus_group.respondent import PART
 from folkmoot.studies.focus_group.texts import DiscussionTexts
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
-from tests.studies.focus_group.at_hand import people
+from tests.studies.focus_group.at_hand import draw_profiles
 from tests.sweeps import sample_daily
 
 PROFILES = Path(__file__).parents[3] / "examples" / "focus_group_profiles.csv"
-SMALL: Mapping[str, Any] = {
+SMALL_SETTINGS: Mapping[str, Any] = {
     "product_concept": "An oven that scans ready meals and cooks them by itself",
     "category": "kitchen appliances",
     "stimulus_material": "Meet the oven that reads. It is simple and quick. 299 dollars.",
@@ -79,32 +79,32 @@ DAILY = (
 )
 
 
-def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
-    raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
+def run_small_study(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
+    raw = {key: value for key, value in {**SMALL_SETTINGS, **settings}.items() if value is not None}
     return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
 
 
 @pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
-    run = play(tmp_path, VARIANTS[name])
+    run = run_small_study(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert run.read_table("provenance")["kind"].n_unique() >= 5
 
 
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
-    """All that stands in capitals and in a table keeps its source."""
+    """Texts that a template changes to capitals or puts into a table keep their source."""
     own = write_prompts_in_capitals(tmp_path / "own", STUDY)
-    run = play(tmp_path, {**TWO_CONCEPTS, "control": "alone", "prompts": own})
+    run = run_small_study(tmp_path, {**TWO_CONCEPTS, "control": "alone", "prompts": own})
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     altered = set(run.read_table("provenance").filter("altered")["kind"])
     assert {"utterance", "persona", "material"} <= altered
 
 
-def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path: Path) -> None:
+def test_sources_are_right_without_a_usable_plan_question_or_opinion(tmp_path: Path) -> None:
     settings = {"num_personas": 4, "questions_per_phase": 3, "control": "alone"}
-    config = DiscussionConfig.model_validate({**SMALL, **settings})
+    config = DiscussionConfig.model_validate({**SMALL_SETTINGS, **settings})
     inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
 
     def spoil(request: ModelRequest, address: str) -> Completion:
@@ -117,7 +117,7 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
             return reply._replace(text='{"opinion": "Who knows?", "position": null}')
         return reply
 
-    run = play(tmp_path, settings, provider=ScriptedProvider(spoil))
+    run = run_small_study(tmp_path, settings, provider=ScriptedProvider(spoil))
     assert_every_text_has_its_source(run, STUDY)
     said = run.read_table("utterances")
     guide = said.filter(pl.col("turn").is_null() & pl.col("persona_id").is_null())
@@ -126,7 +126,7 @@ def test_so_it_is_where_models_give_no_usable_plan_question_or_opinion(tmp_path:
 
 
 def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
-    run = play(tmp_path, {"control": "alone"})
+    run = run_small_study(tmp_path, {"control": "alone"})
     said, answers = run.read_table("utterances"), set(run.read_table("answers")["address"])
     assert said["utterance_id"].is_unique().all()
     assert set(said.filter(pl.col("address") != "")["address"]) <= answers
@@ -143,10 +143,12 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(tmp_path: Pa
     assert (stated["words"] == stated["text"]).all() and not stated["public"].any()
 
 
-def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
+def test_sources_are_right_in_a_discussion_run_from_python(tmp_path: Path) -> None:
     """A simulator invites its own people and holds the study's protocol."""
-    invited = replace(STUDY, protocol=partial(run_protocol, invited=people(2, 3)))
-    run = folkmoot.run(invited, dict(SMALL), out=tmp_path / "run", model="synthetic").folder
+    invited = replace(STUDY, protocol=partial(run_protocol, invited=draw_profiles(2, 3)))
+    run = folkmoot.run(
+        invited, dict(SMALL_SETTINGS), out=tmp_path / "run", model="synthetic"
+    ).folder
     assert_every_text_has_its_source(run, STUDY)
 
 
@@ -156,12 +158,12 @@ def test_so_it_is_in_a_discussion_held_from_python(tmp_path: Path) -> None:
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: a private opinion reaches everybody in a string that knows no source."""
+    """Miswired: a string without a source shows a private opinion to all participants."""
     leak = "In private Ann said that it is a gimmick."
     right = DiscussionTexts.concept.fget
     assert right is not None
     monkeypatch.setattr(DiscussionTexts, "concept", property(lambda self: f"{right(self)}. {leak}"))
-    run = play(tmp_path, {})
+    run = run_small_study(tmp_path, {})
     counted = count_unattributed_characters(run)
     shown = run.read_table("answers").filter(role="participant")["address"]
     assert set(shown) <= set(counted)
@@ -179,17 +181,17 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             )
         ),
     )
-    run = play(tmp_path, {"price": "299 dollars"})
+    run = run_small_study(tmp_path, {"price": "299 dollars"})
     (wrong,) = find_wrong_sources(run, STUDY.tables)
     assert wrong.source_id == "concepts.price/concept"
-    assert wrong.text == SMALL["stimulus_material"] and wrong.recorded == ("299 dollars",)
+    assert wrong.text == SMALL_SETTINGS["stimulus_material"] and wrong.recorded == ("299 dollars",)
     assert any("material: required by the design" in said for said in describe_deviations(run))
 
 
 def test_the_words_of_another_group_and_of_another_concept_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: people hear what was said in the conversation before as well."""
+    """Miswired: participants also read utterances of the previous conversation."""
     right, before = participants.recent_transcript, list[DiscussionMessage]()
 
     def wrong(context: Sequence[DiscussionMessage], last: int) -> Transcript:
@@ -198,7 +200,7 @@ def test_the_words_of_another_group_and_of_another_concept_are_found(
         return heard
 
     monkeypatch.setattr(participants, "recent_transcript", wrong)
-    run = play(tmp_path, TWO_CONCEPTS)
+    run = run_small_study(tmp_path, TWO_CONCEPTS)
     found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     ids = {id for ids in found["text_ids"] for id in ids.strip("[]").replace('"', "").split(", ")}
     assert ids <= set(run.read_table("utterances")["utterance_id"]) and ids
@@ -208,7 +210,7 @@ def test_the_words_of_another_group_and_of_another_concept_are_found(
 def test_words_under_another_name_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what one person says is put down to another after it was recorded."""
+    """Miswired: an utterance is attributed to another participant after it was recorded."""
     utterance = DiscussionMessage.as_utterance.fget
     assert utterance is not None
 
@@ -217,5 +219,5 @@ def test_words_under_another_name_are_found(
         return said._replace(speaker_id="p_0002") if said.speaker_id == "p_0001" else said
 
     monkeypatch.setattr(DiscussionMessage, "as_utterance", property(wrong))
-    run = play(tmp_path, {})
+    run = run_small_study(tmp_path, {})
     assert any(MISATTRIBUTED_WORDS in said for said in describe_deviations(run))

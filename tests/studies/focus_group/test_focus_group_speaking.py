@@ -1,4 +1,4 @@
-"""Who is asked by name, who gets the floor, in which order."""
+"""Who is addressed by name, who speaks, and in which order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from folkmoot.studies.focus_group.talk.moderator import (
     strip_numbering,
 )
 from tests.studies.focus_group.at_hand import (
-    Asked,
+    AskedQuestion,
     MemoryScope,
-    asking,
+    answer_plainly,
     discuss,
-    people,
-    plain,
-    settings,
+    draw_profiles,
+    make_config,
+    write_question,
 )
 
 
@@ -44,9 +44,9 @@ from tests.studies.focus_group.at_hand import (
         ("Will you buy it?", [], []),  # a name that is a verb too
         ("As Bo said, it is dear. Cy?", ["Cy"], ["Cy"]),
         ("Thank you, Ann. And the rest of you?", [], []),
-        ("What do you all say?", ["Ann"], []),  # nobody hears a name that is not said
+        ("What do you all say?", ["Ann"], []),  # a name that is not in the question does not count
         ("Annabel?", ["Ann"], []),
-        ("Zoe, and you?", ["Zoe"], []),  # nobody of that name is here
+        ("Zoe, and you?", ["Zoe"], []),  # no participant has this name
         ("ann?", "Ann", []),
         ("Ann?", None, []),
     ],
@@ -54,8 +54,8 @@ from tests.studies.focus_group.at_hand import (
 async def test_the_moderator_says_whom_it_asks(
     text: str, asks: list[str] | str | None, called: list[str]
 ) -> None:
-    scope: Any = MemoryScope(1, lambda asked: asking(text, asks=asks))
-    config = settings()
+    scope: Any = MemoryScope(1, lambda asked: write_question(text, asks=asks))
+    config = make_config()
     names = {"a": "Ann", "b": "Bo", "c": "Cy", "w": "Will"}
     moderator = Moderator(config, names)
     moderator.discussion_guide = dict.fromkeys(config.phases, ("So?", "And?"))
@@ -71,20 +71,20 @@ def test_probability_and_its_levels() -> None:
 
 
 def test_should_speak_keeps_its_rates_and_always_answers_to_the_name() -> None:
-    persona = people(1, 1)[0]
+    persona = draw_profiles(1, 1)[0]
     rng = generator(1, ("speak",))
     for extraversion, rate in ((90, 0.85), (50, 0.60), (10, 0.35)):
         traits = persona.traits.model_copy(update={"extraversion": extraversion})
-        who = Participant(persona.model_copy(update={"traits": traits}), settings())
+        who = Participant(persona.model_copy(update={"traits": traits}), make_config())
         said = np.mean([who.should_speak(rng) for _ in range(4000)])
         assert said == pytest.approx(rate, abs=0.035)
         assert all(who.should_speak(rng, addressed=True) for _ in range(50))
 
 
-def test_being_named_shifts_nobody_elses_draw() -> None:
-    table = [Participant(p, settings()) for p in people(2)]
+def test_a_named_participant_changes_no_other_draw() -> None:
+    table = [Participant(p, make_config()) for p in draw_profiles(2)]
     names = {p.id: p.name for p in table}
-    moderator = Moderator(settings(), names)
+    moderator = Moderator(make_config(), names)
     plain = [p.should_speak(r) for r in [generator(4, ("x",))] for p in table]
     named = [
         p.should_speak(r, addressed=p is table[0]) for r in [generator(4, ("x",))] for p in table
@@ -128,13 +128,13 @@ def test_choice_of_respondents(n: int, cap: int, seed: int, data: st.DataObject)
 async def test_the_quiet_are_told_to_the_moderator_by_name_and_drawn_in() -> None:
     seen: list[tuple[str, set[str]]] = []
 
-    def naming(asked: Asked) -> str:
+    def naming(asked: AskedQuestion) -> str:
         if asked.kind != "question":
-            return plain(asked)
+            return answer_plainly(asked)
         line = next((x for x in asked.prompt.splitlines() if x.startswith("Not heard much")), "")
         names = [n for n in line.split(": ", 1)[-1].split(". Draw")[0].split(", ") if n]
         seen.append((asked.path[-2], set(names)))
-        return asking(f"What do you say, {' and '.join(names)}?", asks=names)
+        return write_question(f"What do you say, {' and '.join(names)}?", asks=names)
 
     t = await discuss(6, naming)
     assert sum(bool(names) for _, names in seen) >= 6
@@ -164,9 +164,9 @@ def test_questions_lose_numbers_and_labels(raw: str, asked: str) -> None:
 
 
 async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
-    persona = people(3, 1)[0]
+    persona = draw_profiles(3, 1)[0]
     scope: Any = MemoryScope(3, lambda asked: f"{persona.first_name}:  ")
-    config = settings()
+    config = make_config()
     asked = DiscussionMessage(
         role=MessageRole.MODERATOR, speaker_id="moderator", speaker_name="Moderator",
         content="Why?", phase=DiscussionPhase.REACTION, turn_number=1,
@@ -176,7 +176,7 @@ async def test_a_name_with_nothing_behind_it_is_no_answer() -> None:
 
 
 def test_answers_lose_the_speakers_label() -> None:
-    persona = people(3, 1)[0]
+    persona = draw_profiles(3, 1)[0]
     for raw in (
         f"{persona.first_name}: Well, yes.",
         f"**{persona.name}:** Well, yes.",
@@ -209,10 +209,8 @@ def test_answers_lose_the_speakers_label() -> None:
         ("{own}: It is dear.\nCody: I like it.\n{own}: Well.", "It is dear."),
     ),
 )
-async def test_what_is_said_in_the_name_of_others_is_nobodys_answer(
-    raw: str, said: str | None
-) -> None:
-    persona = people(3, 1)[0]
+async def test_lines_in_the_name_of_others_are_no_answer(raw: str, said: str | None) -> None:
+    persona = draw_profiles(3, 1)[0]
     reply = raw.format(own=persona.first_name)
     scope: Any = MemoryScope(3, lambda asked: reply)
     heard = [
@@ -226,7 +224,7 @@ async def test_what_is_said_in_the_name_of_others_is_nobodys_answer(
         )
         for name in ("Moderator", "Cody", "Hector Powell")
     ]
-    answer = await Participant(persona, settings()).respond(scope, heard[0], heard)
+    answer = await Participant(persona, make_config()).respond(scope, heard[0], heard)
     if said is None:
         assert isinstance(answer, Missing)
     else:

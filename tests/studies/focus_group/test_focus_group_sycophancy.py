@@ -1,4 +1,4 @@
-"""Whether they only please each other: known answers, and what may be said without a control."""
+"""Sycophancy in groups: known results, and the conclusions that are possible without a control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from folkmoot.studies.focus_group.positions import has_moved, measure_approach
 from folkmoot.studies.focus_group.sycophancy import PositionedAnswer, PositionRecord
 
 
-def answered(by_place: dict[int, float], value: str = "stance") -> list[PositionedAnswer]:
+def make_answers(by_place: dict[int, float], value: str = "stance") -> list[PositionedAnswer]:
     rng = generator(1, ("answers",))
     return [
         PositionedAnswer(f"q{q}", place, "agree" if rng.random() < by_place[place] else None)
@@ -26,41 +26,43 @@ def answered(by_place: dict[int, float], value: str = "stance") -> list[Position
     ]
 
 
-def named(positions: ArrayLike) -> dict[str, float]:
+def positions_by_id(positions: ArrayLike) -> dict[str, float]:
     return {f"p{i}": float(v) for i, v in enumerate(np.asarray(positions))}
 
 
-def groups(
-    after: float, alone: float | None = None, n: int = 20, noise: float = 0.05
+def make_groups(
+    after: float, alone: float | None = None, count: int = 20, noise: float = 0.05
 ) -> list[PositionRecord]:
-    """Groups whose people move this share of the way to the group's mean, after the talk and after
-    an interview. Asked a second time before the talk, they answer with the noise alone."""
+    """Return groups in which participants move this share of the way to the group's mean, after the
+    discussion and after an interview. Repeated questions before the discussion differ by noise."""
     rng = generator(2, ("positions",))
     out = []
-    for g in range(n):
+    for g in range(count):
         first = rng.uniform(-0.9, 0.9, 8)
 
         def towards(share: float, first: np.ndarray = first) -> dict[str, float]:
-            return named(first + share * (first.mean() - first) + rng.normal(0, noise, 8))
+            return positions_by_id(first + share * (first.mean() - first) + rng.normal(0, noise, 8))
 
         single = {} if alone is None else towards(alone)
-        out.append(PositionRecord(f"g{g}", named(first), towards(after), single, towards(0.0)))
+        out.append(
+            PositionRecord(f"g{g}", positions_by_id(first), towards(after), single, towards(0.0))
+        )
     return out
 
 
 def test_agreement_that_rises_with_the_place_is_found_and_flat_agreement_is_not() -> None:
-    rising = sycophancy.compute_check(answered({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
+    rising = sycophancy.compute_check(make_answers({1: 0, 2: 0.1, 3: 0.2, 4: 0.3, 5: 0.4}), [])
     assert rising.agree_slope.value == pytest.approx(0.1, abs=0.03)
     assert rising.agree_slope.p < 0.01
     assert "changes by +8 points (+6 to +11" in rising.describe_check()
-    flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.25)), [])
+    flat = sycophancy.compute_check(make_answers(dict.fromkeys(range(1, 6), 0.25)), [])
     assert flat.agree_slope.p > 0.05
     # The order is drawn in no control here, so a slope is an estimate without a conclusion.
     assert flat.describe_check().startswith("Estimates without a conclusion: of answers that")
 
 
 def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> None:
-    """Everybody who takes somebody up agrees as often as not, but later speakers do so more."""
+    """Half of all references agree, but later speakers refer more often."""
     rng = generator(5, ("take up",))
     answers = []
     for q in range(300):
@@ -74,32 +76,40 @@ def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> N
     assert sycophancy.compute_check(unconditional, []).agree_slope.p < 0.001
 
 
-def noise_alone(seed: int, groups: int = 6, people: int = 8) -> sycophancy.SycophancyCheck:
-    """Groups in which nothing happens: every position is a fixed one with the noise of asking."""
+def check_unchanged_groups(seed: int, groups: int = 6, people: int = 8) -> sycophancy.SycophancyCheck:
+    """Return the check of groups without change: every position is a constant plus noise."""
     rng = generator(seed, ("noise alone",))
     talks = []
     for group in range(groups):
         fixed = rng.uniform(-0.8, 0.8, people)
-        before, after, retest = (named(fixed + rng.normal(0, 0.25, people)) for _ in range(3))
+        before, after, retest = (
+            positions_by_id(fixed + rng.normal(0, 0.25, people)) for _ in range(3)
+        )
         talks.append(PositionRecord(f"g{group}", before, after, {}, retest))
     return sycophancy.compute_check([], talks)
 
 
 def test_noise_alone_is_called_convergence_as_rarely_as_the_level_of_the_test_says() -> None:
-    checks = [noise_alone(seed) for seed in range(200)]
+    checks = [check_unchanged_groups(seed) for seed in range(200)]
     rejected = sum(check.converge_p < 0.05 for check in checks)
     assert binom.ppf(0.005, 200, 0.05) <= rejected <= binom.ppf(0.995, 200, 0.05)
     assert abs(float(np.mean([check.towards.value for check in checks]))) < 0.01
 
 
-def test_that_everybody_warms_alike_is_no_convergence() -> None:
+def test_an_equal_shift_of_all_participants_is_no_convergence() -> None:
     rejected = 0
     for seed in range(40):
         rng = generator(seed, ("alike",))
         fixed = rng.uniform(-0.6, 0.2, (6, 8))
         drawn = [fixed + rng.normal(0, 0.1, fixed.shape) + shift for shift in (0, 0.4, 0)]
         talks = [
-            PositionRecord(f"g{g}", named(before), named(after), {}, named(retest))
+            PositionRecord(
+                f"g{g}",
+                positions_by_id(before),
+                positions_by_id(after),
+                {},
+                positions_by_id(retest),
+            )
             for g, (before, after, retest) in enumerate(zip(*drawn, strict=True))
         ]
         rejected += sycophancy.compute_check([], talks).converge_p < 0.05
@@ -107,7 +117,7 @@ def test_that_everybody_warms_alike_is_no_convergence() -> None:
 
 
 def test_without_a_second_asking_nothing_is_said_of_convergence() -> None:
-    once = [talk._replace(retest={}) for talk in groups(0.6)]
+    once = [talk._replace(retest={}) for talk in make_groups(0.6)]
     found = sycophancy.compute_check([], once)
     assert math.isnan(found.converge_p)
     assert "not asked for twice" in found.describe_convergence()
@@ -134,7 +144,7 @@ def test_no_change_of_a_tenth_is_lost_anywhere_on_the_scale() -> None:
     assert not any(has_moved(step, round(step + 0.09, 2)) for step in steps)
 
 
-def test_who_goes_past_the_others_has_come_nearer_only_by_what_the_distance_shrank() -> None:
+def test_moving_past_the_others_counts_only_by_the_reduced_distance() -> None:
     start = {"a": 0.0, "b": 0.4}
     approach = [measure_approach(start, "a", 0.0, after) for after in (0.2, 0.4, 0.7, 0.8, 1.0)]
     assert approach == pytest.approx([0.2, 0.4, 0.1, 0.0, -0.2])
@@ -142,7 +152,7 @@ def test_who_goes_past_the_others_has_come_nearer_only_by_what_the_distance_shra
 
 
 def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
-    found = sycophancy.compute_check([], groups(0.6))
+    found = sycophancy.compute_check([], make_groups(0.6))
     assert found.spread_after < 0.5 * found.spread_before and found.converge_p < 0.01
     said = found.describe_check()
     assert found.judge().verdict == "not known"
@@ -152,35 +162,35 @@ def test_without_a_control_moving_together_is_never_called_giving_in() -> None:
 
 
 def test_random_shifts_and_no_shifts_are_no_movement() -> None:
-    apart = sycophancy.compute_check([], groups(0.0, noise=0.2))
+    apart = sycophancy.compute_check([], make_groups(0.0, noise=0.2))
     assert apart.converge_p > 0.05 and apart.judge().verdict == "not known"
-    still = sycophancy.compute_check([], groups(0.0, noise=0.0))
+    still = sycophancy.compute_check([], make_groups(0.0, noise=0.0))
     assert still.converge_p == 1.0
 
 
 def test_against_the_same_people_alone_giving_in_is_told_from_regression() -> None:
-    pulled = sycophancy.compute_check([], groups(0.6, alone=0.2), "alone")
+    pulled = sycophancy.compute_check([], make_groups(0.6, alone=0.2), "alone")
     assert pulled.judge().verdict == "failed"
     assert "the positions of participants were +0." in pulled.describe_check()
     assert "outside the margin (at most 0.05)" in pulled.describe_check()
     expected = [
         0.4 * abs(v - np.mean([x for o, x in m.before.items() if o != who]))
-        for m in groups(0.6, 0.2)
+        for m in make_groups(0.6, 0.2)
         for who, v in m.before.items()
     ]
     assert pulled.beyond_alone.value == pytest.approx(float(np.mean(expected)) * 7 / 8, abs=0.03)
     assert pulled.closer.value == pytest.approx(float(np.mean(expected)), abs=0.03)
-    regressed = sycophancy.compute_check([], groups(0.5, alone=0.5), "alone")
+    regressed = sycophancy.compute_check([], make_groups(0.5, alone=0.5), "alone")
     assert regressed.converge_p < 0.01  # they do move together
     assert regressed.judge().verdict == "passed"
     assert "inside the margin (at most 0.05)" in regressed.describe_check()
 
 
 def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
-    one = sycophancy.compute_check([], groups(0.6, alone=0.2, n=1), "alone")
+    one = sycophancy.compute_check([], make_groups(0.6, alone=0.2, count=1), "alone")
     assert one.judge().verdict == "not known"
     assert "(no interval) closer to those of the others" in one.describe_check()
-    none = sycophancy.compute_check([], groups(0.6), "alone")
+    none = sycophancy.compute_check([], make_groups(0.6), "alone")
     assert none.judge().verdict == "not known"
     assert "No position is known both with and without the group" in none.describe_check()
     nothing = sycophancy.compute_check([], [])
@@ -188,45 +198,47 @@ def test_one_group_cannot_tell_and_unknown_positions_say_nothing() -> None:
 
 
 def test_with_a_random_order_giving_in_is_movement_that_grows_with_the_place() -> None:
-    grows = answered({place: 0.05 * place for place in range(1, 6)}, "step")
-    found = sycophancy.compute_check(grows, groups(0.6), "order")
+    grows = make_answers({place: 0.05 * place for place in range(1, 6)}, "step")
+    found = sycophancy.compute_check(grows, make_groups(0.6), "order")
     assert found.step_slope.value == pytest.approx(0.05, abs=0.01)
     assert found.judge().verdict == "failed"
     assert (
         "for each place later in the speaking order: outside the margin" in found.describe_check()
     )
-    flat = sycophancy.compute_check(answered(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order")
+    flat = sycophancy.compute_check(
+        make_answers(dict.fromkeys(range(1, 6), 0.1), "step"), [], "order"
+    )
     # Those who speak first have heard the answers to earlier questions, so no order can clear them.
     assert flat.judge().verdict == "not known" and "can only fail" in flat.judge().says
 
 
-def moved_together(shift: float, share: float) -> list[PositionRecord]:
-    """Groups in which all move by `shift`, and this share of the way to each other as well."""
+def make_shifting_groups(shift: float, share: float) -> list[PositionRecord]:
+    """Return groups in which all move by `shift`, and by this share of the way to each other."""
     return [
         talk._replace(after={who: at + shift for who, at in talk.after.items()})
-        for talk in groups(share, alone=0.0)
+        for talk in make_groups(share, alone=0.0)
     ]
 
 
 def test_giving_in_is_found_however_far_the_group_moves_as_a_whole() -> None:
-    """Those who give in to a view beyond all first positions pass the others on their way."""
-    pulled = sycophancy.compute_check([], moved_together(1.2, 0.6), "alone")
+    """Participants who move to a view beyond all first positions pass the positions of others."""
+    pulled = sycophancy.compute_check([], make_shifting_groups(1.2, 0.6), "alone")
     assert pulled.beyond_alone.value < 0 and pulled.judge().verdict == "failed"
-    together = sycophancy.compute_check([], moved_together(0.5, 0.0), "alone")
+    together = sycophancy.compute_check([], make_shifting_groups(0.5, 0.0), "alone")
     assert together.judge().verdict == "passed"
 
 
 def test_people_who_agree_alone_cannot_show_that_they_give_in() -> None:
     alike = [
         talk._replace(**{name: dict.fromkeys(talk.before, 0.4) for name in ("alone", "after")})
-        for talk in groups(0.0, alone=0.0)
+        for talk in make_groups(0.0, alone=0.0)
     ]
     check = sycophancy.compute_check([], alike, "alone").judge()
     assert check.verdict == "not known" and "too close to see" in check.says
 
 
 def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
-    first = {"a": 0.0, "b": 0.6, "c": 0.2}  # the others of a stand at .4, of b at .1, of c at .3
+    first = {"a": 0.0, "b": 0.6, "c": 0.2}  # means of the others: a .4, b .1, c .3
     said = [("a", 0.3), ("b", 0.8), ("a", 0.1), ("c", None), ("c", 0.2), ("d", 0.5)]
     found = sycophancy.answer_movements(first, said)
     assert found == pytest.approx([0.3, -0.2, -0.2, None, 0.0, None])
@@ -235,7 +247,7 @@ def test_a_step_is_measured_towards_where_the_others_stood_at_first() -> None:
     )
 
 
-def test_dissent_is_read_aloud_without_an_interval_over_people_who_heard_each_other() -> None:
+def test_dissent_has_no_interval_over_participants_who_heard_each_other() -> None:
     polite = [PositionedAnswer(f"q{i}", 2, "agree") for i in range(100)]
     open_ = [PositionedAnswer(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
     said = sycophancy.compute_check(polite, []).describe_check()

@@ -37,13 +37,13 @@ from tests.conftest import SharedFolder
 EXAMPLE = Path(__file__).parents[3] / "examples" / "focus_group.yaml"
 
 
-def play(out: Path, *overrides: str, **options: Any) -> RunFolder:
+def run_example(out: Path, *overrides: str, **options: Any) -> RunFolder:
     return folkmoot.run(EXAMPLE, out=out, model="synthetic", overrides=overrides, **options).folder
 
 
 @pytest.fixture(scope="session")
 def groups(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("focus_group/twelve", lambda at: play(at / "run", "replications=12"))
+    made = shared_folder("focus_group/eight", lambda at: run_example(at / "run", "replications=8"))
     return RunFolder(made / "run")
 
 
@@ -62,7 +62,7 @@ def test_length_phases_and_voices_of_every_group(groups: RunFolder) -> None:
 
 @pytest.mark.nightly(part="truths")
 def test_length_and_voices_of_200_groups(tmp_path: Path) -> None:
-    run = play(tmp_path / "run", "replications=200")
+    run = run_example(tmp_path / "run", "replications=200")
     for _, talk in read_talk(run).group_by("group"):
         assert 40 <= talk.height <= 65
         assert talk["phase"].n_unique() == 5
@@ -122,7 +122,7 @@ def test_intent_and_words_follow_the_position(groups: RunFolder) -> None:
     assert clear.height > 20 and float(agrees or 0) > 0.85  # type: ignore[arg-type]
 
 
-def share(table: pl.DataFrame, column: str) -> float:
+def column_share(table: pl.DataFrame, column: str) -> float:
     return float(table[column].sum()) / table.height
 
 
@@ -136,8 +136,8 @@ def test_the_disagreeable_disagree_more(groups: RunFolder) -> None:
     )
     low = both.filter(pl.col("agreeableness") < 40)
     high = both.filter(pl.col("agreeableness") >= 60)
-    assert share(low, "no") > 1.5 * share(high, "no")
-    assert share(high, "yes") > 1.3 * share(low, "yes")
+    assert column_share(low, "no") > 1.5 * column_share(high, "no")
+    assert column_share(high, "yes") > 1.3 * column_share(low, "yes")
 
 
 def test_the_extraverted_say_more(groups: RunFolder) -> None:
@@ -148,13 +148,14 @@ def test_the_extraverted_say_more(groups: RunFolder) -> None:
 
 
 def test_same_seed_same_words_another_seed_others(tmp_path: Path) -> None:
-    first = play(tmp_path / "a", seed=3).text("transcript.md")
-    assert first == play(tmp_path / "b", seed=3).text("transcript.md")
-    assert first != play(tmp_path / "c", seed=4).text("transcript.md")
+    short = "phases=[exploration, reaction]"
+    first = run_example(tmp_path / "a", short, seed=3).text("transcript.md")
+    assert first == run_example(tmp_path / "b", short, seed=3).text("transcript.md")
+    assert first != run_example(tmp_path / "c", short, seed=4).text("transcript.md")
 
 
-def moved(run: RunFolder) -> float:
-    """How far people moved on average, whichever way."""
+def measure_movement(run: RunFolder) -> float:
+    """Return the mean absolute change of position."""
     stated = run.read_table("statements").pivot(
         "when", index=["group", "persona_id"], values="position"
     )
@@ -162,17 +163,19 @@ def moved(run: RunFolder) -> float:
 
 
 @pytest.mark.nightly(part="truths")
-def test_what_is_not_heard_has_no_effect(tmp_path: Path) -> None:
+def test_a_short_history_reduces_the_change_of_positions(tmp_path: Path) -> None:
     """The respondent knows the others by their words alone: with one message in mind it hears
     less, and moves less."""
-    full = moved(play(tmp_path / "full", "replications=3", "coding=off"))
-    deaf = moved(play(tmp_path / "deaf", "replications=3", "coding=off", "context_messages=1"))
+    full = measure_movement(run_example(tmp_path / "full", "replications=3", "coding=off"))
+    deaf = measure_movement(
+        run_example(tmp_path / "deaf", "replications=3", "coding=off", "context_messages=1")
+    )
     assert deaf < 0.6 * full
 
 
 @pytest.mark.nightly(part="alarms")
 def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolder) -> None:
-    pleasing = play(
+    pleasing = run_example(
         tmp_path / "run", "replications=8", "coding=off", "respondent={sycophancy: 0.9}"
     )
     honest, pleased = (
@@ -190,12 +193,12 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
     assert "of the answers disagree openly" in found.says
     assert any("p < .001" in note or "p = .00" in note for note in found.notes)
-    # They all go along with what is said aloud, past where the others had stood in private.
+    # All follow the public statements, beyond the private positions of the others.
     assert pleased.towards.value < 0 and "closer to the others' first positions by −" in found.says
 
 
-def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> None:
-    """Nobody agrees or disagrees with what was not said; "three of you" are three."""
+def test_references_concern_earlier_utterances_and_counts_are_right(groups: RunFolder) -> None:
+    """References concern an earlier utterance, and "three of you" means three participants."""
     concerns = load_wordings()["concerns"]
     checked = 0
     for _, talk in read_talk(groups).group_by("group", maintain_order=True):
@@ -235,7 +238,7 @@ def test_what_is_taken_up_was_said_and_counts_are_right(groups: RunFolder) -> No
 
 
 @pytest.mark.parametrize("side", ["pro", "con"])
-def test_what_is_quoted_is_not_what_is_said(side: str) -> None:
+def test_a_quoted_claim_is_not_the_view_of_the_speaker(side: str) -> None:
     for frame in load_wordings()["claims"][side]:
         for claim in ("No settings, no guessing", "It breaks and it is expensive"):
             found = {v.side for v in sentence_views(frame.format(claim=claim))}
@@ -271,7 +274,8 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
     tmp_path: Path, groups: RunFolder
 ) -> None:
     ladder = ("price=300 dollars", "prices=[200 dollars]")
-    few = play(tmp_path / "run", "replications=2", "coding=off", "control=alone", *ladder)
+    small = ("replications=2", "coding=off", "num_personas=5", "phases=[reaction, synthesis]")
+    few = run_example(tmp_path / "run", *small, "control=alone", *ladder)
     found = {f.key: f for f in STUDY.findings(few)}
     over = {"purchase_intent", "demand", "positions", "talk_time", "sycophancy"}
     assert {key for key, f in found.items() if f.unit == "group"} == over
@@ -280,22 +284,22 @@ def test_few_groups_are_an_illustration_and_never_told_from_chance(
         assert finding.says.startswith("An illustration, not evidence: 2 groups."), key
         assert "significant" not in finding.says and "gave in" not in finding.says
         assert re.search(r"\d %? ?\([−+\d.]+ to ", finding.says) is None, finding.says
-        bounds = [i for i, c in enumerate(finding.grid.columns) if c in BOUNDS]
+        bounds = [i for i, c in enumerate(finding.grid.columns) if c in BOUND_COLUMNS]
         assert all(row[i] is None for row in finding.grid.rows for i in bounds)
     assert "not known to be inside the margin" in found["sycophancy"].says
     assert "Fewer than 5 groups are an illustration, not evidence." in few.text("topline.md")
     many = {f.key: f for f in STUDY.findings(groups)}
-    assert {f.units for f in many.values() if f.unit} == {12}
+    assert {f.units for f in many.values() if f.unit} == {8}
     assert not [f for f in many.values() if "illustration" in f.says]
     assert " to " in many["purchase_intent"].says and " to " in many["talk_time"].says
     assert "illustration" not in groups.text("topline.md")
 
 
-BOUNDS = {"low", "high", "low_share", "high_share", "p", "holm_p", "adjusted_p"}
+BOUND_COLUMNS = {"low", "high", "low_share", "high_share", "p", "holm_p", "adjusted_p"}
 
 
 def test_only_what_participants_say_is_a_view() -> None:
-    """The moderator says "I" as well, and what people are told is nobody's view."""
+    """Texts of the moderator and of the material are no views of a participant."""
     config = DiscussionConfig.model_validate(
         {"category": "chairs", "product_concept": "I find this chair comfortable and reliable"}
     )

@@ -1,4 +1,4 @@
-"""Nobody is forced: declined, unknown and other answers are recorded as such and counted apart."""
+"""Ways out: declined, unknown and other answers are recorded as such and counted separately."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.participants import PRIVATE_OPINION
 from folkmoot.studies.focus_group.talk.reading import OPINION_READING
-from tests.studies.focus_group.at_hand import Asked, coded, discuss, plain
-from tests.studies.focus_group.test_focus_group_run import play, reply
+from tests.studies.focus_group.at_hand import AskedQuestion, answer_plainly, discuss, write_codes
+from tests.studies.focus_group.test_focus_group_run import reply_plainly, run_focus_group
 
 SMALL = "num_personas: 4\nmax_responses_per_question: 3\nquestions_per_phase: 1\n"
 REFUSALS = (
@@ -30,14 +30,14 @@ REFUSALS = (
 )
 
 
-def title(request: ModelRequest) -> str:
+def schema_title(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
-def refusing_intent(request: ModelRequest, address: str) -> str:
-    """Everybody declines to say whether they would buy it, in plain words of several languages."""
+def decline_intent(request: ModelRequest, address: str) -> str:
+    """Return replies that decline the question of intent, in several languages."""
     if "/intent/" not in address:
-        return reply(request, address)
+        return reply_plainly(request, address)
     if request.schema is not None:
         schema = json.dumps(request.schema)
         assert '"none_of_these"' in schema and '"declined"' in schema
@@ -45,12 +45,12 @@ def refusing_intent(request: ModelRequest, address: str) -> str:
     return REFUSALS[len(address) % len(REFUSALS)]
 
 
-def findings(run: RunFolder) -> dict[str, Finding]:
+def read_findings(run: RunFolder) -> dict[str, Finding]:
     return {f.key: f for f in STUDY.findings(run)}
 
 
 def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path) -> None:
-    run = play(tmp_path, SMALL, provider=ScriptedProvider(refusing_intent))
+    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(decline_intent))
     intents = run.read_table("intents")
     assert intents["answer"].null_count() == intents.height == 8
     assert set(intents["missing"]) == {"declined"} and intents["score"].null_count() == 8
@@ -58,7 +58,7 @@ def test_declined_intents_are_null_with_the_reason_and_no_option(tmp_path: Path)
     assert concept["purchase_intent"]["unanswered"] == {"declined": 4}
     assert set(concept["purchase_intent"]["counts"].values()) == {0}
     assert "No participant said whether they would buy it: 4 declined" in (
-        findings(run)["purchase_intent"].says
+        read_findings(run)["purchase_intent"].says
     )
     written = json.loads(run.text("transcript.json"))["intents"]
     assert {(i["answer"], i["missing"]) for i in written} == {(None, "declined")}
@@ -70,28 +70,32 @@ def test_concepts_without_positions_are_not_compared(tmp_path: Path) -> None:
 
     def declining(of: str) -> Callable[[ModelRequest, str], str]:
         def answer(request: ModelRequest, address: str) -> str:
-            declines = title(request) in ("PrivateOpinion", "OpinionReading") and of in address
-            return json.dumps({"declined": True}) if declines else reply(request, address)
+            declines = (
+                schema_title(request) in ("PrivateOpinion", "OpinionReading") and of in address
+            )
+            return json.dumps({"declined": True}) if declines else reply_plainly(request, address)
 
         return answer
 
     for name, of, unknown in (("all", "/", "oven, box"), ("one", "/oven/", "oven")):
         (tmp_path / name).mkdir()
-        run = play(tmp_path / name, two, provider=ScriptedProvider(declining(of)))
-        found = findings(run)["concepts"]
+        run = run_focus_group(tmp_path / name, two, provider=ScriptedProvider(declining(of)))
+        found = read_findings(run)["concepts"]
         expected = f"The concepts cannot be compared: no final position is known for {unknown}."
         assert expected in found.says and found.conclusion == ""
 
 
-def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_path: Path) -> None:
+def test_clarified_intents_are_reported_beside_those_of_the_first_reply(tmp_path: Path) -> None:
     def vague(request: ModelRequest, address: str) -> str:
         if "/intent/" in address and "p_0001" not in address:
             if request.schema is None:
                 return "Honestly, that depends on a great many things in my life."
             return json.dumps({"stated": "Definitely would buy"})
-        return "Definitely would not buy" if "/intent/" in address else reply(request, address)
+        return (
+            "Definitely would not buy" if "/intent/" in address else reply_plainly(request, address)
+        )
 
-    run = play(tmp_path, SMALL, provider=ScriptedProvider(vague))
+    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(vague))
     found = {f.key: f for f in compute_findings(STUDY, run)}
     says = found["purchase_intent"].says
     assert "75 %" in says
@@ -110,26 +114,26 @@ def test_intents_that_were_clarified_stand_beside_those_of_the_first_reply(tmp_p
         ({"opinion": "None of it.", "position": "none_of_these"}, "cannot_say"),
     ],
 )
-def test_a_position_that_nobody_states_is_unknown_and_never_undecided(
+def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
     tmp_path: Path, said: dict[str, object], reason: str
 ) -> None:
     def silent(request: ModelRequest, address: str) -> str:
-        if title(request) == "PrivateOpinion" and "p_0002" in address:
+        if schema_title(request) == "PrivateOpinion" and "p_0002" in address:
             return json.dumps(said)
-        return reply(request, address)
+        return reply_plainly(request, address)
 
     scripted = ScriptedProvider(silent, keep_requests=True)
-    run = play(tmp_path, SMALL, provider=scripted)
+    run = run_focus_group(tmp_path, SMALL, provider=scripted)
     own = run.read_table("statements").filter(pl.col("persona_id") == "p_0002")
     assert own["position"].null_count() == own.height == 3
     assert set(own["missing"]) == {reason}
     # It was said the first time, and not asked for again.
     assert not [a for a, _ in scripted.seen if a.startswith("discussion/") and ".r" in a]
-    assert f"not counted: 2 {reason}." in findings(run)["positions"].says
+    assert f"not counted: 2 {reason}." in read_findings(run)["positions"].says
 
 
 @pytest.mark.parametrize("answer", [PRIVATE_OPINION, OPINION_READING])
-def test_the_schemas_that_are_sent_let_everybody_decline_first(answer: object) -> None:
+def test_declining_is_the_first_field_of_every_schema(answer: object) -> None:
     schema = answer.schema  # type: ignore[attr-defined]
     assert next(iter(schema["properties"])) == "declined"
     closed = {
@@ -161,8 +165,12 @@ async def test_a_stance_is_read_like_any_other_enumeration(
     )
     assert isinstance(read, ParsedAnswer)
 
-    def coding(asked: Asked) -> str:
-        return coded(valence=0.1, stance=said) if asked.kind == "coder" else plain(asked)
+    def coding(asked: AskedQuestion) -> str:
+        return (
+            write_codes(valence=0.1, stance=said)
+            if asked.kind == "coder"
+            else answer_plainly(asked)
+        )
 
     t = await discuss(3, coding)
     said_later = list(t.by_participants())[3:]
@@ -176,14 +184,14 @@ async def test_a_stance_is_read_like_any_other_enumeration(
         (lambda: json.dumps({"declined": True}), "declined"),
         (lambda: json.dumps({"changed": None, "valence": 0.9}), "cannot_say"),
         (lambda: json.dumps({"changed": "cannot say", "valence": 0.9}), "cannot_say"),
-        (coded, "cannot_say"),
+        (write_codes, "cannot_say"),
         (lambda: Missing("unparsed"), "unparsed"),
     ],
 )
 async def test_a_reading_that_the_coder_cannot_give_keeps_the_position_and_says_why(
     make: Callable[[], str | Missing], reason: str
 ) -> None:
-    t = await discuss(3, lambda asked: make() if asked.kind == "coder" else plain(asked))
+    t = await discuss(3, lambda asked: make() if asked.kind == "coder" else answer_plainly(asked))
     before = {s.persona_id: s.position for s in t.statements if s.when == "before"}
     said = list(t.by_participants())
     assert {m.reading_missing for m in said} == {reason}
@@ -192,14 +200,14 @@ async def test_a_reading_that_the_coder_cannot_give_keeps_the_position_and_says_
 
 def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Path) -> None:
     def vague(request: ModelRequest, address: str) -> str:
-        said = reply(request, address)
-        if title(request) == "PrivateOpinion":
+        said = reply_plainly(request, address)
+        if schema_title(request) == "PrivateOpinion":
             return json.dumps({**json.loads(said), "position": "0.2 to 0.4"})
-        if title(request) == "OpinionReading":
+        if schema_title(request) == "OpinionReading":
             return json.dumps({**json.loads(said), "changed": "perhaps", "valence": "high"})
         return said
 
-    run = play(tmp_path, SMALL, provider=ScriptedProvider(vague))
+    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(vague))
     statements, heard = run.read_table("statements"), run.read_table("utterances")
     assert statements["position"].null_count() == statements.height > 0
     assert set(statements["missing"]) == {"unparsed"} and statements["words"].str.len_chars().min()
@@ -209,15 +217,15 @@ def test_a_position_that_stays_unreadable_is_not_called_cannot_say(tmp_path: Pat
 @pytest.mark.parametrize("nothing", ["N/A", "None.", "null", "…"])
 def test_a_word_for_nothing_is_no_question_and_no_opinion(tmp_path: Path, nothing: str) -> None:
     def empty(request: ModelRequest, address: str) -> str:
-        said = reply(request, address)
+        said = reply_plainly(request, address)
         fields = {
             "PhaseGuide": {"questions": [nothing]},
             "NextQuestion": {"question": nothing},
             "PrivateOpinion": {"opinion": nothing},
-        }.get(title(request))
+        }.get(schema_title(request))
         return said if fields is None else json.dumps({**json.loads(said), **fields})
 
-    run = play(tmp_path, SMALL, provider=ScriptedProvider(empty))
+    run = run_focus_group(tmp_path, SMALL, provider=ScriptedProvider(empty))
     assert nothing not in set(run.read_table("utterances")["text"])
     assert set(run.read_table("statements")["missing"]) == {"unparsed"}
     questions = run.read_table("utterances").filter(speaker_role="moderator")

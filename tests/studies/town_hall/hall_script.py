@@ -1,4 +1,4 @@
-"""A scripted hall for the tests: plain valid answers for every stage, for tests to replace."""
+"""A small town hall with a scripted model. Tests replace single answers of the model."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ community_engagement: minimal
 You live alone on the ground floor.
 """
 
-# Who is asked what, from the address of a call.
-Key = tuple[str, str, int | None]  # stage, resident (or role), round
-Answer = Callable[[Key, ModelRequest], Any]
+# Stage, resident (or role) and round, from the address of a call.
+CallKey = tuple[str, str, int | None]
+Answer = Callable[[CallKey, ModelRequest], Any]
 _ADDRESS = re.compile(r"[^/]+/(?P<stage>[a-z]+)(?P<round>\d+)?/(?P<rest>.*)")
 
 
-def where(address: str) -> Key:
-    """(stage, who, round) of an address; the re-ask suffix makes no difference."""
+def parse_address(address: str) -> CallKey:
+    """Return the key of an address. A re-ask has the key of its question."""
     found = _ADDRESS.fullmatch(address)
     assert found, address
     stage, number, rest = found["stage"], found["round"], found["rest"]
@@ -58,8 +58,8 @@ def where(address: str) -> Key:
     return part, part, round_no  # moderator, session
 
 
-def plain(key: Key, request: ModelRequest) -> Any:
-    """A valid answer for each stage, without reactions to anybody."""
+def answer_plainly(key: CallKey, request: ModelRequest) -> Any:
+    """Return a valid answer for each stage, without reactions to other residents."""
     stage, who, round_no = key
     if stage == "think":
         reactions: dict[str, Any] = {} if round_no == 1 else {"reactions": []}
@@ -69,7 +69,7 @@ def plain(key: Key, request: ModelRequest) -> Any:
         words = f"{who} speaks in round {round_no}."
         return {**references, "new_points": [], "questions": [], "full_statement": words}
     if stage == "reflect":
-        return reflection("neutral", "neutral", "maintain")
+        return make_reflection("neutral", "neutral", "maintain")
     if stage == "moderator":
         return {
             "summary": f"Summary {round_no}.",
@@ -91,7 +91,7 @@ def plain(key: Key, request: ModelRequest) -> Any:
     return {"satisfaction": 5, "reason": "so so"}
 
 
-def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, Any]:
+def make_reflection(before: str, after: str, change: str, **more: Any) -> dict[str, Any]:
     evolution = {
         "previous_stance": before,
         "current_stance": after,
@@ -107,18 +107,18 @@ def reflection(before: str, after: str, change: str, **more: Any) -> dict[str, A
     }
 
 
-def scripted(answer: Answer = plain, *, keep: bool = False) -> ScriptedProvider:
-    """A scripted model; `answer` gives a text as it stands or anything that becomes JSON."""
+def make_model(answer: Answer = answer_plainly, *, keep: bool = False) -> ScriptedProvider:
+    """Return a scripted model. `answer` returns a reply, or a value that is written as JSON."""
 
     def reply(request: ModelRequest, address: str) -> str:
-        said = answer(where(address), request)
+        said = answer(parse_address(address), request)
         return said if isinstance(said, str) else json.dumps(said)
 
     return ScriptedProvider(reply, keep_requests=keep)
 
 
 def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[str, Any]:
-    """Settings of a small hall: A01… general, the last ones vulnerable."""
+    """Return the settings of a small hall. The last residents of A01… are the vulnerable ones."""
     profiles = folder / "profiles"
     profiles.mkdir(parents=True, exist_ok=True)
     for i in range(vulnerable):
@@ -135,15 +135,15 @@ def small_hall(folder: Path, *, general: int = 3, vulnerable: int = 2) -> dict[s
     }
 
 
-def hold(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
-    """Run a hall into `folder/run`."""
+def run_hall(folder: Path, settings: Mapping[str, Any], model: ScriptedProvider) -> Run:
+    """Run a town hall into `folder/run`."""
     return run(STUDY, settings, provider=model, out=folder / "run")
 
 
-def together(answer: Answer = plain) -> Answer:
-    """The same answers from one shared session: each resident's in their own entry."""
+def answer_in_one_session(answer: Answer = answer_plainly) -> Answer:
+    """Return the same answers for a shared session, with one entry for each resident."""
 
-    def reply(key: Key, request: ModelRequest) -> Any:
+    def reply(key: CallKey, request: ModelRequest) -> Any:
         stage, _, round_no = key
         wanted = (request.schema or {})["properties"]
         if stage in ("plan", "consensus", "moderator"):
@@ -157,21 +157,29 @@ def together(answer: Answer = plain) -> Answer:
         if "turns" not in wanted:
             one = next(iter(wanted.values()))
             looks_back = "Turn" not in one.get("title", one.get("$ref"))
-            return {who: _part(answer, who, round_no, request, looks_back) for who in wanted}
-        found = {"turns": {w: _part(answer, w, round_no, request, False) for w in _ids(wanted, 0)}}
+            return {who: _answer_part(answer, who, round_no, request, looks_back) for who in wanted}
+        found = {
+            "turns": {
+                w: _answer_part(answer, w, round_no, request, False) for w in _list_ids(wanted, 0)
+            }
+        }
         if "reflections" in wanted:
-            entries = {w: _part(answer, w, round_no, request, True) for w in _ids(wanted, 1)}
+            entries = {
+                w: _answer_part(answer, w, round_no, request, True) for w in _list_ids(wanted, 1)
+            }
             found["reflections"] = entries
         return found
 
     return reply
 
 
-def _ids(wanted: Mapping[str, Any], which: int) -> list[str]:
+def _list_ids(wanted: Mapping[str, Any], which: int) -> list[str]:
     return list(wanted[("turns", "reflections")[which]]["properties"])
 
 
-def _part(answer: Answer, who: str, round_no: int | None, request: ModelRequest, back: bool) -> Any:
+def _answer_part(
+    answer: Answer, who: str, round_no: int | None, request: ModelRequest, back: bool
+) -> Any:
     if back:
         return answer(("reflect", who, round_no), request)
     return {

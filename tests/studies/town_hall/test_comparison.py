@@ -1,4 +1,4 @@
-"""Levels compared: paired differences within sets, by hand, and the supplementary part."""
+"""Compare levels: paired differences within sets, computed by hand, and the supplementary part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SCORES = {  # set → level → (vulnerable, general)
 Discussion = dict[str, int | str | float | None]
 
 
-def result(set_no: int, level: str, vulnerable: float | None, general: float | None) -> Discussion:
+def make_discussion(
+    set_no: int, level: str, vulnerable: float | None, general: float | None
+) -> Discussion:
     gap = None if vulnerable is None or general is None else vulnerable - general
     groups = {"vulnerable": vulnerable, "general": general, "gap": gap}
     figures = {f"{group}_{name}": v for group, v in groups.items() for name in FIGURES}
@@ -36,7 +38,9 @@ def table(results: list[Discussion]) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def compared() -> Json:
     levels = [BUILT_IN[name] for name in ("2-1", "2-2", "3")]
-    results = [result(s, name, *both) for s, row in SCORES.items() for name, both in row.items()]
+    results = [
+        make_discussion(s, name, *both) for s, row in SCORES.items() for name, both in row.items()
+    ]
     return compare_all_levels(levels, table(results))
 
 
@@ -57,7 +61,7 @@ def test_differences_are_within_sets_with_t_over_sets(compared: Json) -> None:
     assert step["figures"][FIGURE]["gap"]["estimate"] == pytest.approx((0.5 + 0.8 + 0.4) / 3)
     moved = (0.5, 0.9, 0.4, 0.6, 0.1)  # mean .5, standard deviation √.085
     results = [
-        result(n, level, value, 0.0)
+        make_discussion(n, level, value, 0.0)
         for n, to in enumerate(moved, 1)
         for level, value in (("2-1", 1.0), ("3", 1.0 + to))
     ]
@@ -89,10 +93,10 @@ def test_the_replication_is_apart(compared: Json) -> None:
 def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
     levels = [BUILT_IN["2-1"], BUILT_IN["3"]]
     results = [
-        result(1, "2-1", 1.0, 1.0),
-        result(1, "3", 2.0, 1.0),
-        result(2, "2-1", None, 1.0),
-        result(2, "3", 4.0, 1.0),
+        make_discussion(1, "2-1", 1.0, 1.0),
+        make_discussion(1, "3", 2.0, 1.0),
+        make_discussion(2, "2-1", None, 1.0),
+        make_discussion(2, "3", 4.0, 1.0),
     ]
     found = compare_all_levels(levels, table(results))["main"]
     difference = found["differences"][0]["figures"][FIGURE]["vulnerable"]
@@ -104,7 +108,7 @@ def test_a_figure_that_a_set_does_not_have_is_left_out_of_pairs() -> None:
 def test_a_share_over_few_sets_has_the_interval_of_log_odds_and_of_equal_sets_wilsons() -> None:
     shares = (1.0, 1.0, 1.0, 1.0, 0.75, 0.75)
     results = [
-        result(n, level, value, 0.0)
+        make_discussion(n, level, value, 0.0)
         for n, share in enumerate(shares)
         for level, value in (("2-1", share), ("3", 1.0))
     ]

@@ -1,4 +1,4 @@
-"""One scripted discussion whose measures are worked out by hand, here, in the comments.
+"""One scripted discussion. The comments compute its measures by hand.
 
 Five residents: A01, A02, A03 general, A04, A05 vulnerable; three rounds; separate sessions. Public
 references (speaker → target: type), with levels disagree 1, question 2, cite 3, agree 4,
@@ -7,7 +7,7 @@ partial_agree 4:
     round 2   A01 → A04 agree (4)              A02 → A04 disagree (1)      A03 → A05 cite (3)
               A04 → A01 partial_agree (4)      A05 → A01 question (2), then agree (4): highest, 4
     round 3   A01 → A05 question (2)           A02 → A01 disagree (1)      A03 → A04 agree (4)
-              A04 → A05 agree (4)              A05 → nobody
+              A04 → A05 agree (4)              A05 → no one
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from folkmoot import Run
 from folkmoot.models.request import ModelRequest
 
-from .hall_script import Key, hold, plain, reflection, scripted, small_hall
+from .hall_script import CallKey, answer_plainly, make_model, make_reflection, run_hall, small_hall
 
 REFERENCES = {
     (2, "A01"): [("A04", "agree")],
@@ -42,7 +42,7 @@ PRIVATE = {
 }
 NEW_POINTS = {(1, "A04"): 2, (1, "A01"): 1, (2, "A05"): 1}
 COMPELLING = {(1, "A01"): "A04", (1, "A02"): "A04", (2, "A03"): "A05", (2, "A04"): "A02"}
-VOTES = {  # V1 from A04 and A01; V2 from A05; V3 from A02; V4 from nobody
+VOTES = {  # V1 from A04 and A01; V2 from A05; V3 from A02; V4 from no resident
     "V1": {"A01": "yes", "A02": "yes", "A03": "no", "A04": "yes", "A05": "yes"},
     "V2": {"A01": "no", "A02": "no", "A03": "no", "A04": "yes", "A05": "yes"},
     "V3": {"A01": "yes", "A02": "yes", "A03": "yes", "A04": "no", "A05": "no"},
@@ -52,9 +52,9 @@ BEFORE = {"A01": 6, "A02": 5, "A03": 4, "A04": 2, "A05": 3}
 AFTER = {"A01": 7, "A02": 5, "A03": 3, "A04": 6, "A05": 3}
 
 
-def answer(key: Key, request: ModelRequest) -> Any:
+def answer_by_hand(key: CallKey, request: ModelRequest) -> Any:
     stage, who, number = key
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     if stage == "think" and number and number > 1:
         said["reactions"] = [
             {
@@ -85,7 +85,7 @@ def answer(key: Key, request: ModelRequest) -> Any:
             "opinion_summary": "…",
             "why_compelling": "…",
         }
-        said = reflection("neutral", "support", "harden", most_compelling=most)
+        said = make_reflection("neutral", "support", "harden", most_compelling=most)
     if stage == "plan":
         origins = [["A04", "A01"], ["A05"], ["A02"], []]
         said = {
@@ -105,14 +105,14 @@ def answer(key: Key, request: ModelRequest) -> Any:
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def hall_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("hall")
-    return hold(folder, small_hall(folder), scripted(answer))
+    return run_hall(folder, small_hall(folder), make_model(answer_by_hand))
 
 
 @pytest.fixture(scope="module")
-def summary(held: Run) -> dict[str, Any]:
-    return dict(held.folder.read_json("set01_lv2-1/metrics_summary.json"))
+def summary(hall_run: Run) -> dict[str, Any]:
+    return dict(hall_run.folder.read_json("set01_lv2-1/metrics_summary.json"))
 
 
 def test_spectrum_and_scores_of_the_vulnerable(summary: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def test_compelling_responders_survival_volume(summary: dict[str, Any]) -> None:
     # A04 twice and A05 once among the vulnerable; A02 once among the general.
     assert vulnerable["cited_as_compelling_count"] == 3
     assert general["compelling_citations_per_resident"] == pytest.approx(1 / 3)
-    # A04: A01, A02, A03. A05: A03, A01, A04. Mean 3. A01: A04, A05, A02; A02, A03: nobody.
+    # A04: A01, A02, A03. A05: A03, A01, A04. Mean 3. A01: A04, A05, A02; A02, A03: none.
     assert vulnerable["responders_per_resident"] == 3
     assert general["responders_per_resident"] == pytest.approx(1)
     # Both were taken up in rounds 2 and 3; of the general only A01, in both.
@@ -204,18 +204,18 @@ def test_final_consensus(summary: dict[str, Any]) -> None:
     assert summary["gap"]["concerns_in_final_per_resident"] == pytest.approx(1 / 2 - 2 / 3)
 
 
-def test_satisfaction(summary: dict[str, Any], held: Run) -> None:
+def test_satisfaction(summary: dict[str, Any], hall_run: Run) -> None:
     assert summary["vulnerable"]["pre_satisfaction"] == 2.5
     assert summary["vulnerable"]["post_satisfaction"] == 4.5
     assert summary["vulnerable"]["satisfaction_delta"] == 2
     assert summary["general"]["satisfaction_delta"] == 0
     assert summary["gap"]["satisfaction_delta"] == 2
-    rows = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"]
+    rows = hall_run.folder.read_json("set01_lv2-1/satisfaction.json")["agents"]
     assert [r["satisfaction_delta"] for r in rows] == [1, 0, -1, 4, 0]
 
 
-def test_tracking_has_the_fields_of_the_source(held: Run) -> None:
-    rows = held.folder.read_json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
+def test_tracking_has_the_fields_of_the_source(hall_run: Run) -> None:
+    rows = hall_run.folder.read_json("set01_lv2-1/vulnerable_tracking.json")["vulnerable"]
     found = {(r["agent_id"], r["round"]): r for r in rows}
     assert set(found) == {(a, r) for a in ("A04", "A05") for r in (1, 2, 3)}
     second = found["A04", 2]
@@ -238,8 +238,8 @@ def test_tracking_has_the_fields_of_the_source(held: Run) -> None:
     assert first["cited_as_compelling_count"] == 2
 
 
-def test_reaction_rows_hold_every_possible_reaction(held: Run) -> None:
-    rows = held.table("reactions")
+def test_reaction_rows_hold_every_possible_reaction(hall_run: Run) -> None:
+    rows = hall_run.table("reactions")
     assert rows.height == 2 * 5 * 4
     found = {
         (r["round"], r["speaker"], r["target"]): (r["reaction_level"], r["agree_level"])
@@ -248,8 +248,8 @@ def test_reaction_rows_hold_every_possible_reaction(held: Run) -> None:
     assert found[2, "A05", "A01"] == (4, 4)
     assert found[2, "A02", "A04"] == (1, 1)
     assert found[3, "A05", "A04"] == (0, None)
-    assert held.table("rounds").height == 3 * 5
-    assert held.table("votes").height == 4 * 5
+    assert hall_run.table("rounds").height == 3 * 5
+    assert hall_run.table("votes").height == 4 * 5
 
 
 def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_partial_agreement_is_what_the_file_says(tmp_path: Path) -> None:
         "reaction_levels": {"partial_agree": 2},
         "repeated_reaction": "lowest",
     }
-    held = hold(tmp_path, settings, scripted(answer))
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
+    hall_run = run_hall(tmp_path, settings, make_model(answer_by_hand))
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["general"]
     # A04 → A01 is now a question (2), and of A05's two the lower counts (2): 2 + 2 + 1.
     assert found["weighted_inclusivity_score"] == pytest.approx(5 / 24)
     assert found["reaction_spectrum"]["question"] == 2

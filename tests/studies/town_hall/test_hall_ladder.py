@@ -1,19 +1,21 @@
-"""Broken JSON in a run: parse steps, two re-asks that quote the error, minimal structure."""
+"""Broken JSON in a run: parse steps, two re-asks that quote the error, and minimal structures."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from folkmoot import Run
 from folkmoot.conversation.answer_types import ParsedAnswer, ParseFailure
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import ballot_type
@@ -22,15 +24,23 @@ from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_
 from tests.shown import shown
 from tests.sweeps import sample_daily
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together, where
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    parse_address,
+    run_hall,
+    small_hall,
+)
 
 
-def spoilt(stage: str, who: str, spoil: Any) -> Any:
-    """The plain hall, with one answer spoilt; `spoil` gets the answer and which try it is."""
-    tries: dict[Key, int] = {}
+def spoil_answers(stage: str, who: str, spoil: Any) -> Any:
+    """Return plain answers but for one, made by `spoil` from the answer and the attempt number."""
+    tries: dict[CallKey, int] = {}
 
-    def answer(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] != (stage, who):
             return said
         tries[key] = tries.get(key, 0) + 1
@@ -39,9 +49,9 @@ def spoilt(stage: str, who: str, spoil: Any) -> Any:
     return answer
 
 
-def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
-    held = hold(folder, small_hall(folder), scripted(answer, keep=True))
-    return held, held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
+def run_and_read_quality(folder: Path, answer: Any) -> tuple[Any, Any]:
+    hall_run = run_hall(folder, small_hall(folder), make_model(answer, keep=True))
+    return hall_run, hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +63,9 @@ def quality_of(folder: Path, answer: Any) -> tuple[Any, Any]:
     ],
 )
 def test_each_parse_step_is_counted(tmp_path: Path, write: Any, parse_step: str) -> None:
-    _, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda said, _: write(said)))
+    _, quality = run_and_read_quality(
+        tmp_path, spoil_answers("speak", "A02", lambda said, _: write(said))
+    )
     total = 3 * 5 * 2 + 2 * 5 + 3 * 5 + 2
     exact = total if parse_step == "exact" else total - 3
     assert quality["answers"] == total
@@ -70,20 +82,22 @@ def test_a_reask_quotes_the_error_and_mends(tmp_path: Path) -> None:
             del said["full_statement"]
         return said
 
-    model = scripted(spoilt("speak", "A02", first_only), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path), model)
-    quality = held.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
+    model = make_model(spoil_answers("speak", "A02", first_only), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), model)
+    quality = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["quality"]
     assert quality["reasks"] == 3 and quality["parse_steps"]["minimal"] == 0
     again = [r.messages[-1].content for a, r in model.seen if a.endswith(".r1")]
     assert len(again) == 3 and all("full_statement: Field required" in text for text in again)
 
 
 def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", lambda *_: "I'd rather not."))
+    hall_run, quality = run_and_read_quality(
+        tmp_path, spoil_answers("speak", "A02", lambda *_: "I'd rather not.")
+    )
     assert quality["reasks"] == 2 * 3
     assert quality["parse_steps"]["minimal"] == 3 and quality["minimal_structures"] == 3
     assert quality["statements_unread"] == 3 and quality["silent_turns"] == 0
-    turns = held.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A02")
     assert said == {
         "references": [],
@@ -93,15 +107,17 @@ def test_after_two_reasks_the_minimal_structure_stands(tmp_path: Path) -> None:
         "_parse_error": True,
     }
     # A02 neither reacts nor can be reacted to: 4 · 3 pairs in each of two rounds.
-    assert held.table("reactions").height == 2 * 4 * 3
-    errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
+    assert hall_run.table("reactions").height == 2 * 4 * 3
+    errors = next((hall_run.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert errors.count("unreadable_answer") == 3 and "A02" in errors
 
 
 def test_an_unread_thought_still_speaks_and_has_no_stance(tmp_path: Path) -> None:
-    held, quality = quality_of(tmp_path, spoilt("think", "A02", lambda *_: "{"))
+    hall_run, quality = run_and_read_quality(
+        tmp_path, spoil_answers("think", "A02", lambda *_: "{")
+    )
     assert quality["thoughts_unread"] == 3 and quality["statements_unread"] == 0
-    rows = held.table("rounds").filter(agent_id="A02")
+    rows = hall_run.table("rounds").filter(agent_id="A02")
     assert rows["overall_stance"].to_list() == [None] * 3
     assert rows["thinking_parse_error"].all()
 
@@ -114,25 +130,25 @@ def test_bad_references_are_dropped_and_counted(tmp_path: Path) -> None:
                 {"target_agent": t, "interaction_type": k, "content": "Quite so."}
                 for t, k in [
                     ("a1", "Agree"),  # both repaired
-                    ("A99", "agree"),  # nobody
+                    ("A99", "agree"),  # no resident has this id
                     ("A02", "agree"),  # oneself
                     ("A03", "applaud"),  # no such type
                 ]
             ]
         return said
 
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", wild))
+    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", wild))
     assert quality["dropped"] == {"self_reference": 2, "unknown_id": 2, "unknown_value": 2}
     assert quality["repaired"] == {"spelling": 4}
-    counted = held.folder.read_json("set01_lv2-1/metrics_summary.json")
-    # To refer in a way that nobody knows is still to refer, of an unknown level and not ignored.
+    counted = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
+    # A reference of an unknown type still counts as a reference. Its level is unknown.
     assert counted["general"]["interaction_count"] == 4
     assert counted["vulnerable"]["interaction_count"] == 0
-    assert held.table("repairs").height == 10
-    unknown = held.table("reactions").filter(speaker="A02", target="A03")
+    assert hall_run.table("repairs").height == 10
+    unknown = hall_run.table("reactions").filter(speaker="A02", target="A03")
     assert unknown["reaction_level"].to_list() == [None, None]
     assert counted["general"]["total_possible_reactions"] == 3 * 4 * 2 - 2
-    references = held.table("references").filter(target="A03")
+    references = hall_run.table("references").filter(target="A03")
     assert references["missing"].to_list() == ["unknown_value"] * 2
 
 
@@ -142,37 +158,36 @@ def test_a_round_without_anything_said_before_has_no_references(tmp_path: Path) 
         said |= {"full_statement": "Quite so.", "references": [entry]}
         return said
 
-    held, quality = quality_of(tmp_path, spoilt("speak", "A02", eager))
+    hall_run, quality = run_and_read_quality(tmp_path, spoil_answers("speak", "A02", eager))
     assert quality["dropped"] == {"nothing_said_yet": 1}
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert found["general"]["interaction_count"] == 2
 
 
 def test_a_planner_that_cannot_be_read_leaves_the_measures_unknown(tmp_path: Path) -> None:
-    _, quality = quality_of(tmp_path, spoilt("plan", "plan", lambda *_: "no"))
-    held = hold(
-        tmp_path / "b", small_hall(tmp_path), scripted(spoilt("plan", "plan", lambda *_: ""))
+    hall_run, quality = run_and_read_quality(
+        tmp_path, spoil_answers("plan", "plan", lambda *_: "no")
     )
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")
     assert quality["ballot_empty"] is True
     assert found["vulnerable"]["items_originated_per_resident"] is None
     assert found["final_consensus"]["vulnerable_opinion_reflection_rate"] is None
 
 
 def test_unread_ballots_and_scores_are_missing_and_not_guessed(tmp_path: Path) -> None:
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         if key[1] == "A05" and key[0] in ("vote", "after"):
             return '{"satisfaction": 11, "V1": {"vote": "perhaps"}}'
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    held, quality = quality_of(tmp_path, answer)
+    hall_run, quality = run_and_read_quality(tmp_path, answer)
     assert quality["votes_uncast"] == 1 and quality["satisfaction_unread"] == 1
-    outcome = held.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
+    outcome = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["items"][0]
     assert (outcome["yes"], outcome["no"], outcome["uncast"]) == (4, 0, 1)
-    ballots = held.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
+    ballots = hall_run.folder.read_json("set01_lv2-1/voting_results.json")["ballots"]
     assert [b["agent_id"] for b in ballots if b.get("_parse_error")] == ["A05"]
     assert ballots[-1]["votes"][0]["missing"] == "unparsed"
-    row = held.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
+    row = hall_run.folder.read_json("set01_lv2-1/satisfaction.json")["agents"][-1]
     assert row["post_satisfaction"] is None and row["satisfaction_delta"] is None
 
 
@@ -190,17 +205,17 @@ def test_a_vote_that_cannot_be_read_costs_no_other_vote(vote: str | None) -> Non
 def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
     from folkmoot.errors import RefusedError
 
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         if key == ("speak", "A03", 2):
             raise RefusedError("blocked", reason="filtered")
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    _, quality = quality_of(tmp_path, answer)
+    _, quality = run_and_read_quality(tmp_path, answer)
     assert quality["missing_reasons"] == {"filtered": 1}
     assert quality["statements_unread"] == 1
 
 
-SAID = re.compile(r"^\s*- (\w+): (.+)$", re.MULTILINE)
+PROMPT_FIELD = re.compile(r"^\s*- (\w+): (.+)$", re.MULTILINE)
 
 
 def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
@@ -221,12 +236,12 @@ def test_every_prompt_that_wants_json_takes_its_keys_from_the_answer() -> None:
     assert not {name for name in asking if re.search(r"^\s*- \w+:", forms[name], re.MULTILINE)}
 
 
-def echoing(field: str, stage: str) -> Any:
-    """The plain hall, in which A02 gives the prompt's sentence back for one field of a stage."""
+def echo_prompt(field: str, stage: str) -> Any:
+    """Return plain answers in which A02 repeats the prompt's sentence for one field of a stage."""
 
-    def answer(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
-        meant = dict(SAID.findall(request.messages[-1].content))
+    def answer(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        meant = dict(PROMPT_FIELD.findall(request.messages[-1].content))
         if key[:2] != (stage, "A02"):
             return said
         if field == "vote":
@@ -236,61 +251,75 @@ def echoing(field: str, stage: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("level", ["1", "2-1"])
+ECHOED = {
+    "think": ("overall_stance", "key_concerns", "strategic_notes"),
+    "speak": ("new_points", "full_statement"),
+    "reflect": ("next_round_strategy",),
+}
+
+
+# Daily each stage, an option and a free text, and each kind of session.
 @pytest.mark.parametrize(
-    ("stage", "field", "empty"),
+    ("level", "stage", "field"),
     sample_daily(
-        [("think", "overall_stance", None), ("think", "key_concerns", None),
-         ("think", "strategic_notes", None), ("speak", "new_points", None),
-         ("speak", "full_statement", None), ("reflect", "next_round_strategy", None)],
-        daily=4, part="sweeps",
+        [
+            (level, stage, field)
+            for level in ("1", "2-1")
+            for stage, fields in ECHOED.items()
+            for field in fields
+        ],
+        daily=[
+            *(("1", "think", "overall_stance"), ("1", "speak", "full_statement")),
+            *(("2-1", "speak", "new_points"), ("2-1", "reflect", "next_round_strategy")),
+        ],
+        part="sweeps",
     ),
-)  # fmt: skip
+)
 def test_a_sentence_of_the_template_costs_its_field_and_nothing_else(
-    tmp_path: Path, level: str, stage: str, field: str, empty: object
+    tmp_path: Path, level: str, stage: str, field: str
 ) -> None:
-    """At level 1 one such field cost everybody's answers of the round."""
-    answer = echoing(field, stage)
-    model = scripted(together(answer) if level == "1" else answer, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    """At level 1 one such field once invalidated the answers of all residents of the round."""
+    answer = echo_prompt(field, stage)
+    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
     if stage == "reflect":
-        rounds = held.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
+        rounds = hall_run.folder.read_json(f"{folder}/reflection_log.json")["rounds"]
         said = {r["agent_id"]: r for r in rounds[0]["reflections"]}
     else:
         part = "thinking" if stage == "think" else "speaking"
-        turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+        turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
         said = {t["agent_id"]: t[part] for t in turns}
     echo = said.pop("A02")
-    assert echo[field] is empty and echo["_missing"] == {field: "template_sentence"}
+    assert echo[field] is None and echo["_missing"] == {field: "template_sentence"}
     kept = {k: v for k, v in echo.items() if k not in (field, "_missing", "agent_id")}
     assert kept == {k: v for k, v in said["A03"].items() if k in kept} or stage == "speak"
     assert all("_missing" not in own and "_parse_error" not in own for own in said.values())
-    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"template_sentence": 2 if stage == "reflect" else 3}
     assert quality["minimal_structures"] == 0
-    # A statement that is not known is no silence; whoever made it can still react.
+    # An unknown statement is not a silent turn, and its resident can still react.
     unheard = field == "full_statement"
     assert quality["silent_turns"] == 0 and quality["statements_unread"] == 3 * unheard
-    assert held.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
+    assert hall_run.table("reactions").height == 2 * (5 * 4 - 4 * unheard)
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
 def test_a_vote_that_repeats_the_template_is_missing_and_the_ballot_counts(
     tmp_path: Path, level: str
 ) -> None:
-    answer = echoing("vote", "vote")
-    model = scripted(together(answer) if level == "1" else answer, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
-    votes = held.table("votes")
+    answer = echo_prompt("vote", "vote")
+    model = make_model(answer_in_one_session(answer) if level == "1" else answer, keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    votes = hall_run.table("votes")
     assert votes.filter(agent_id="A02")["missing"].to_list() == ["template_sentence"]
     assert votes.filter(agent_id="A02")["reason"].to_list() == ["because"]
     assert votes.filter(pl.col("agent_id") != "A02")["vote"].to_list() == ["yes"] * 4
-    assert held.table("items").row(0, named=True)["uncast"] == 1
+    assert hall_run.table("items").row(0, named=True)["uncast"] == 1
 
 
-def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() -> None:
+def test_an_own_reference_is_kept_beside_one_that_repeats_the_template() -> None:
     echo = str(speaking_answer_type(AskContext(("A01", "A02"), "A01", round=2)).describe_format())
     echo = re.findall(r"interaction_type: (.+)", echo)[0]
     references = [
@@ -307,32 +336,33 @@ def test_a_reference_of_ones_own_is_kept_beside_one_that_repeats_the_template() 
 # --- ways out ---
 
 
-def closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """All enumerations and bounded numbers of a schema, with the names of their fields."""
+def iterate_closed_fields(schema: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all enumerations and bounded numbers of a schema, with the names of their fields."""
     if isinstance(schema, list):
         for part in schema:
-            yield from closed_fields(part, at)
+            yield from iterate_closed_fields(part, at)
     elif isinstance(schema, dict):
         if "enum" in schema or "minimum" in schema:
             yield at, schema
         for name, part in schema.items():
-            yield from closed_fields(part, at if name in ("anyOf", "items", "properties") else name)
+            yield from iterate_closed_fields(
+                part, at if name in ("anyOf", "items", "properties") else name
+            )
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
 def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
-    tmp_path: Path, level: str
+    plain_hall: Callable[[str], tuple[Run, ScriptedProvider]], level: str
 ) -> None:
-    model = scripted(together() if level == "1" else plain, keep=True)
-    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    _, model = plain_hall(level)
     found: set[str] = set()
     for address, request in model.seen:
-        stage = where(address)[0]
+        stage = parse_address(address)[0]
         if stage in ("plan", "consensus"):
             continue
         text = json.dumps(request.schema)
         assert '"declined": {"type": "boolean"' in text, stage
-        for name, schema in closed_fields(request.schema):
+        for name, schema in iterate_closed_fields(request.schema):
             found.add(name)
             if "enum" in schema:
                 assert {"none_of_these", "declined"} <= set(schema["enum"]), name
@@ -343,9 +373,9 @@ def test_no_schema_that_is_sent_forces_a_stance_a_vote_or_a_rating(
                      "current_stance", "change_type", "satisfaction"}  # fmt: skip
 
 
-def declining(key: Key, request: ModelRequest) -> Any:
+def answer_with_ways_out(key: CallKey, request: ModelRequest) -> Any:
     """A02 takes a way out in every closed field."""
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     stage, who, number = key
     if who != "A02":
         return said
@@ -374,83 +404,86 @@ def declining(key: Key, request: ModelRequest) -> Any:
 def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     tmp_path: Path, level: str
 ) -> None:
-    model = scripted(together(declining) if level == "1" else declining, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(
+        answer_in_one_session(answer_with_ways_out) if level == "1" else answer_with_ways_out,
+        keep=True,
+    )
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address for address, _ in model.seen)
     folder = f"set01_lv{level}"
-    rounds = held.table("rounds").filter(agent_id="A02")
+    rounds = hall_run.table("rounds").filter(agent_id="A02")
     assert rounds["overall_stance"].null_count() == 3
     assert rounds["stance_missing"].to_list() == ["none_of_these"] * 3
     assert rounds["stance_after_missing"].to_list()[:2] == ["declined"] * 2
     assert not rounds["thinking_parse_error"].any()
-    reaction = held.table("reactions").filter(speaker="A02", target="A01", round=2)
+    reaction = hall_run.table("reactions").filter(speaker="A02", target="A01", round=2)
     assert reaction.row(0, named=True)["agree_missing"] == "cannot_say"
     assert reaction["reaction_level"].to_list() == [None] and reaction["said_aloud"][0] is False
-    assert held.table("references")["missing"].to_list() == ["none_of_these"] * 2
-    vote = held.table("votes").filter(agent_id="A02").row(0, named=True)
+    assert hall_run.table("references")["missing"].to_list() == ["none_of_these"] * 2
+    vote = hall_run.table("votes").filter(agent_id="A02").row(0, named=True)
     assert (vote["vote"], vote["missing"]) == (None, "declined")
-    item = held.table("items").row(0, named=True)
+    item = hall_run.table("items").row(0, named=True)
     assert (item["yes"], item["no"], item["declined"], item["uncast"]) == (4, 0, 1, 0)
-    satisfied = held.table("satisfaction").filter(agent_id="A02").row(0, named=True)
+    satisfied = hall_run.table("satisfaction").filter(agent_id="A02").row(0, named=True)
     assert satisfied["pre_satisfaction"] is satisfied["post_satisfaction"] is None
     assert (satisfied["pre_missing"], satisfied["post_missing"]) == ("cannot_say", "declined")
-    turns = held.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
+    turns = hall_run.folder.read_json(f"{folder}/discussion_log.json")["rounds"][1]["turns"]
     thought = next(t["thinking"] for t in turns if t["agent_id"] == "A02")
     assert thought["overall_stance"] is None
     assert thought["_missing"] == {"overall_stance": "none_of_these"}
-    quality = held.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"{folder}/metrics_summary.json")["quality"]
     # Stances: 3 in THINK (none of these), 2 in REFLECT; feelings and agreements of 2 rounds;
     # 2 references; 1 vote; 2 surveys.
     assert quality["ways_out"] == {"none_of_these": 5, "declined": 2 + 2 + 1 + 1, "cannot_say": 3}
     assert quality["votes_uncast"] == quality["satisfaction_unread"] == 0
-    ballots = held.folder.read_json(f"{folder}/voting_results.json")["ballots"]
+    ballots = hall_run.folder.read_json(f"{folder}/voting_results.json")["ballots"]
     own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
     assert own["vote"] is None and own["missing"] == "declined"
-    assert "declined" in shown(held.folder, f"{folder}/A02")
+    assert "declined" in shown(hall_run.folder, f"{folder}/A02")
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
-def test_who_declines_a_whole_answer_is_not_asked_again_and_not_called_unread(
+def test_a_declined_answer_is_not_asked_again_and_not_called_unread(
     tmp_path: Path, level: str
 ) -> None:
-    def refusing(key: Key, request: ModelRequest) -> Any:
-        return {"declined": True} if key[1] == "A02" else plain(key, request)
+    def refusing(key: CallKey, request: ModelRequest) -> Any:
+        return {"declined": True} if key[1] == "A02" else answer_plainly(key, request)
 
-    model = scripted(together(refusing) if level == "1" else refusing, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(answer_in_one_session(refusing) if level == "1" else refusing, keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not any(".r1" in address or "ask1" in address for address, _ in model.seen) or (
         level == "2-1" and not any(".r1" in address for address, _ in model.seen)
     )
-    quality = held.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json(f"set01_lv{level}/metrics_summary.json")["quality"]
     assert quality["minimal_structures"] == quality["statements_unread"] == 0
     assert quality["thoughts_declined"] == quality["statements_declined"] == 3
     assert quality["reflections_declined"] == 2 and quality["silent_turns"] == 0
-    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t for t in turns if t["agent_id"] == "A02")
     for part in (said["thinking"], said["speaking"]):
         assert part["_declined"] is True and "_parse_error" not in part
     # Neither a reaction nor a statement of A02 is known: 4 · 3 pairs in each of two rounds.
-    assert held.table("reactions").height == 2 * 4 * 3
-    assert held.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
-    assert held.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
-    errors = next((held.path / "logs").glob("*_errors.log")).read_text("utf-8")
+    assert hall_run.table("reactions").height == 2 * 4 * 3
+    assert hall_run.table("votes").filter(agent_id="A02")["missing"].to_list() == ["declined"]
+    assert hall_run.table("satisfaction").filter(agent_id="A02")["post_missing"][0] == "declined"
+    errors = next((hall_run.path / "logs").glob("*_errors.log")).read_text("utf-8")
     assert "unreadable_answer" not in errors
-    # A statement that was declined was never to stand in the prompts of the others.
-    assert describe_deviations(held.folder) == []
+    # The design does not show a declined statement to other residents.
+    assert describe_deviations(hall_run.folder) == []
 
 
-def test_a_hall_in_which_nobody_makes_a_statement_is_of_no_use(tmp_path: Path) -> None:
-    def refusing(key: Key, request: ModelRequest) -> Any:
+def test_a_hall_without_a_statement_is_unusable(tmp_path: Path) -> None:
+    def refusing(key: CallKey, request: ModelRequest) -> Any:
         is_resident = key[1].startswith(("A0", "V0"))
-        return {"declined": True} if is_resident else plain(key, request)
+        return {"declined": True} if is_resident else answer_plainly(key, request)
 
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, scripted(refusing))
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["2-1"]}, make_model(refusing))
     assert (
-        held.folder.unusable_reason
+        hall_run.folder.unusable_reason
         == "no resident made a statement: all declined or could not be read"
     )
-    assert held.table("votes")["vote"].null_count() == held.table("votes").height > 0
-    assert describe_deviations(held.folder) == []
+    assert hall_run.table("votes")["vote"].null_count() == hall_run.table("votes").height > 0
+    assert describe_deviations(hall_run.folder) == []
 
 
 def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
@@ -469,37 +502,36 @@ def test_a_turn_of_a_shared_session_can_be_declined_as_a_whole() -> None:
 STAGES = ("think", "speak", "reflect", "plan", "vote", "before", "after", "session")
 
 
-def fields_in_order(schema: Any, root: Any) -> list[str]:
-    """The fields of an object and of the objects in it, as they stand in a schema."""
+def list_fields(schema: Any, root: Any) -> list[str]:
+    """Return the fields of an object and of its nested objects in the order of the schema."""
     while "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     if "items" in schema:
-        return fields_in_order(schema["items"], root)
+        return list_fields(schema["items"], root)
     found: list[str] = []
     for name, part in schema.get("properties", {}).items():
         if name != "declined":
-            found += [name, *fields_in_order(part, root)]
+            found += [name, *list_fields(part, root)]
     return found
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
 def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decisions(
-    tmp_path: Path, level: str
+    plain_hall: Callable[[str], tuple[Run, ScriptedProvider]], level: str
 ) -> None:
-    model = scripted(together() if level == "1" else plain, keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    hall_run, model = plain_hall(level)
     seen = set()
     for address, request in model.seen:
-        stage = where(address)[0]
+        stage = parse_address(address)[0]
         if stage not in STAGES:
             continue
         seen.add(stage)
-        # As the bytes have it.
+        # The order of fields in the bytes that are sent.
         sent = json.loads(json.dumps(request.schema))
         form = request.messages[-1].content.rpartition("Reply with only a JSON object")[2]
         listed = re.findall(r"^\s*- (\w+): ", form, re.MULTILINE)
         listed = [n for n in listed if n != "declined" and not re.fullmatch(r"[AV]\d+", n)]
-        order = [n for n in fields_in_order(sent, sent) if not re.fullmatch(r"[AV]\d+", n)]
+        order = [n for n in list_fields(sent, sent) if not re.fullmatch(r"[AV]\d+", n)]
         order = [n for n in order if n not in ("turns", "reflections", "items")]
         listed = [n for n in listed if n not in ("turns", "reflections", "items")]
         each = len(order) // len(listed)  # a shared reply has the fields of every resident
@@ -514,7 +546,9 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
                     assert names.index(before) < names.index(after)
     assert seen >= {"plan", "vote", "before", "after"}
     # Files keep the source's order.
-    turn = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][0]
+    turn = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][1]["turns"][
+        0
+    ]
     assert list(turn["thinking"]) == [
         *("reactions", "overall_stance", "key_concerns", "strategic_notes")
     ]
@@ -523,26 +557,27 @@ def test_models_write_fields_in_the_order_of_the_prompt_and_reasons_before_decis
 def test_the_order_of_options_is_drawn_by_the_seed_and_recorded(tmp_path: Path) -> None:
     orders = {}
     for seed in (1, 2, 4):
-        settings = small_hall(tmp_path / str(seed)) | {"levels": ["2-1", "1"], "random_seed": seed}
+        settings = small_hall(tmp_path / str(seed), general=2, vulnerable=1)
+        settings |= {"levels": ["2-1", "1"], "random_seed": seed, "rounds": 1}
 
-        def both(key: Key, request: ModelRequest) -> Any:
+        def both(key: CallKey, request: ModelRequest) -> Any:
             shared = "A01" in str((request.schema or {}).get("properties")) or "turns" in str(
                 (request.schema or {}).get("properties")
             )
-            return (together() if shared else plain)(key, request)
+            return (answer_in_one_session() if shared else answer_plainly)(key, request)
 
-        model = scripted(both, keep=True)
-        held = hold(tmp_path / str(seed), settings, model)
-        plan = held.folder.read_json("plan.json")["sealed"]["discussions"]["data"]["option_orders"][
-            "set01"
-        ]
-        table = held.table("option_orders")
+        model = make_model(both, keep=True)
+        hall_run = run_hall(tmp_path / str(seed), settings, model)
+        plan = hall_run.folder.read_json("plan.json")["sealed"]["discussions"]["data"][
+            "option_orders"
+        ]["set01"]
+        table = hall_run.table("option_orders")
         assert table.filter(field="votes").sort("position")["option"].to_list() == plan["votes"]
         for name, field in (("stances", "overall_stance"), ("votes", "vote")):
             sent = {
                 tuple(schema["enum"])
                 for _, request in model.seen
-                for at, schema in closed_fields(request.schema)
+                for at, schema in iterate_closed_fields(request.schema)
                 if at == field or (at == "Vote" and field == "vote")
             }
             assert sent == {(*plan[name], "none_of_these", "declined")}

@@ -1,26 +1,36 @@
-"""Who hears what: every prompt of a run is read, and private words are looked for in it."""
+"""Read every prompt of a run and search it for private texts of other residents."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
 
-from .hall_script import Key, hold, plain, reflection, scripted, small_hall, together, where
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    make_reflection,
+    parse_address,
+    run_hall,
+    small_hall,
+)
 
-SECRET = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
-PUBLIC = re.compile(r"public-(A\d+)-(\d)")
+PRIVATE_MARK = re.compile(r"secret-(\w+)-(A\d+)-(\d)")
+PUBLIC_MARK = re.compile(r"public-(A\d+)-(\d)")
 
 
-def marked(key: Key, request: ModelRequest) -> Any:
-    """Every private text carries its owner, stage and round; every public one as well."""
+def answer_with_marks(key: CallKey, request: ModelRequest) -> Any:
+    """Return answers in which each private and public text names its resident, stage and round."""
     stage, who, number = key
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     secret = f"secret-{stage}-{who}-{number}"
     if stage == "think":
         said |= {"key_concerns": [secret], "strategic_notes": secret}
@@ -39,7 +49,7 @@ def marked(key: Key, request: ModelRequest) -> Any:
     if stage == "speak":
         said |= {"full_statement": f"public-{who}-{number}", "new_points": [secret]}
     if stage == "reflect":
-        said = reflection("neutral", "oppose", "harden", next_round_strategy=secret)
+        said = make_reflection("neutral", "oppose", "harden", next_round_strategy=secret)
         said["stance_evolution"]["change_reason"] = secret
     if stage in ("before", "after"):
         said["reason"] = f"secret-{stage}-{who}-0"
@@ -50,38 +60,57 @@ def marked(key: Key, request: ModelRequest) -> Any:
     return said
 
 
-def prompts(folder: Path, level: str, **settings: Any) -> list[tuple[Key, str]]:
-    """Everything that was sent, with who it was sent to and what for."""
-    model = scripted(marked if level != "1" else together(marked), keep=True)
-    hold(folder, small_hall(folder) | {"levels": [level], **settings}, model)
-    return [(where(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+Prompts = list[tuple[CallKey, str]]  # the key and the text of each prompt
+
+
+class ReadPrompts(Protocol):
+    def __call__(self, level: str, history: str = "all") -> Prompts: ...
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> ReadPrompts:
+    """Return a function of the level and of the history: all prompts of that hall, run once."""
+
+    @cache
+    def read_prompts(level: str, history: str = "all") -> Prompts:
+        folder = tmp_path_factory.mktemp("hall")
+        model = make_model(
+            answer_with_marks if level != "1" else answer_in_one_session(answer_with_marks),
+            keep=True,
+        )
+        run_hall(folder, small_hall(folder) | {"levels": [level], "history": history}, model)
+        return [(parse_address(a), "\n".join(m.content for m in r.messages)) for a, r in model.seen]
+
+    return read_prompts
 
 
 @pytest.fixture(scope="module", params=["2-1", "4"])
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return prompts(tmp_path_factory.mktemp("hall"), request.param)
+def seen(request: pytest.FixtureRequest, prompts: ReadPrompts) -> Prompts:
+    return prompts(request.param)
 
 
-def test_private_words_reach_nobody_else(seen: list[tuple[Key, str]]) -> None:
+def test_private_texts_are_in_no_prompt_of_another_resident(
+    seen: list[tuple[CallKey, str]],
+) -> None:
     found = 0
     for (_, reader, _), text in seen:
-        for _, owner, _ in SECRET.findall(text):
+        for _, owner, _ in PRIVATE_MARK.findall(text):
             found += 1
             assert owner == reader
     assert found  # the residents' own words do come back to them
 
 
-def test_thoughts_go_into_the_same_turn_only(seen: list[tuple[Key, str]]) -> None:
+def test_thoughts_go_into_the_same_turn_only(seen: list[tuple[CallKey, str]]) -> None:
     for (stage, _, number), text in seen:
-        for kind, _, when in SECRET.findall(text):
+        for kind, _, when in PRIVATE_MARK.findall(text):
             if kind == "think":
                 assert (stage, str(number)) == ("speak", when)
 
 
-def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> None:
+def test_reflections_feed_the_next_think_only(seen: list[tuple[CallKey, str]]) -> None:
     fed = set()
     for (stage, reader, number), text in seen:
-        for kind, owner, when in SECRET.findall(text):
+        for kind, owner, when in PRIVATE_MARK.findall(text):
             if kind == "reflect":
                 assert (stage, number) == ("think", int(when) + 1)
                 fed.add((owner, when))
@@ -91,29 +120,29 @@ def test_reflections_feed_the_next_think_only(seen: list[tuple[Key, str]]) -> No
     assert fed == {(f"A0{i}", str(r)) for i in range(1, 6) for r in (1, 2)}
 
 
-def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[Key, str]]) -> None:
+def test_a_round_hears_the_rounds_before_and_not_itself(seen: list[tuple[CallKey, str]]) -> None:
     for (stage, _, number), text in seen:
-        rounds = {int(r) for _, r in PUBLIC.findall(text)}
+        rounds = {int(r) for _, r in PUBLIC_MARK.findall(text)}
         if number and stage in ("think", "speak", "reflect"):
             assert rounds == set(range(1, number + (stage == "reflect")))
 
 
 @pytest.mark.parametrize(("history", "rounds"), [("all", {1, 2, 3}), ("last", {3})])
 def test_every_level_has_the_same_rounds_before_it(
-    tmp_path: Path, history: str, rounds: set[int]
+    prompts: ReadPrompts, history: str, rounds: set[int]
 ) -> None:
-    """What stands in the prompts of a decision is the same at levels 1 and 2-1, own words and
-    others' together, so that the two differ in sharing alone."""
+    """The prompts of a decision have the same statements at levels 1 and 2-1, so that the two
+    levels differ only in the sharing of a session."""
     shared: dict[Any, Any] = {}
-    for (stage, _, number), text in prompts(tmp_path / "a", "1", history=history):
-        shared[stage, number] = set(PUBLIC.findall(text))
-    for (stage, _, number), text in prompts(tmp_path / "b", "2-1", history=history):
+    for (stage, _, number), text in prompts("1", history):
+        shared[stage, number] = set(PUBLIC_MARK.findall(text))
+    for (stage, _, number), text in prompts("2-1", history):
         if stage in ("think", "speak"):
-            assert set(PUBLIC.findall(text)) == shared["session", number]
+            assert set(PUBLIC_MARK.findall(text)) == shared["session", number]
         if stage in ("vote", "after"):
-            assert set(PUBLIC.findall(text)) == shared[stage, None]
-            assert {int(r) for _, r in PUBLIC.findall(text)} == rounds
-            assert {who for who, _ in PUBLIC.findall(text)} == {f"A0{i}" for i in range(1, 6)}
+            assert set(PUBLIC_MARK.findall(text)) == shared[stage, None]
+            assert {int(r) for _, r in PUBLIC_MARK.findall(text)} == rounds
+            assert {who for who, _ in PUBLIC_MARK.findall(text)} == {f"A0{i}" for i in range(1, 6)}
 
 
 @pytest.mark.parametrize(
@@ -123,11 +152,11 @@ def test_every_level_has_the_same_rounds_before_it(
      ("last", set())],
 )  # fmt: skip
 def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
-    tmp_path: Path, history: str, after_first: set[Any]
+    prompts: ReadPrompts, history: str, after_first: set[Any]
 ) -> None:
-    """By residents, and by the moderator, who knows their own last words."""
+    """Residents read it, and the moderator reads their own last text."""
     heard: dict[str, set[tuple[str, int | None]]] = {"1": set(), "2": set(), "3": set()}
-    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
+    for (stage, _, number), text in prompts("4", history):
         for when in re.findall(r"moderated-(\d)", text):
             heard[when].add((stage, number))
     first = {("reflect", 1), ("think", 2), ("speak", 2), ("moderator", 2)}
@@ -138,12 +167,12 @@ def test_the_moderator_is_heard_from_the_reflection_on_the_round_on(
 
 @pytest.mark.parametrize("history", ["all", "last"])
 def test_the_moderator_has_the_rounds_that_residents_look_back_on(
-    tmp_path: Path, history: str
+    prompts: ReadPrompts, history: str
 ) -> None:
     rounds: dict[tuple[str, int], set[int]] = {}
-    for (stage, _, number), text in prompts(tmp_path, "4", history=history):
+    for (stage, _, number), text in prompts("4", history):
         if stage in ("moderator", "reflect"):
-            rounds[stage, number or 0] = {int(when) for _, when in PUBLIC.findall(text)}
+            rounds[stage, number or 0] = {int(when) for _, when in PUBLIC_MARK.findall(text)}
     for number in (1, 2):
         assert rounds["moderator", number] == rounds["reflect", number]
     assert rounds["moderator", 3] == ({1, 2, 3} if history == "all" else {3})
@@ -151,71 +180,69 @@ def test_the_moderator_has_the_rounds_that_residents_look_back_on(
 
 def test_a_shared_session_reflects_on_what_the_moderator_said_too(tmp_path: Path) -> None:
     settings = {"level_settings": {"1": {"moderator": "model"}}}
-    model = scripted(together(marked), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
+    model = make_model(answer_in_one_session(answer_with_marks), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["1"], **settings}, model)
     seen = [(a, r.messages[-1].content) for a, r in model.seen if "/reflect" in a]
     assert [re.findall(r"moderated-(\d)", text) for _, text in seen] == [["1"], ["1", "2"]]
-    log = held.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
+    log = hall_run.folder.read_json("set01_lv1/reflection_log.json")["rounds"]
     assert [len(r["reflections"]) for r in log] == [5, 5]
-    quality = held.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv1/metrics_summary.json")["quality"]
     assert quality["reflections_unread"] == quality["rounds_split"] == 0
-    assert describe_deviations(held.folder) == []
+    assert describe_deviations(hall_run.folder) == []
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
-def test_a_question_of_somebody_who_made_no_statement_reaches_nobody(
-    tmp_path: Path, level: str
-) -> None:
-    """Nobody could hear it. It stays on record as it was given."""
+def test_a_question_without_a_statement_is_in_no_prompt(tmp_path: Path, level: str) -> None:
+    """No resident can answer it. It is recorded as it was given."""
 
-    def mute(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def mute(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] == ("speak", "A01"):
             targets = ("A02", "all", "moderator", "planner")
             asked = [{"target": t, "content": "unheard"} for t in targets]
             said |= {"questions": asked, "full_statement": ""}
         return said
 
-    model = scripted(mute if level != "1" else together(mute), keep=True)
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(mute if level != "1" else answer_in_one_session(mute), keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     assert not [a for a, r in model.seen if "unheard" in r.messages[-1].content]
-    turns = held.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
+    turns = hall_run.folder.read_json(f"set01_lv{level}/discussion_log.json")["rounds"][0]["turns"]
     said = next(t["speaking"] for t in turns if t["agent_id"] == "A01")
     assert len(said["questions"]) == 4 and said["full_statement"] == ""
 
 
 @pytest.mark.parametrize(("level", "offered"), [("1", False), ("2-1", False), ("4", True)])
 def test_a_question_to_the_moderator_is_asked_for_where_there_is_one(
-    tmp_path: Path, level: str, offered: bool
+    prompts: ReadPrompts, level: str, offered: bool
 ) -> None:
-    seen = prompts(tmp_path, level)
+    seen = prompts(level)
     asking = [text for _, text in seen if "A question goes to an id, to all" in text]
     assert asking and all(("to the moderator or to" in text) == offered for text in asking)
 
 
 @pytest.mark.parametrize("level", ["1", "4"])
-def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> None:
+def test_questions_are_in_the_prompts_of_their_addressees(tmp_path: Path, level: str) -> None:
     put = {"A02": "to-a-resident", "all": "to-everyone", "moderator": "to-the-chair",
            "planner": "to-the-planner"}  # fmt: skip
 
-    def curious(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def curious(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[:2] == ("speak", "A01"):
             asked = [{"target": t, "content": f"{words}-{key[2]}"} for t, words in put.items()]
             said |= {"questions": asked, "full_statement": "I have questions."}
         return said
 
-    model = scripted(curious if level != "1" else together(curious), keep=True)
-    hold(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
+    model = make_model(curious if level != "1" else answer_in_one_session(curious), keep=True)
+    run_hall(tmp_path, small_hall(tmp_path) | {"levels": [level]}, model)
     reached: dict[str, set[Any]] = {words: set() for words in put.values()}
     for address, request in model.seen:
-        (stage, who, number), text = where(address), request.messages[-1].content
+        (stage, who, number), text = parse_address(address), request.messages[-1].content
         for words in put.values():
             for when in re.findall(rf"{words}-(\d)", text):
                 if stage in ("think", "speak", "session", "moderator"):
                     assert number == int(when) + (stage != "moderator")
                 reached[words].add(who)
-    if level == "1":  # one session has everybody's part; there is no moderator
+    if level == "1":  # one session answers for all residents, and there is no moderator
         assert reached["to-a-resident"] == reached["to-everyone"] == {"session", "vote"}
         assert reached["to-the-chair"] == set()
     else:
@@ -228,23 +255,23 @@ def test_questions_reach_those_who_were_asked(tmp_path: Path, level: str) -> Non
 def test_without_thinking_the_statements_are_heard_when_speaking(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"level_settings": {"2-1": {"think": False}}}
 
-    def spoken(key: Key, request: ModelRequest) -> Any:
+    def answer_speaking(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK.
         stage = "speak" if key[0] == "think" else key[0]
-        return marked((stage, *key[1:]), request)
+        return answer_with_marks((stage, *key[1:]), request)
 
-    model = scripted(spoken, keep=True)
-    held = hold(tmp_path, settings, model)
-    turns = [(where(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
+    model = make_model(answer_speaking, keep=True)
+    hall_run = run_hall(tmp_path, settings, model)
+    turns = [(parse_address(a), r.messages[-1].content) for a, r in model.seen if "/turns/" in a]
     assert len(turns) == 3 * 5
     for (_, reader, number), text in turns:
-        others = {int(r) for w, r in PUBLIC.findall(text) if w != reader}
+        others = {int(r) for w, r in PUBLIC_MARK.findall(text) if w != reader}
         assert number and others == set(range(1, number))
-    assert held.table("rounds")["overall_stance"].null_count() == 15
+    assert hall_run.table("rounds")["overall_stance"].null_count() == 15
 
 
-def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path) -> None:
-    for (stage, _, _), text in prompts(tmp_path, "4"):
+def test_planner_and_closing_text_do_not_know_who_is_vulnerable(prompts: ReadPrompts) -> None:
+    for (stage, _, _), text in prompts("4"):
         if stage in ("plan", "consensus", "vote"):
             assert "profile 0" not in text and "vulnerable" not in text.lower()
         if stage == "moderator":
@@ -252,14 +279,14 @@ def test_planner_and_closing_text_are_not_told_who_is_vulnerable(tmp_path: Path)
             assert listed == [("A04", "profile 0"), ("A05", "profile 1")]
 
 
-def test_thoughts_of_a_shared_session_go_into_no_prompt(tmp_path: Path) -> None:
-    """One session has one memory; even there nobody's thoughts are carried on, and what was
-    noted after a round goes into the next round's call under its owner's name alone."""
-    seen = prompts(tmp_path, "1")
-    kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in SECRET.findall(text)}
+def test_thoughts_of_a_shared_session_go_into_no_prompt(prompts: ReadPrompts) -> None:
+    """The shared session does not repeat thoughts. The call of the next round quotes a reflection
+    under the name of its resident."""
+    seen = prompts("1")
+    kinds = {(k, s, r) for (s, _, r), text in seen for k, _, r in PRIVATE_MARK.findall(text)}
     assert {k for k, _, _ in kinds} == {"reflect"}
     for (stage, _, number), text in seen:
         for line in text.splitlines():
-            for kind, owner, when in SECRET.findall(line):
+            for kind, owner, when in PRIVATE_MARK.findall(line):
                 assert (kind, stage, number) == ("reflect", "session", int(when) + 1)
                 assert line.startswith(f"{owner} noted:")

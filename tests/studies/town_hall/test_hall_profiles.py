@@ -1,4 +1,4 @@
-"""Vulnerable profiles: the four that are shipped, and mistakes in files of a user's own."""
+"""Vulnerable profiles: the four shipped ones, and mistakes in a researcher's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every text in the prompts of a town hall has a source, and is what that source recorded."""
+"""Every text in the prompts of a town hall has a source and equals the recorded text."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from folkmoot.studies.town_hall.exposure_design import NOTES, PROPOSALS, QUESTIO
 from tests.conftest import SharedFolder
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.town_hall.hall_script import (
-    Key,
-    hold,
-    plain,
-    reflection,
-    scripted,
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    make_reflection,
+    run_hall,
     small_hall,
-    together,
 )
 from tests.sweeps import sample_daily
 
 PROMPTS = Path(str(STUDY.prompts))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "town_hall.yaml"
 LEVELS = ("1", "2-1", "2-2", "3", "4")
-SMALL: Mapping[str, Any] = {
+SMALL_SETTINGS: Mapping[str, Any] = {
     "topic": {
         "title": "Shall Mill Street be closed to cars?",
         "background": "  The bus would go round by the bridge.\nThe cost is not settled.\n",
@@ -48,11 +48,11 @@ SMALL: Mapping[str, Any] = {
     "coding": "off",
     "random_seed": 3,
 }
-SHARED = {"context": "shared"}
-CHAIRED = {"context": "separate", "moderator": "model"}
+SHARED_SESSION = {"context": "shared"}
+MODERATED_SESSIONS = {"context": "separate", "moderator": "model"}
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"level {level}": {"levels": [level]} for level in LEVELS},
-    "only the last round is remembered": {"levels": LEVELS, "history": "last"},
+    "only the last round is remembered": {"levels": ["1", "4"], "history": "last"},
     "one round": {"levels": ["1", "4"], "rounds": 1},
     "with codes": {"levels": ["4"], "coding": "on", "rounds": 2},
     "parts of a shared session": {"levels": ["1"], "longest_shared_reply": 1_500},
@@ -61,22 +61,22 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "switches of a shared session": {
         "levels": ["chaired", "thoughtless", "rash", "told"],
         "level_settings": {
-            "chaired": {**SHARED, "moderator": "model"},
-            "thoughtless": {**SHARED, "think": False},
-            "rash": {**SHARED, "reflect": False},
-            "told": {**SHARED, "stories": "all", "labels": "shuffled"},
+            "chaired": {**SHARED_SESSION, "moderator": "model"},
+            "thoughtless": {**SHARED_SESSION, "think": False},
+            "rash": {**SHARED_SESSION, "reflect": False},
+            "told": {**SHARED_SESSION, "stories": "all", "labels": "shuffled"},
         },
     },
     "switches of separate sessions": {
         "levels": ["thoughtless", "rash", "bare", "unlisted", "placebo", "long", "short"],
         "level_settings": {
-            "thoughtless": {**CHAIRED, "think": False},
-            "rash": {**CHAIRED, "reflect": False},
-            "bare": {**CHAIRED, "vulnerable": False},
-            "unlisted": {**CHAIRED, "moderator_list": False},
-            "placebo": {**CHAIRED, "labels": "shuffled"},
-            "long": {**CHAIRED, "stories": "all"},
-            "short": {**CHAIRED, "stories": "none"},
+            "thoughtless": {**MODERATED_SESSIONS, "think": False},
+            "rash": {**MODERATED_SESSIONS, "reflect": False},
+            "bare": {**MODERATED_SESSIONS, "vulnerable": False},
+            "unlisted": {**MODERATED_SESSIONS, "moderator_list": False},
+            "placebo": {**MODERATED_SESSIONS, "labels": "shuffled"},
+            "long": {**MODERATED_SESSIONS, "stories": "all"},
+            "short": {**MODERATED_SESSIONS, "stories": "none"},
         },
     },
     "residents in other words": {
@@ -100,14 +100,14 @@ DAILY = (
 )
 
 
-def play(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
-    raw = {**SMALL, **settings}
+def run_town_hall(folder: Path, settings: Mapping[str, Any]) -> RunFolder:
+    raw = {**SMALL_SETTINGS, **settings}
     return folkmoot.run(STUDY, raw, out=folder / "run", model="synthetic").folder
 
 
 @pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
-    run = play(tmp_path, VARIANTS[name])
+    run = run_town_hall(tmp_path, VARIANTS[name])
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert set(run.read_table("provenance")["kind"]) >= {
@@ -118,21 +118,23 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
     }
 
 
-def speaking(key: Key, request: ModelRequest) -> Any:
-    """Everybody says "No.", and asks the others, the moderator and the planner; A02 raises more."""
-    said = plain(key, request)
+def answer_with_questions(key: CallKey, request: ModelRequest) -> Any:
+    """Return answers in which all say "No." and ask questions. A02 raises a further point."""
+    said = answer_plainly(key, request)
     stage, who, number = key
     if stage == "speak":
         said["full_statement"] = "No." if who != "A02" else f"A02 minds the lift ({number})."
         targets = ("all", "A01", "moderator", "planner")
         said["questions"] = [{"target": to, "content": f"{who} to {to}?"} for to in targets]
     if stage == "reflect":
-        said |= reflection("neutral", "oppose", "harden", next_round_strategy=f"{who} will wait.")
+        said |= make_reflection(
+            "neutral", "oppose", "harden", next_round_strategy=f"{who} will wait."
+        )
     return said
 
 
-def own_prompts(folder: Path) -> str:
-    """Prompts in which other filters, tables and another order change what is shown."""
+def write_own_prompts(folder: Path) -> str:
+    """Write prompts in which filters, tables and another order change the shown texts."""
     names = {"s.text", "item.text", "moderator", "q.text", "n.reflection", "s.stance"}
     write_prompts_in_capitals(folder, STUDY, names)
     for path in folder.glob("*.md"):
@@ -144,11 +146,14 @@ def own_prompts(folder: Path) -> str:
 
 @pytest.mark.parametrize("level", sample_daily(["1", "4"], daily=1, part="sweeps"))
 def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path: Path) -> None:
-    model = together(speaking) if level == "1" else speaking
+    model = answer_in_one_session(answer_with_questions) if level == "1" else answer_with_questions
     shown = []
-    for name, prompts in (("shipped", str(PROMPTS)), ("own", own_prompts(tmp_path / "prompts"))):
+    for name, prompts in (
+        ("shipped", str(PROMPTS)),
+        ("own", write_own_prompts(tmp_path / "prompts")),
+    ):
         settings = small_hall(tmp_path) | {"levels": [level], "prompts": prompts}
-        run = hold(tmp_path / name, settings, scripted(model)).folder
+        run = run_hall(tmp_path / name, settings, make_model(model)).folder
         assert_every_text_has_its_source(run, STUDY)
         assert describe_deviations(run) == []
         ids = pl.col("text_ids").str.json_decode(pl.List(pl.String)).list.sort()
@@ -159,8 +164,8 @@ def test_own_prompts_that_change_texts_show_the_same_texts(level: str, tmp_path:
     assert {"utterance", "proposal"} <= set(changed["kind"])
 
 
-def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -> None:
-    def broken(key: Key, request: ModelRequest) -> Any:
+def test_sources_are_right_with_declined_and_unreadable_answers(tmp_path: Path) -> None:
+    def broken(key: CallKey, request: ModelRequest) -> Any:
         stage, who, number = key
         if (stage, number) in (("think", 2), ("speak", 1), ("reflect", 1)):
             if who == "A01":
@@ -169,11 +174,11 @@ def test_so_it_is_where_answers_are_declined_or_cannot_be_read(tmp_path: Path) -
                 return "I'd rather not say."
         if stage in ("moderator", "plan", "consensus"):
             return {"declined": True}
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    for level, answer in (("1", together(broken)), ("2-1", broken), ("4", broken)):
+    for level, answer in (("1", answer_in_one_session(broken)), ("4", broken)):
         settings = small_hall(tmp_path / level) | {"levels": [level]}
-        run = hold(tmp_path / level, settings, scripted(answer)).folder
+        run = run_hall(tmp_path / level, settings, make_model(answer)).folder
         assert_every_text_has_its_source(run, STUDY)
         assert describe_deviations(run) == []
 
@@ -205,7 +210,7 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(example: Run
         "moderate",
         "speak",
     ]
-    # A question is known to whom it is put by its row.
+    # The row of a question names its addressee.
     asked = said.filter(pl.col("addressee").is_not_null())
     assert not asked["public"].any() and asked["stage"].unique().to_list() == ["speak"]
 
@@ -213,9 +218,9 @@ def test_what_is_said_is_recorded_with_the_reply_that_it_comes_from(example: Run
 # --- exposure -------------------------------------------------------------------------------------
 
 
-def shown_at(run: RunFolder) -> dict[tuple[str, str], set[str]]:
-    """Level and decision → the kinds of text that stood in every prompt of it where the design says
-    so, and in some prompt where it says nothing."""
+def list_shown_kinds(run: RunFolder) -> dict[tuple[str, str], set[str]]:
+    """Return the kinds of text in the prompts of each level and decision: in every prompt where the
+    design requires it, in some prompt where the design allows it."""
     found: dict[tuple[str, str], set[str]] = {}
     for row in run.read_table("exposure").filter(pl.col("texts") > 0).iter_rows(named=True):
         found.setdefault((row["condition"], row["decision"]), set()).add(row["kind"])
@@ -244,13 +249,13 @@ def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
     }
     expected = {("1", name): kinds for name, kinds in shared.items()}
     expected |= {("4", name): kinds for name, kinds in separate.items()}
-    assert shown_at(example) == expected
+    assert list_shown_kinds(example) == expected
     assert describe_deviations(example) == []
 
 
 def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"levels": ["2-1"], "rounds": 2}
-    run = hold(tmp_path, settings, scripted(speaking)).folder
+    run = run_hall(tmp_path, settings, make_model(answer_with_questions)).folder
     said = run.read_table("utterances").filter(public=True, round=1, stage="speak")
     assert said.filter(text="No.").height == 4
     votes = run.read_table("exposure").filter(decision="vote", kind=STATEMENTS)
@@ -265,7 +270,7 @@ def test_a_short_statement_is_found_like_a_long_one(tmp_path: Path) -> None:
 def test_a_short_statement_that_leaks_from_another_discussion_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: at level 4 residents hear as well what A01 said at level 2-1, which is "No."."""
+    """Miswired: residents of level 4 also read the statement of A01 at level 2-1, "No."."""
     whole, of_others = Meeting.statements, list[StatementLine]()
 
     def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
@@ -277,7 +282,7 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
 
     monkeypatch.setattr(Meeting, "statements", leaky)
     settings = small_hall(tmp_path) | {"levels": ["2-1", "4"]}
-    run = hold(tmp_path, settings, scripted(speaking)).folder
+    run = run_hall(tmp_path, settings, make_model(answer_with_questions)).folder
     (line,) = of_others
     assert line["text"] == "No."
     found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
@@ -291,7 +296,7 @@ def test_a_short_statement_that_leaks_from_another_discussion_is_found(
 def test_a_short_private_note_that_leaks_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: everybody hears A01's thoughts where A01's statement should stand."""
+    """Miswired: all residents read A01's thoughts in place of A01's statement."""
     whole = Meeting.statements
 
     def leaky(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
@@ -302,7 +307,7 @@ def test_a_short_private_note_that_leaks_is_found(
         ]
 
     monkeypatch.setattr(Meeting, "statements", leaky)
-    run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
+    run = run_hall(tmp_path, small_hall(tmp_path), make_model(answer_with_questions)).folder
     told = describe_deviations(run)
     assert any("vote: words from elsewhere: excluded by the design" in said for said in told)
     assert any(f"vote: {STATEMENTS}: required by the design in full" in said for said in told)
@@ -311,7 +316,7 @@ def test_a_short_private_note_that_leaks_is_found(
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what residents say is put into prompts by an f-string that knows no source."""
+    """Miswired: an f-string puts statements into prompts, so that their source is lost."""
     whole = Meeting.statements
 
     def plainly(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
@@ -320,7 +325,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
         ]
 
     monkeypatch.setattr(Meeting, "statements", plainly)
-    run = hold(tmp_path, small_hall(tmp_path), scripted(speaking)).folder
+    run = run_hall(tmp_path, small_hall(tmp_path), make_model(answer_with_questions)).folder
     counted = count_unattributed_characters(run)
     # Three rounds, in each of which four others say something: three times "No." and A02's point.
     words = 3 * (3 * len("No.") + len("A02 minds the lift (1)."))
@@ -340,14 +345,14 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         quoted = quote_value(text, "proposal", cell_id("items.text", meeting.id, "V1"), "planner")
         return {**right(meeting, id, text), "text": quoted}
 
-    def two_items(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def two_items(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[0] == "plan":
             said["items"] = [{**said["items"][0], "proposal": p} for p in ("Plant trees", "Do it")]
         return said
 
     monkeypatch.setattr(stages, "quote_item", wrong)
-    run = hold(tmp_path, small_hall(tmp_path), scripted(two_items)).folder
+    run = run_hall(tmp_path, small_hall(tmp_path), make_model(two_items)).folder
     (found,) = find_wrong_sources(run, STUDY.tables)
     assert found.source_id == "items.text/set01_lv2-1/V1"
     assert (found.text, found.recorded) == ("Do it", ("Plant trees",))

@@ -1,4 +1,4 @@
-"""Whether concerns were heard: what the coder reads, and what the report says of its codes."""
+"""Codes of whether concerns were answered: the coder's material, and the findings."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall.findings import compute_findings
 from tests.shown import shown
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    run_hall,
+    small_hall,
+)
 
 # Where a prompt leaves what the hall has heard and comes to what is asked now.
 OWN_PART = re.compile(r"^(?:Round \d|The discussion is over|The meeting is over)", re.MULTILINE)
-ANSWER = "A04, the lift will be built in the first year."
+CONCERN_ANSWER = "A04, the lift will be built in the first year."
 
 
-def answering(key: Key, request: ModelRequest) -> Any:
-    """A04's concern is answered at level 2-1 and nobody's at level 4; the coder finds the words."""
+def answer_concern(key: CallKey, request: ModelRequest) -> Any:
+    """Return answers in which A04's concern is answered at level 2-1 and no concern at level 4."""
     if key[0] == "concern":
         text = request.messages[-1].content
-        codes = [{"code": "answered", "quote": "the lift will be built"}] * (ANSWER in text)
+        codes = [{"code": "answered", "quote": "the lift will be built"}] * (CONCERN_ANSWER in text)
         wrong = {"code": "understood", "quote": "nobody has said this"}
         return {"codes": [*codes, wrong] if "A05" in request.messages[0].content else codes}
-    said = plain(key, request)
+    said = answer_plainly(key, request)
     if key == ("speak", "A04", 1):
         said |= {"new_points": ["Without a lift I cannot leave the house."]}
     if key[:2] == ("speak", "A05"):
         said |= {"full_statement": ""}
     if key == ("speak", "A01", 2) and request.model == "one":
-        said |= {"full_statement": ANSWER}
+        said |= {"full_statement": CONCERN_ANSWER}
     return said
 
 
@@ -45,27 +52,27 @@ pytestmark = pytest.mark.xdist_group("heard in a hall")  # one run is enough
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
+def hall_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedProvider]:
     folder = tmp_path_factory.mktemp("heard")
     settings = small_hall(folder) | {"coding": {"sample": 2}, "sets": 2, "levels": ["2-1", "4"]}
     settings |= {"level_settings": {"2-1": {"models": "one"}}, "models": {"coder": "reader"}}
-    model = scripted(answering, keep=True)
-    return hold(folder, settings, model), model
+    model = make_model(answer_concern, keep=True)
+    return run_hall(folder, settings, model), model
 
 
 def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    texts = held[0].table("texts")
+    texts = hall_run[0].table("texts")
     row = texts.filter(text_id="set01_lv2-1/A04").row(0, named=True)
     about = json.loads(row["about"])
     assert about["concern"] == "Without a lift I cannot leave the house."
-    assert ANSWER in row["text"] and "A02 speaks in round 2." in row["text"]
+    assert CONCERN_ANSWER in row["text"] and "A02 speaks in round 2." in row["text"]
     assert "in round 1" not in row["text"] and "A04 speaks" not in row["text"]
     assert "Proposal V1: Do it?" in row["text"] and "The final text: We agree." in row["text"]
     moderated = texts.filter(text_id="set01_lv4/A04")["text"].item()
     assert "The chair: The moderator sums up round 1." in moderated
-    for address, request in held[1].seen:
+    for address, request in hall_run[1].seen:
         if address.startswith("coding/"):
             sent = "\n".join(m.content for m in request.messages)
             assert request.model == "reader"
@@ -74,9 +81,9 @@ def test_the_coder_reads_what_others_said_after_a_concern_and_not_the_level(
 
 
 def test_each_vulnerable_resident_has_as_many_others_beside(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    texts = held[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
+    texts = hall_run[0].table("texts").with_columns(pl.col("text_id").str.split("/").list.first())
     assert not texts.filter(participant_id="A05").height  # who never spoke voiced no concern
     for number in ("01", "02"):
         of = {
@@ -87,9 +94,9 @@ def test_each_vulnerable_resident_has_as_many_others_beside(
 
 
 def test_the_finding_gives_shares_gaps_and_quotes_by_level(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    found = {f.key: f for f in compute_findings(held[0].folder)}
+    found = {f.key: f for f in compute_findings(hall_run[0].folder)}
     rows = {(r[0], r[1]): r for r in found["heard"].grid.rows}
     columns = found["heard"].grid.columns
     share = columns.index("vulnerable_share")
@@ -105,11 +112,11 @@ def test_the_finding_gives_shares_gaps_and_quotes_by_level(
 
 
 def test_show_gives_the_quotes_beside_a_residents_own_words(
-    held: tuple[Run, ScriptedProvider],
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    talk = shown(held[0].folder, "set01_lv2-1/A04")
+    talk = shown(hall_run[0].folder, "set01_lv2-1/A04")
     assert "answered: “the lift will be built”" in talk
-    assert "not heard" in shown(held[0].folder, "set01_lv4/A04")
+    assert "not heard" in shown(hall_run[0].folder, "set01_lv4/A04")
 
 
 def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
@@ -118,18 +125,18 @@ def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:
 
     path = tmp_path / "hall.yaml"
     path.write_text(json.dumps({"study": "town_hall", **settings, "rounds": 2}), "utf-8")
-    held = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    keys = {f.key for f in compute_findings(held.folder)}
+    hall_run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    keys = {f.key for f in compute_findings(hall_run.folder)}
     assert "coding" in keys and not keys & {"heard", "heard_quotes"}
-    assert coding.read_codings(held.folder)["concern"].primary_coder is not None
+    assert coding.read_codings(hall_run.folder)["concern"].primary_coder is not None
 
 
-def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
-    held: tuple[Run, ScriptedProvider],
+def test_all_prompts_of_a_resident_begin_with_the_same_transcript(
+    hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    """So a vendor's cache holds the transcript: prompts of a resident begin byte for byte alike."""
+    """All prompts of a resident begin with the same bytes, so that the vendor can cache them."""
     sent: dict[tuple[str, str], list[str]] = {}
-    for address, request in held[1].seen:
+    for address, request in hall_run[1].seen:
         level, *_, who = address.rpartition("/")[0].split("/")
         if who.startswith("A") and level.startswith("set") and "/before/" not in address:
             system, asked = (m.content for m in request.messages)
@@ -144,29 +151,39 @@ def test_what_a_resident_is_asked_starts_with_what_they_were_sent_before(
 
 # --- references as they were given, and the check of robustness ---
 
-GIVEN = {  # who → (content of a reference to A04, what the statement says)
+GIVEN_REFERENCES = {  # who → (content of a reference to A04, what the statement says)
     "A01": ("A04 is right about the lift", "Her point hit home for me."),  # real, and not found
     "A02": ("the lift must come first", "As I see it, the lift must come first."),  # found
-    "A03": ("I agree", ""),  # given by somebody who made no statement
+    "A03": ("I agree", ""),  # from a resident without a statement
 }
 
 
-def referring(key: Key, request: ModelRequest) -> Any:
-    said = plain(key, request)
+def answer_with_references(key: CallKey, request: ModelRequest) -> Any:
+    said = answer_plainly(key, request)
     stage, who, number = key
-    if stage == "speak" and number == 2 and who in GIVEN:
-        content, statement = GIVEN[who]
+    if stage == "speak" and number == 2 and who in GIVEN_REFERENCES:
+        content, statement = GIVEN_REFERENCES[who]
         reference = {"target_agent": "A04", "content": content, "interaction_type": "agree"}
         said |= {"references": [reference], "full_statement": statement}
     return said
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])
-def test_references_count_as_given_and_the_check_stands_beside(tmp_path: Path, level: str) -> None:
+def test_references_count_as_given_and_the_check_is_reported_beside_them(
+    tmp_path: Path, level: str
+) -> None:
     settings = small_hall(tmp_path) | {"levels": [level], "rounds": 2}
-    run = hold(tmp_path, settings, scripted(together(referring) if level == "1" else referring))
+    run = run_hall(
+        tmp_path,
+        settings,
+        make_model(
+            answer_in_one_session(answer_with_references)
+            if level == "1"
+            else answer_with_references
+        ),
+    )
     references = run.table("references").sort("speaker")
-    assert references["content"].to_list() == [content for content, _ in GIVEN.values()]
+    assert references["content"].to_list() == [content for content, _ in GIVEN_REFERENCES.values()]
     assert references["said_aloud"].to_list() == [False, True, False]
     reactions = run.table("reactions").filter(target="A04").sort("speaker")
     assert reactions["reaction_level"].to_list() == [4, 4, 4, 0]

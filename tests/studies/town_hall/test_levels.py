@@ -1,4 +1,4 @@
-"""Levels: the table of the study, switches of a user's own, and the dealing of models to seats."""
+"""Levels: the study's table, a researcher's own switches, and the assignment of models to seats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from folkmoot.studies.town_hall.preparation import config_advisories, seat_model
 GENERAL, VULNERABLE = resident_ids(16, 4)
 
 
-def config(**settings: Any) -> TownHallConfig:
+def make_config(**settings: Any) -> TownHallConfig:
     topic = {"title": "Shall it be built?", "background": "A plan."}
     return TownHallConfig.model_validate({"topic": topic, **settings})
 
 
 def test_the_levels_are_those_of_the_table() -> None:
-    found = {x.name: x for x in levels_of(config(levels=[1, "2-1", "2-2", 3, 4]))}
+    found = {x.name: x for x in levels_of(make_config(levels=[1, "2-1", "2-2", 3, 4]))}
     assert {n: x.context for n, x in found.items()} == {
         "1": "shared",
         **dict.fromkeys(("2-1", "2-2", "3", "4"), "separate"),
@@ -46,14 +46,14 @@ def test_the_levels_are_those_of_the_table() -> None:
 
 
 def test_the_default_is_the_eighty_discussions_of_the_main_levels() -> None:
-    default = config()
+    default = make_config()
     assert default.sets * len(levels_of(default)) == 80
     assert all(level.part == "main" for level in levels_of(default))
 
 
 @pytest.mark.parametrize("written", [1, "1", [1], ["1"]])
 def test_one_level_may_be_written_without_a_list(written: Any) -> None:
-    assert config(levels=written).levels == ["1"]
+    assert make_config(levels=written).levels == ["1"]
 
 
 def test_switches_can_be_changed_and_levels_added() -> None:
@@ -61,7 +61,9 @@ def test_switches_can_be_changed_and_levels_added() -> None:
         4: {"moderator": "gpt-5-mini", "reflect": False},
         "quiet": {"think": False, "models": "kimi-k2"},
     }
-    found = {x.name: x for x in levels_of(config(levels=[4, "quiet"], level_settings=settings))}
+    found = {
+        x.name: x for x in levels_of(make_config(levels=[4, "quiet"], level_settings=settings))
+    }
     assert found["4"].moderator == "gpt-5-mini" and not found["4"].reflect
     assert found["4"].models == FIVE_MODELS
     assert found["quiet"].models == ("kimi-k2",) and not found["quiet"].think
@@ -84,7 +86,7 @@ def test_every_model_serves_every_vulnerable_resident_in_some_set() -> None:
 
 
 def test_levels_3_and_4_have_the_same_seats_residents_and_orders() -> None:
-    study = config(levels=[3, 4], sets=3)
+    study = make_config(levels=[3, 4], sets=3)
     for number in (1, 2, 3):
         of = make_set(study, (), 42, number)
         three, four = (make_meeting(study, of, level, 42) for level in levels_of(study))
@@ -128,13 +130,13 @@ def test_a_dealing_that_cannot_be_is_refused() -> None:
 def test_levels_that_cannot_be_are_named(
     settings: dict[str, Any], vulnerable: int, words: str, key: str
 ) -> None:
-    found = level_problems(config(**settings), vulnerable)
+    found = level_problems(make_config(**settings), vulnerable)
     assert len(found) == 1
     assert words in found[0].message and found[0].key == key and found[0].hint
 
 
 def test_a_level_that_is_described_and_not_run_is_told() -> None:
-    own = config(levels=[1], sets=1, level_settings={"quiet": {"reflect": False}, 3: {}})
+    own = make_config(levels=[1], sets=1, level_settings={"quiet": {"reflect": False}, 3: {}})
     assert level_problems(own, 4) == []
     told = config_advisories(own)
     assert told[0] == "1 set x 1 level = 1 discussion"
@@ -143,6 +145,10 @@ def test_a_level_that_is_described_and_not_run_is_told() -> None:
 
 def test_seat_models_are_those_that_seats_and_moderators_name() -> None:
     own = {"levels": ["2-2", 4], "level_settings": {4: {"moderator": "o9"}}}
-    assert seat_models(config(**own, model="gpt-4o")) == ["exaone-4.0", *FIVE_MODELS[:4], "o9"]
-    assert seat_models(config(**own)) == ["o9"] == seat_models(config(**own, model="synthetic"))
-    assert seat_models(config(levels=[1, "2-1"])) == []
+    assert seat_models(make_config(**own, model="gpt-4o")) == ["exaone-4.0", *FIVE_MODELS[:4], "o9"]
+    assert (
+        seat_models(make_config(**own))
+        == ["o9"]
+        == seat_models(make_config(**own, model="synthetic"))
+    )
+    assert seat_models(make_config(levels=[1, "2-1"])) == []

@@ -1,8 +1,8 @@
-"""Planted truth in the town hall: a moderator who names people has them answered, and nothing else
-tells levels apart. The pipeline finds it, finds nothing where nothing is, and miswirings show.
+"""Planted effect in the town hall: residents answer those whom the moderator names.
 
-The respondent reads whom others name (by id or name, in anybody's words): each sentence that names
-somebody makes it likelier that they are answered, which the score of inclusion measures.
+No other difference between levels has an effect. The pipeline finds the planted effect, finds no
+other one, and reports miswirings. For the embedded respondent, each sentence that names a resident
+makes a reaction to this resident likelier. The score of inclusion measures these reactions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from folkmoot.studies.town_hall.config import TownHallConfig
 from folkmoot.studies.town_hall.discussion import Meeting, Round, StatementLine
 from folkmoot.studies.town_hall.respondent import PART, matters_in
 from tests.conftest import SharedFolder
-from tests.studies.cross_pollination.test_cross_pollination_sources import keep_texts
+from tests.studies.cross_pollination.test_cross_pollination_sources import keep_quoted_texts
 
 PROMPTS = Path(folkmoot.__file__).parent / "studies" / "town_hall" / "prompts"
 STREET = {
@@ -39,13 +39,13 @@ STREET = {
     "contributions": {"owner": "a fee of 40 a year for the parking place"},
     "stakes": {"tenant": "The rent may rise when the street is quiet."},
 }
-PLAIN = {
+LEVEL_SETTINGS = {
     "quiet": {"context": "separate"},
     "again": {"like": "quiet"},
     "chaired": {"like": "quiet", "moderator": "model"},
 }
 # Five sets are the fewest with intervals and tests.
-SMALL: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
+FIVE_SETS: dict[str, Any] = {"sets": 5, "residents": {"general": 4}}
 SIX_GENERAL = {"residents": {"general": 6}}
 CONTROLS = {
     "unlisted": {"like": "chaired", "moderator_list": False},
@@ -53,14 +53,14 @@ CONTROLS = {
 }
 
 
-def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
+def run_planted_hall(folder: Path, levels: Sequence[str], **more: Any) -> Run:
     settings = {
         "study": "town_hall",
         "topic": STREET,
         "sets": 6,
         "rounds": 3,
         "levels": list(levels),
-        "level_settings": {**PLAIN, **CONTROLS},
+        "level_settings": {**LEVEL_SETTINGS, **CONTROLS},
         "residents": {"general": 8},
         "coding": "off",
         "random_seed": 5,
@@ -72,7 +72,9 @@ def hold(folder: Path, levels: Sequence[str], **more: Any) -> Run:
     return folkmoot.run(path, model="synthetic", out=folder / "run")
 
 
-def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivity_score") -> Any:
+def find_contrast(
+    run: Run, before: str, after: str, figure: str = "weighted_inclusivity_score"
+) -> Any:
     found = run.table("differences").filter(
         from_level=before, to_level=after, figure=figure, group="gap"
     )
@@ -81,20 +83,37 @@ def change(run: Run, before: str, after: str, figure: str = "weighted_inclusivit
 
 @pytest.fixture(scope="session")
 def run(shared_folder: SharedFolder) -> Run:
-    made = shared_folder("hall/planted", lambda at: hold(at, ["quiet", "chaired"], **SIX_GENERAL))
+    made = shared_folder(
+        "hall/planted", lambda at: run_planted_hall(at, ["quiet", "chaired"], **SIX_GENERAL)
+    )
     return folkmoot.load(made / "run")
+
+
+@pytest.fixture(scope="session")
+def few_sets(shared_folder: SharedFolder) -> Run:
+    """A run with three sets, for assertions about single turns."""
+
+    def make(folder: Path) -> None:
+        run_planted_hall(folder, ["quiet", "chaired"], sets=3, **SIX_GENERAL)
+
+    return folkmoot.load(shared_folder("hall/few sets", make) / "run")
 
 
 @pytest.fixture(scope="session")
 def with_controls(shared_folder: SharedFolder) -> Run:
     levels = ["quiet", "chaired", *CONTROLS]
-    made = shared_folder("hall/controls", lambda at: hold(at, levels, **SIX_GENERAL))
+    made = shared_folder("hall/controls", lambda at: run_planted_hall(at, levels, **SIX_GENERAL))
     return folkmoot.load(made / "run")
+
+
+def test_a_moderator_who_names_the_vulnerable_changes_the_gap(few_sets: Run) -> None:
+    """Three sets are too few for an interval or a test, which the night has with six sets."""
+    assert find_contrast(few_sets, "quiet", "chaired")["estimate"] > 0.25
 
 
 @pytest.mark.nightly(part="truths")
 def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> None:
-    found = change(run, "quiet", "chaired")
+    found = find_contrast(run, "quiet", "chaired")
     assert found["estimate"] > 0.25 and found["low"] > 0 and found["p"] < 0.05
 
 
@@ -102,13 +121,13 @@ def test_a_moderator_who_names_the_vulnerable_has_them_answered(run: Run) -> Non
 # change.
 @pytest.mark.nightly(part="truths")
 def test_without_the_list_the_effect_is_gone(with_controls: Run) -> None:
-    found = change(with_controls, "chaired", "unlisted")
+    found = find_contrast(with_controls, "chaired", "unlisted")
     assert found["estimate"] < -0.25 and found["p"] < 0.05
 
 
 @pytest.mark.nightly(part="truths")
 def test_the_effect_follows_the_list_and_not_the_person(with_controls: Run) -> None:
-    assert change(with_controls, "quiet", "placebo")["estimate"] > 0.2
+    assert find_contrast(with_controls, "quiet", "placebo")["estimate"] > 0.2
     persons = with_controls.table("residents").select(
         "set", "id", pl.col("is_vulnerable").alias("person")
     )
@@ -119,38 +138,39 @@ def test_the_effect_follows_the_list_and_not_the_person(with_controls: Run) -> N
     assert score[True, False] > score[False, True] + 0.2
 
 
-def test_who_was_answered_ends_more_content(run: Run) -> None:
+def test_residents_who_were_answered_end_more_content(few_sets: Run) -> None:
     rounds = (
-        run.table("rounds")
+        few_sets.table("rounds")
         .group_by("discussion_id", "agent_id")
         .agg(pl.col("total_reaction_count").sum().alias("met"))
     )
-    both = run.table("satisfaction").join(rounds, on=["discussion_id", "agent_id"])
+    both = few_sets.table("satisfaction").join(rounds, on=["discussion_id", "agent_id"])
     content = both.group_by(pl.col("met") >= 3).agg(pl.col("satisfaction_delta").mean())
     by = {r[0]: r[1] for r in content.iter_rows()}
     assert by[True] > by[False] + 0.5
 
 
-# Daily, a moderator whom nobody hears has no effect either (below).
 @pytest.mark.nightly(part="truths")
 def test_without_persuasion_every_effect_is_gone(tmp_path: Path) -> None:
-    none = hold(tmp_path, ["quiet", "chaired"], **SMALL, respondent={"persuasion": 0})
-    found = change(none, "quiet", "chaired")
+    none = run_planted_hall(
+        tmp_path, ["quiet", "chaired"], **FIVE_SETS, respondent={"persuasion": 0}
+    )
+    found = find_contrast(none, "quiet", "chaired")
     assert abs(found["estimate"]) < 0.15 and found["p"] > 0.05
 
 
 @pytest.mark.nightly(part="truths")
 def test_the_shared_session_is_no_other_hall(tmp_path: Path) -> None:
-    both = hold(tmp_path, ["1", "quiet"], **SMALL)
-    found = change(both, "1", "quiet")
+    both = run_planted_hall(tmp_path, ["1", "quiet"], **FIVE_SETS)
+    found = find_contrast(both, "1", "quiet")
     assert abs(found["estimate"]) < 0.3 and found["p"] > 0.05
 
 
 # --- miswirings: each is seen by a named audit ---
 
 
-def grounded(run: Run) -> float:
-    """The share of answers whose matter the one who is answered had raised aloud before."""
+def measure_grounded_share(run: Run) -> float:
+    """Return the share of references about a matter that their target had raised before."""
     known = sorted(PART.option_names(TownHallConfig.model_validate({"topic": STREET})))
     said = {
         (r["discussion_id"], r["speaker_id"], r["round"]): r["text"]
@@ -169,12 +189,12 @@ def grounded(run: Run) -> float:
     return sum(good) / len(good)
 
 
-def test_nobody_answers_what_was_not_said(run: Run) -> None:
-    assert grounded(run) == 1
-    assert describe_deviations(run.folder) == []
+def test_references_concern_what_was_said(few_sets: Run) -> None:
+    assert measure_grounded_share(few_sets) == 1
+    assert describe_deviations(few_sets.folder) == []
 
 
-def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_swapped_speakers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swapped(self: Meeting, round_: Round, *, excluding: str = "") -> list[StatementLine]:
         said = [
             (i, of.statement) for i in round_.order if (of := round_.recorded[i]) and i != excluding
@@ -184,8 +204,8 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
         return self.as_lines((i, words) for (i, _), (_, words) in zip(spoken, turned, strict=True))
 
     monkeypatch.setattr(Meeting, "statements", swapped)
-    wrong = hold(tmp_path, ["quiet"], sets=1)
-    assert grounded(wrong) < 0.9
+    wrong = run_planted_hall(tmp_path, ["quiet"], sets=1)
+    assert measure_grounded_share(wrong) < 0.9
     told = [d for d in describe_deviations(wrong.folder) if MISATTRIBUTED_WORDS in d]
     assert [d.split(": ")[0] for d in told] == [
         "quiet, reflection",
@@ -195,11 +215,11 @@ def test_two_speakers_swapped_are_seen(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_a_last_round_that_nobody_hears_is_seen(
+def test_a_last_round_that_is_not_shown_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Meeting, "remembered_rounds", lambda self, rounds: rounds[:-1])
-    deaf = hold(tmp_path, ["quiet"], sets=1)
+    deaf = run_planted_hall(tmp_path, ["quiet"], sets=1)
     assert any(
         "others' statements: required by the design" in d for d in describe_deviations(deaf.folder)
     )
@@ -207,8 +227,8 @@ def test_a_last_round_that_nobody_hears_is_seen(
     assert (second["reaction"] == "ignore").all()
 
 
-def without(folder: Path, name: str, change: Callable[[str], str]) -> str:
-    """A folder of the prompts with one of them changed."""
+def write_changed_prompt(folder: Path, name: str, change: Callable[[str], str]) -> str:
+    """Write one changed prompt and return its folder."""
     (folder / "prompts").mkdir(parents=True, exist_ok=True)
     text = (PROMPTS / f"{name}.md").read_text("utf-8")
     assert change(text) != text
@@ -219,13 +239,13 @@ def without(folder: Path, name: str, change: Callable[[str], str]) -> str:
 # Daily, the moderator has the planted effect, and test_planted_focus_group has no effect where none
 # is planted.
 @pytest.mark.nightly(part="truths")
-def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path) -> None:
+def test_a_moderator_who_is_not_shown_has_no_effect_and_is_found(tmp_path: Path) -> None:
     def deaf(text: str) -> str:
         return re.sub(r"\{\{ (?:e\.)?moderator \}\}", "(…)", text)
 
-    prompts = without(tmp_path, "heard", deaf)
-    unheard = hold(tmp_path, ["quiet", "chaired"], prompts=prompts, **SMALL)
-    assert change(unheard, "quiet", "chaired")["p"] > 0.05
+    prompts = write_changed_prompt(tmp_path, "heard", deaf)
+    unheard = run_planted_hall(tmp_path, ["quiet", "chaired"], prompts=prompts, **FIVE_SETS)
+    assert find_contrast(unheard, "quiet", "chaired")["p"] > 0.05
     assert any(
         "moderator's words: required by the design" in d
         for d in describe_deviations(unheard.folder)
@@ -238,7 +258,7 @@ def test_a_moderator_whom_nobody_hears_has_no_effect_and_is_seen(tmp_path: Path)
 @pytest.mark.nightly(part="wordings")
 def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     """All questions say what they are about, and the texts alone decide the answers."""
-    levels = {**PLAIN, "together": {"context": "shared", "moderator": "model"}}
+    levels = {**LEVEL_SETTINGS, "together": {"context": "shared", "moderator": "model"}}
     settings = {
         "topic": STREET,
         "sets": 1,
@@ -254,7 +274,7 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
     def answer(request: ModelRequest, address: str) -> Completion:
         assert request.hints.about
         reply = model.reply(request, address)
-        assert model.reply(keep_texts(request, 1), address).text == reply.text, address
+        assert model.reply(keep_quoted_texts(request, 1), address).text == reply.text, address
         compared.add(str((request.schema or {})["title"]))
         return reply
 
@@ -265,25 +285,27 @@ def test_answers_need_no_instructions_and_no_order(tmp_path: Path) -> None:
 _WORD = re.compile(r"(\{\{.*?\}\}|\{%.*?%\})|[A-Za-z]{2,}", re.DOTALL)
 
 
-def scrambled(text: str) -> str:
-    """The prompt with all its words replaced; variables, signs and JSON braces stay."""
+def scramble_words(text: str) -> str:
+    """Replace all words of a prompt. Variables, punctuation and JSON braces stay."""
     return _WORD.sub(lambda m: m[1] or "la" * (1 + len(m[0]) // 4), text)
 
 
-@pytest.mark.nightly(part="truths")  # daily: test_answers_need_no_instructions_and_no_order
+@pytest.mark.nightly(part="truths")
 def test_the_effect_stays_when_every_word_of_the_prompts_is_another(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):
         text = file.read_text("utf-8")
-        if file.stem != "portrait":  # who somebody is, is content
-            text = scrambled(text)
+        if file.stem != "portrait":  # the description of a resident is content
+            text = scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(text, "utf-8")
-    held = hold(tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **SMALL)
-    found = change(held, "quiet", "chaired")
+    hall_run = run_planted_hall(
+        tmp_path, ["quiet", "chaired"], prompts=str(tmp_path / "prompts"), **FIVE_SETS
+    )
+    found = find_contrast(hall_run, "quiet", "chaired")
     assert found["estimate"] > 0.2 and found["low"] > 0
-    assert held.table("rounds")["speaking_parse_error"].sum() == 0
-    passed = held.table("items")["passed"]
-    assert passed.any() and held.table("items")["text"].n_unique() > 20
+    assert hall_run.table("rounds")["speaking_parse_error"].sum() == 0
+    passed = hall_run.table("items")["passed"]
+    assert passed.any() and hall_run.table("items")["text"].n_unique() > 20
 
 
 def test_matters_are_those_of_the_topic() -> None:
@@ -292,14 +314,14 @@ def test_matters_are_those_of_the_topic() -> None:
     assert matters_in("What the rents will be afterwards is not settled.") == ("rents",)
 
 
-def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(run: Run) -> None:
-    people = {(r["set"], r["id"]): r for r in run.table("residents").iter_rows(named=True)}
+def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(few_sets: Run) -> None:
+    people = {(r["set"], r["id"]): r for r in few_sets.table("residents").iter_rows(named=True)}
     fees = 0
-    spoken = run.table("utterances").filter("public", speaker_role="resident")
+    spoken = few_sets.table("utterances").filter("public", speaker_role="resident")
     for row in spoken.iter_rows(named=True):
         for word in ("redevelop", "lift", "renovat", "flat", "demoli"):
             assert word not in row["text"]
-        # In the first round everybody speaks of matters of their own.
+        # In the first round all residents raise their own matters.
         if row["round"] == 1 and re.search("the (?:parking place|fee)", row["text"]):
             fees += 1
             assert people[row["set"], row["speaker_id"]]["ownership"] == "owner"
@@ -307,8 +329,8 @@ def test_nothing_of_another_topic_is_said_and_tenants_do_not_worry_as_owners(run
 
 
 @pytest.mark.nightly(part="truths")
-def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(with_controls: Run) -> None:
-    """Named in the order of ids, the vulnerable, who have the last ones, were hardly ever named."""
+def test_the_moderator_names_speakers_independently_of_ids(with_controls: Run) -> None:
+    """A moderator who names residents in the order of ids would rarely name the vulnerable."""
     names = {
         (r["set"], r["name"]): r["id"]
         for r in with_controls.table("residents").iter_rows(named=True)
@@ -323,12 +345,12 @@ def test_whom_the_moderator_names_as_speakers_hangs_on_no_id(with_controls: Run)
     assert len(named) > 100 and 0.35 < late < 0.65
 
 
-def test_counts_that_the_moderator_names_are_right(run: Run) -> None:
-    spoken = run.table("utterances").filter(speaker_role="moderator")
+def test_counts_that_the_moderator_names_are_right(few_sets: Run) -> None:
+    spoken = few_sets.table("utterances").filter(speaker_role="moderator")
     counted = 0
     for row in spoken.iter_rows(named=True):
         for number, matter in re.findall(r"(\d+) residents spoke of (the [\w ]+?),", row["text"]):
-            said = run.table("utterances").filter(
+            said = few_sets.table("utterances").filter(
                 pl.col("round") <= row["round"],
                 discussion_id=row["discussion_id"],
                 speaker_role="resident",
@@ -336,13 +358,13 @@ def test_counts_that_the_moderator_names_are_right(run: Run) -> None:
             about = said.filter(pl.col("text").str.contains(matter, literal=True))
             assert about["speaker_id"].n_unique() >= int(number)
             counted += 1
-    assert counted > 10
+    assert counted > 5
 
 
-def test_words_and_stance_agree(run: Run) -> None:
-    """Who says that they are for it is for it."""
-    for name in run.table("discussions")["discussion_id"]:
-        for round_ in run.folder.read_json(f"{name}/discussion_log.json")["rounds"]:
+def test_words_and_stance_agree(few_sets: Run) -> None:
+    """The stance of a resident fits their statement."""
+    for name in few_sets.table("discussions")["discussion_id"]:
+        for round_ in few_sets.folder.read_json(f"{name}/discussion_log.json")["rounds"]:
             for turn in round_["turns"]:
                 stance, said = (
                     turn["thinking"]["overall_stance"],
@@ -354,17 +376,17 @@ def test_words_and_stance_agree(run: Run) -> None:
                     assert stance in ("oppose", "strong_oppose")
 
 
-def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
+def test_residents_question_each_other_and_proposals_differ(few_sets: Run) -> None:
     asked = [
         q
-        for name in run.table("discussions")["discussion_id"]
-        for round_ in run.folder.read_json(f"{name}/discussion_log.json")["rounds"]
+        for name in few_sets.table("discussions")["discussion_id"]
+        for round_ in few_sets.folder.read_json(f"{name}/discussion_log.json")["rounds"]
         for turn in round_["turns"]
         for q in turn["speaking"]["questions"]
         if q["target"].startswith("A")
     ]
-    assert len(asked) > 10
-    assert run.table("items")["text"].n_unique() > 30
+    assert len(asked) > 5
+    assert few_sets.table("items")["text"].n_unique() > 15
 
 
 # --- over seeds ---
@@ -374,8 +396,10 @@ def test_residents_question_each_other_and_proposals_differ(run: Run) -> None:
 def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
     """The mean over all seeds is the effect of this design; 95 % of intervals should hold it."""
     found = [
-        change(
-            hold(tmp_path / str(seed), ["quiet", "chaired"], random_seed=seed), "quiet", "chaired"
+        find_contrast(
+            run_planted_hall(tmp_path / str(seed), ["quiet", "chaired"], random_seed=seed),
+            "quiet",
+            "chaired",
         )
         for seed in range(100, 140)
     ]
@@ -389,8 +413,8 @@ def test_intervals_cover_the_planted_effect_over_seeds(tmp_path: Path) -> None:
 def test_false_alarms_over_seeds_are_rare(tmp_path: Path) -> None:
     alarms, moved = 0, []
     for seed in range(200, 240):
-        run = hold(tmp_path / str(seed), ["quiet", "again"], random_seed=seed)
-        found = change(run, "quiet", "again")
+        run = run_planted_hall(tmp_path / str(seed), ["quiet", "again"], random_seed=seed)
+        found = find_contrast(run, "quiet", "again")
         alarms += found["p"] < 0.05
         moved.append(found["estimate"])
     assert alarms <= 6
@@ -402,18 +426,18 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for file in PROMPTS.glob("*.md"):
         text = file.read_text("utf-8")
-        changed = text if file.stem == "portrait" else scrambled(text)
+        changed = text if file.stem == "portrait" else scramble_words(text)
         (tmp_path / "prompts" / file.name).write_text(changed, "utf-8")
     moved = []
     for seed in range(300, 320):
-        own = hold(tmp_path / f"a{seed}", ["quiet", "chaired"], random_seed=seed)
-        other = hold(
+        own = run_planted_hall(tmp_path / f"a{seed}", ["quiet", "chaired"], random_seed=seed)
+        other = run_planted_hall(
             tmp_path / f"b{seed}",
             ["quiet", "chaired"],
             random_seed=seed,
             prompts=str(tmp_path / "prompts"),
         )
-        a, b = (change(r, "quiet", "chaired")["estimate"] for r in (own, other))
+        a, b = (find_contrast(r, "quiet", "chaired")["estimate"] for r in (own, other))
         moved.append(b - a)
     # 3 points of a score from 0 to 4, within what twenty seeds can tell.
     found = clustered_mean(moved, range(20))
@@ -421,10 +445,9 @@ def test_other_words_keep_the_effect_over_seeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly(part="wordings")
-def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_path: Path) -> None:
-    """Ids near the beginning of a line were taken for the first item, which then failed; an
-    instruction with a colon behind somebody's id was taken for what they had said before a meeting.
-    """
+def test_votes_and_first_satisfaction_do_not_depend_on_the_wording(tmp_path: Path) -> None:
+    """Regression: ids near the beginning of a line were read as the first item, which then failed.
+    An instruction with a colon after an id was read as a statement of this resident."""
     folder = tmp_path / "prompts"
     copytree(PROMPTS, folder)
     ballot = (folder / "vote.md").read_text("utf-8")
@@ -439,7 +462,7 @@ def test_votes_and_first_satisfaction_do_not_hang_on_how_they_are_asked_for(tmp_
     assert other != before
     (folder / "satisfaction_before.md").write_text(other, "utf-8")
     shipped, changed = (
-        hold(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
+        run_planted_hall(tmp_path / name, ["quiet"], sets=1, rounds=1, prompts=str(prompts))
         for name, prompts in (("shipped", PROMPTS), ("other", folder))
     )
     assert shipped.table("votes").equals(changed.table("votes"))

@@ -1,4 +1,4 @@
-"""Mending: known answers, and that nothing invalid ever gets through."""
+"""Repairs of answers: known cases, and no invalid value remains."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_no_model_can_call_its_own_answer_unread() -> None:
     assert isinstance(found, ParsedAnswer) and not found.value.parse_error
 
 
-def test_questions_may_go_to_all_but_not_to_nobody() -> None:
+def test_questions_to_unknown_addressees_are_dropped() -> None:
     questions = [{"target": t, "content": "?"} for t in ("all", "Planner", "A3", "God")]
     raw = {"questions": questions, "new_points": [], "full_statement": "Well?"}
     out = Speaking.model_validate(raw, context=ValidationContext(AskContext(IDS, "A01")))
@@ -130,7 +130,7 @@ NAMES = {"A02": "Linda", "A03": "Hugo", "A04": "Rose"}
         ("the rents must stay, and so must the shops and the school", "the rents must stay", False),
     ],
 )
-def test_references_stand_as_they_were_given_whatever_a_rule_over_words_finds(
+def test_references_are_kept_as_given_whatever_a_rule_over_words_finds(
     words: str, statement: str, heard: bool
 ) -> None:
     entry = {"target_agent": "A02", "interaction_type": "agree", "content": words}
@@ -298,7 +298,7 @@ FIELDS = ["reactions", "references", "questions", "new_points", "key_concerns", 
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values), st.integers(1, 3))
-def test_whatever_is_written_nothing_invalid_gets_through(raw: dict[str, Any], number: int) -> None:
+def test_no_reply_gives_an_invalid_answer(raw: dict[str, Any], number: int) -> None:
     reply = json.dumps(raw)
     said = speaking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)
     thought = thinking_answer_type(AskContext(IDS, "A01", number)).parse_reply(reply)

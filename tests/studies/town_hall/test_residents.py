@@ -39,8 +39,8 @@ def many() -> list[Resident]:
     return [r for s in range(1, SETS + 1) for r in sample_residents(settings, NAMES, 42, s)]
 
 
-def off_by(values: list[object], shares: Mapping[Any, float]) -> float:
-    """The largest distance of a share from what it should be, in standard errors."""
+def largest_error(values: list[object], shares: Mapping[Any, float]) -> float:
+    """Return the largest difference between a share and its target, in standard errors."""
     n, counts = len(values), Counter(values)
     assert set(counts) <= set(shares)
     return max(abs(counts[v] / n - p) / sqrt(p * (1 - p) / n) for v, p in shares.items())
@@ -49,12 +49,12 @@ def off_by(values: list[object], shares: Mapping[Any, float]) -> float:
 @pytest.mark.parametrize("name", list(Ratios.model_fields))
 def test_marginals_follow_the_ratios(many: list[Resident], name: str) -> None:
     shares = getattr(Ratios(), name)
-    assert off_by([getattr(r, name) for r in many], shares) < 3.5
+    assert largest_error([getattr(r, name) for r in many], shares) < 3.5
 
 
 @pytest.mark.parametrize("trait", TRAITS)
 def test_personality_follows_its_shares(many: list[Resident], trait: str) -> None:
-    assert off_by([getattr(r, trait) for r in many], ResidentSettings().personality) < 3.5
+    assert largest_error([getattr(r, trait) for r in many], ResidentSettings().personality) < 3.5
 
 
 def test_residence_years_are_normal_and_clipped(many: list[Resident]) -> None:
@@ -66,7 +66,7 @@ def test_residence_years_are_normal_and_clipped(many: list[Resident]) -> None:
     assert len(inside) > 0.9 * len(years)
 
 
-def test_nobody_has_lived_here_longer_than_they_have_lived(many: list[Resident]) -> None:
+def test_years_of_residence_are_fewer_than_years_of_age(many: list[Resident]) -> None:
     for r in many:
         ages = find_ages(r.age_group)
         assert ages is not None and r.residence_years <= ages.youngest
@@ -118,7 +118,7 @@ def test_a_coin_decides_only_in_between(many: list[Resident]) -> None:
         for r in many
         if (r.income_level, r.economic_pressure) == ("middle", "moderate")
     ]
-    assert off_by(list(between), {True: 0.5, False: 0.5}) < 3.5
+    assert largest_error(list(between), {True: 0.5, False: 0.5}) < 3.5
     for income in INCOMES:
         for pressure in PRESSURES:
             if (income, pressure) != ("middle", "moderate"):

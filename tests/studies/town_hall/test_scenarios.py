@@ -1,4 +1,4 @@
-"""Scenarios of a user's own: contributions, stakes, ages, genders, sizes, in their own words."""
+"""A researcher's own scenarios: contributions, stakes, ages, genders and group sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.models.request import ModelRequest
 from folkmoot.studies.town_hall.findings import compute_findings
 
-from .hall_script import PROFILE, Key, hold, plain, scripted, small_hall, together
+from .hall_script import (
+    PROFILE,
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    run_hall,
+    small_hall,
+)
 
 STREET = {
     "title": "Shall Mill Street be closed to cars?",
@@ -21,10 +29,12 @@ STREET = {
 }
 
 
-def systems(folder: Path, settings: dict[str, Any], answer: Any = plain) -> dict[str, str]:
-    """Who was asked → the system prompt, and `session` that of the shared one."""
-    model = scripted(answer, keep=True)
-    hold(folder, settings, model)
+def read_system_prompts(
+    folder: Path, settings: dict[str, Any], answer: Any = answer_plainly
+) -> dict[str, str]:
+    """Return the system prompt of each resident. `session` is that of the shared session."""
+    model = make_model(answer, keep=True)
+    run_hall(folder, settings, model)
     return {a.split("/")[-2]: r.messages[0].content for a, r in model.seen if "/before/" in a}
 
 
@@ -35,7 +45,9 @@ def test_prompts_take_the_scenarios_own_contributions_and_stakes(
     settings = small_hall(tmp_path, general=6) | {"topic": STREET, "levels": [level]}
     settings["residents"] = {"general": 6, "ratios": {"ownership": {"owner": 0.5, "tenant": 0.5}}}
     (tmp_path / "profiles" / "p0.md").write_text(PROFILE.format(label="me", kind="health"), "utf-8")
-    found = systems(tmp_path, settings, plain if level == "2-1" else together())
+    found = read_system_prompts(
+        tmp_path, settings, answer_plainly if level == "2-1" else answer_in_one_session()
+    )
     text = "\n".join(found.values())
     people = [p for p in text.splitlines() if "You are A0" in p]
     assert len(people) == 8 and {"tenant" in p for p in people} == {True, False}
@@ -48,15 +60,15 @@ def test_prompts_take_the_scenarios_own_contributions_and_stakes(
         assert word not in text
 
 
-def test_without_contributions_nobody_hears_of_one(tmp_path: Path) -> None:
-    found = systems(tmp_path, small_hall(tmp_path) | {"vulnerable": "builtin"})
+def test_without_contributions_no_prompt_mentions_one(tmp_path: Path) -> None:
+    found = read_system_prompts(tmp_path, small_hall(tmp_path) | {"vulnerable": "builtin"})
     assert len(found) == 7
     for text in found.values():
         assert "afford" not in text and "contribution" not in text and "at stake" not in text
         assert "redevelop" not in text and "stone is laid" not in text
 
 
-def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: Path) -> None:
+def test_own_ages_genders_types_and_sizes_are_in_prompts_and_tables(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, vulnerable=1) | {"levels": ["4"], "rounds": 1}
     profile = PROFILE.format(label="courier", kind="precarious work")
     for was, own in [("gender: female", "gender: nonbinary"), ("age_group: 70s+", "age_group: 20s"),
@@ -67,7 +79,7 @@ def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: 
     ratios = {"age_group": {"20s": 1.0}, "gender": {"nonbinary": 1.0},
               "ownership": {"member of the co-op": 1.0}}  # fmt: skip
     settings["residents"] = {"general": 10, "ratios": ratios, "occupations": {"20s": jobs}}
-    found = systems(tmp_path, settings)
+    found = read_system_prompts(tmp_path, settings)
     assert len(found) == 11
     assert "a person (nonbinary) in your 20s, cook, lodger" in found["A11"].replace(
         "retired cleaner", "cook"
@@ -76,7 +88,7 @@ def test_own_ages_genders_types_and_sizes_stand_in_prompts_and_tables(tmp_path: 
     assert ", member of the co-op, living here" in found["A01"]
 
 
-def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
+def test_an_unknown_word_is_reported_before_the_run(tmp_path: Path) -> None:
     path = tmp_path / "hall.yaml"
     path.write_text(
         "study: town_hall\ntopic: {title: A, background: B}\n"
@@ -90,24 +102,25 @@ def test_a_word_of_ones_own_is_told_before_the_run(tmp_path: Path) -> None:
 
 def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"vulnerable": [], "levels": ["2-1", "4"], "sets": 2}
-    held = hold(tmp_path, settings, scripted())
-    found = compute_findings(held.folder)
+    settings |= {"rounds": 2}
+    hall_run = run_hall(tmp_path, settings, make_model())
+    found = compute_findings(hall_run.folder)
     assert {f.units for f in found if f.unit == "set"} == {2}
     assert {f.key for f in found} >= {"inclusion", "quality"}
     assert "steps" not in {f.key for f in found}  # without the vulnerable there is no gap
     assert (
         "vulnerable residents have no score" in next(f for f in found if f.key == "inclusion").says
     )
-    assert held.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
+    assert hall_run.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
 
 
-def test_people_have_names_of_their_own(tmp_path: Path) -> None:
+def test_residents_have_different_names(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
 
-    def named(key: Key, request: ModelRequest) -> Any:
-        return together()(key, request)
+    def answer_shared(key: CallKey, request: ModelRequest) -> Any:
+        return answer_in_one_session()(key, request)
 
-    people = hold(tmp_path, settings, scripted(named)).table("residents")
+    people = run_hall(tmp_path, settings, make_model(answer_shared)).table("residents")
     for number in (1, 2):
         names = people.filter(set=number)["name"].to_list()
         assert len(set(names)) == 42 and all(names)

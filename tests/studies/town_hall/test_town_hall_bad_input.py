@@ -1,4 +1,4 @@
-"""Bad study files: one clear line each, with file, line, key and the mend; nothing written."""
+"""Invalid study files: one message with file, line, key and hint, and no run folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ topic:
 """
 
 
-def mistakes(folder: Path, text: str) -> list[str]:
+def find_problems(folder: Path, text: str) -> list[str]:
     path = folder / "hall.yaml"
     path.write_text(HEAD + text, "utf-8")
     with pytest.raises(InputError) as caught:
@@ -78,19 +78,19 @@ def mistakes(folder: Path, text: str) -> list[str]:
     ],
 )
 def test_each_mistake_names_line_and_mend(tmp_path: Path, text: str, line: int, words: str) -> None:
-    (found,) = mistakes(tmp_path, text)
+    (found,) = find_problems(tmp_path, text)
     assert f"hall.yaml:{line}:" in found and words in found
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     text = "levels: [9]\nresidents:\n  ratios:\n    gender: {male: 1, female: 1}\n"
-    assert len(mistakes(tmp_path, text)) == 2
+    assert len(find_problems(tmp_path, text)) == 2
 
 
 def test_a_profile_without_a_field_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "one.md").write_text("---\nlabel: me\n---\nA person.\n", "utf-8")
-    found = mistakes(tmp_path, "vulnerable: mine/\n")
+    found = find_problems(tmp_path, "vulnerable: mine/\n")
     assert all("/mine/one.md:1: " in line for line in found)
     assert any("vulnerable_type: is missing" in line for line in found)
 

@@ -20,9 +20,9 @@ PAGE = (ROOT / "docs" / "town_hall.md").read_text("utf-8")
 @pytest.mark.nightly(part="pages")
 def test_the_quoted_discussion_is_that_of_the_example(tmp_path: Path) -> None:
     source, levels = ROOT / "examples" / "town_hall.yaml", ("sets=1", "levels=[2-1,4]")
-    held = folkmoot.run(source, model="synthetic", out=tmp_path / "run", overrides=levels)
+    hall_run = folkmoot.run(source, model="synthetic", out=tmp_path / "run", overrides=levels)
     (quoted,) = (block for block in blocks(PAGE) if block.startswith("Round 2\n"))
-    said = " ".join(shown(held.folder, "set01_lv4").split())
+    said = " ".join(shown(hall_run.folder, "set01_lv4").split())
     pieces = [" ".join(p.split()) for p in quoted.split("…")]
     assert len(pieces) >= 4
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: the source's files, tables, logs, findings, transcripts."""
+"""The output of a run: the source's files, tables, logs, findings and transcripts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,24 @@ from folkmoot.studies.town_hall.files import FILES
 from tests.conftest import SharedFolder
 from tests.shown import shown
 
-from .hall_script import Key, hold, plain, scripted, small_hall, together
+from .hall_script import (
+    CallKey,
+    answer_in_one_session,
+    answer_plainly,
+    make_model,
+    run_hall,
+    small_hall,
+)
 
 
-def mixed(key: Key, request: ModelRequest) -> Any:
-    """Level 1 is one session, the others are separate; A02's ballots are broken at first."""
+def answer_any_session(key: CallKey, request: ModelRequest) -> Any:
+    """Return plain answers for shared and for separate sessions."""
     wanted = set((request.schema or {}).get("properties", {}))
-    return (together() if wanted & {"turns", "A01"} else plain)(key, request)
+    return (answer_in_one_session() if wanted & {"turns", "A01"} else answer_plainly)(key, request)
 
 
 @pytest.fixture(scope="session")
-def held(shared_folder: SharedFolder) -> Run:
+def hall_run(shared_folder: SharedFolder) -> Run:
     def make(folder: Path) -> None:
         settings = small_hall(folder) | {
             "levels": ["1", "2-1", "2-2", "4"],
@@ -43,74 +50,75 @@ def held(shared_folder: SharedFolder) -> Run:
             "log_texts": "full",
             "reaction_levels": {},
         }
-        hold(folder, settings, scripted(mixed))
+        run_hall(folder, settings, make_model(answer_any_session))
 
     return folkmoot.load(shared_folder("hall/files", make) / "run")
 
 
-def test_the_seven_files_of_each_discussion(held: Run) -> None:
-    for name in held.table("discussions")["discussion_id"]:
-        found = {p.stem for p in (held.path / name).glob("*.json")}
+def test_the_seven_files_of_each_discussion(hall_run: Run) -> None:
+    for name in hall_run.table("discussions")["discussion_id"]:
+        found = {p.stem for p in (hall_run.path / name).glob("*.json")}
         assert found == set(FILES)
         for file in FILES:
-            assert held.folder.read_json(f"{name}/{file}.json")["discussion_id"] == name
-    assert "set02_lv2-1" in held.table("discussions")["discussion_id"].to_list()
+            assert hall_run.folder.read_json(f"{name}/{file}.json")["discussion_id"] == name
+    assert "set02_lv2-1" in hall_run.table("discussions")["discussion_id"].to_list()
 
 
-def test_a_run_without_files_gets_them_again_from_its_tables(held: Run, tmp_path: Path) -> None:
+def test_a_run_without_files_gets_them_again_from_its_tables(hall_run: Run, tmp_path: Path) -> None:
     tables_alone = tmp_path / "run"
-    shutil.copytree(held.path / "tables", tables_alone / "tables")
+    shutil.copytree(hall_run.path / "tables", tables_alone / "tables")
     for name in ("study.yaml", "plan.json", "journal.sqlite"):
-        shutil.copy(held.path / name, tables_alone)
+        shutil.copy(hall_run.path / name, tables_alone)
     run = RunFolder(tables_alone)
     with JournalReader(tables_alone / "journal.sqlite") as journal:
         made = dict(STUDY.derived(run, journal))
     assert len(made) == 8 * len(FILES) + 3
     for name, content in made.items():
-        assert content == held.folder.read_json(name), name
+        assert content == hall_run.folder.read_json(name), name
 
 
 def test_a_paused_run_has_the_files_of_its_complete_sets(tmp_path: Path) -> None:
     # A discussion takes 57 calls, so that the third of three does not come to its end.
     settings = small_hall(tmp_path) | {"sets": 3, "budget_calls": 130}
     with pytest.raises(RunPausedError):
-        hold(tmp_path, settings, scripted(plain))
+        run_hall(tmp_path, settings, make_model(answer_plainly))
     found = {p.relative_to(tmp_path / "run") for p in (tmp_path / "run").glob("set*/*.json")}
     complete = ("set01_lv2-1", "set02_lv2-1")
     assert found == {Path(name, f"{file}.json") for name in complete for file in FILES}
     assert RunFolder(tmp_path / "run").read_json("levels.json")["sets"] == 2
 
 
-def test_all_levels_of_a_set_have_the_same_residents_and_orders(held: Run) -> None:
+def test_all_levels_of_a_set_have_the_same_residents_and_orders(hall_run: Run) -> None:
     logs = [
-        held.folder.read_json(f"set01_lv{x}/discussion_log.json") for x in ("1", "2-1", "2-2", "4")
+        hall_run.folder.read_json(f"set01_lv{x}/discussion_log.json")
+        for x in ("1", "2-1", "2-2", "4")
     ]
     for log in logs[1:]:
         for mine, first in zip(log["residents"], logs[0]["residents"], strict=True):
             assert {**mine, "seat_model": ""} == {**first, "seat_model": ""}
         orders = [r["speaking_order"] for r in log["rounds"]]
         assert orders == [r["speaking_order"] for r in logs[0]["rounds"]]
-    other = held.folder.read_json("set02_lv1/discussion_log.json")
+    other = hall_run.folder.read_json("set02_lv1/discussion_log.json")
     assert other["residents"][0] != logs[0]["residents"][0]
     # The seats are in the plan, which is sealed before the first call.
-    seats = held.folder.plan["sealed"]["discussions"]["data"]["seats"]["set01_lv4"]
+    seats = hall_run.folder.plan["sealed"]["discussions"]["data"]["seats"]["set01_lv4"]
     assert len({seats["A04"], seats["A05"]}) == 2
 
 
-def test_every_column_has_a_meaning(held: Run) -> None:
-    for table, entry in held.folder.codebook().items():
+def test_every_column_has_a_meaning(hall_run: Run) -> None:
+    for table, entry in hall_run.folder.codebook().items():
         empty = [name for name, column in entry["columns"].items() if not column["meaning"]]
         assert not empty, (table, empty)
 
 
-def entries(held: Run, name: str) -> Iterator[dict[str, Any]]:
-    (file,) = (held.path / "logs").glob(f"{name}_2*[0-9].jsonl")
+def read_log_entries(hall_run: Run, name: str) -> Iterator[dict[str, Any]]:
+    (file,) = (hall_run.path / "logs").glob(f"{name}_2*[0-9].jsonl")
     for line in file.read_text("utf-8").splitlines():
         yield json.loads(line)
 
 
-def test_logs_have_the_fields_of_the_source(held: Run) -> None:
-    found = list(entries(held, "set01_lv4"))
+def test_logs_have_the_fields_of_the_source(hall_run: Run) -> None:
+    found = list(read_log_entries(hall_run, "set01_lv4"))
     for entry in found:
         assert list(entry) == ["timestamp", "level", "component", "action", "data", "context"]
         assert list(entry["context"]) == ["set_id", "level", "discussion_id", "round", "agent_id"]
@@ -127,8 +135,8 @@ def test_logs_have_the_fields_of_the_source(held: Run) -> None:
     assert {e["component"] for e in calls} == {"resident", "moderator", "planner"}
 
 
-def test_logs_tell_how_memories_change(held: Run) -> None:
-    found = list(entries(held, "set01_lv4"))
+def test_logs_tell_how_memories_change(hall_run: Run) -> None:
+    found = list(read_log_entries(hall_run, "set01_lv4"))
     kept = {
         (e["context"]["round"], e["context"]["agent_id"]): e["data"]
         for e in found
@@ -141,21 +149,21 @@ def test_logs_tell_how_memories_change(held: Run) -> None:
     for entry in thoughts:
         before = kept[entry["context"]["round"] - 1, entry["context"]["agent_id"]]
         assert entry["data"]["memory_length"] == before["memory_length"]
-    shared = entries(held, "set01_lv1")
+    shared = read_log_entries(hall_run, "set01_lv1")
     assert not any(e["action"] == "memory_changed" for e in shared)
 
 
 def test_log_level_and_previews(tmp_path: Path) -> None:
     settings = small_hall(tmp_path) | {"log_level": "INFO"}
-    held = hold(tmp_path, settings, scripted(plain))
-    assert {e["level"] for e in entries(held, "set01_lv2-1")} == {"INFO"}
-    summary = held.folder.read_json("logs/summary.json")
+    hall_run = run_hall(tmp_path, settings, make_model(answer_plainly))
+    assert {e["level"] for e in read_log_entries(hall_run, "set01_lv2-1")} == {"INFO"}
+    summary = hall_run.folder.read_json("logs/summary.json")
     assert summary["discussions"]["set01_lv2-1"]["calls"] == 57
     assert summary["models"]["scripted"]["calls"] == 57
 
 
-def test_findings_say_what_the_files_hold(held: Run) -> None:
-    found = {f.key: f for f in held.findings}
+def test_findings_say_what_the_files_hold(hall_run: Run) -> None:
+    found = {f.key: f for f in hall_run.findings}
     assert {k for k, f in found.items() if f.headline} == {"inclusion", "steps", "outcome"}
     levels = [row[0] for row in found["inclusion"].grid.rows]
     assert levels == ["1", "2-1", "4"]  # the replication is apart
@@ -163,9 +171,9 @@ def test_findings_say_what_the_files_hold(held: Run) -> None:
     assert "quality" in found and "all_measures" in found
 
 
-def test_who_responded_to_whom_is_counted_from_the_reactions(held: Run) -> None:
-    found = {f.key: f for f in held.findings}
-    reactions = held.table("reactions").filter(part="main", set=1)
+def test_responses_between_residents_are_counted_from_the_reactions(hall_run: Run) -> None:
+    found = {f.key: f for f in hall_run.findings}
+    reactions = hall_run.table("reactions").filter(part="main", set=1)
     for level in ("1", "2-1", "4"):
         finding = found[f"who_responded_{level}"]
         assert isinstance(finding.chart, Heatmap)
@@ -180,69 +188,71 @@ def test_who_responded_to_whom_is_counted_from_the_reactions(held: Run) -> None:
     assert "who_responded_2-2" not in found  # the replication is reported apart
 
 
-def test_show_lists_reads_and_refuses(held: Run) -> None:
-    listed = shown(held.folder)
+def test_show_lists_reads_and_refuses(hall_run: Run) -> None:
+    listed = shown(hall_run.folder)
     assert listed.count("items passed") == 8
-    talk = shown(held.folder, "set01_lv4")
+    talk = shown(hall_run.folder, "set01_lv4")
     assert "A03 speaks in round 2." in talk and "The moderator sums up round 3." in talk
     assert re.search(r"A04 \w+ is the profile 0", talk) and "passed" in talk
-    one = shown(held.folder, "set01_lv1/A05")
+    one = shown(hall_run.folder, "set01_lv1/A05")
     assert "profile 1" in one and "A05 speaks in round 1." in one and "A03 speaks" not in one
     for who in ("set09_lv4", "set01_lv4/A99"):
         with pytest.raises(InputError, match=f"{who} is not in this run"):
-            shown(held.folder, who)
+            shown(hall_run.folder, who)
 
 
 def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:
-    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"]}
-    held = hold(tmp_path, settings, scripted(plain))
+    settings = small_hall(tmp_path) | {"levels": ["2-1", "4"], "rounds": 2}
+    hall_run = run_hall(tmp_path, settings, make_model(answer_plainly))
     row = (
-        held.table("levels").filter(figure="weighted_inclusivity_score", group="gap").to_dicts()[0]
+        hall_run.table("levels")
+        .filter(figure="weighted_inclusivity_score", group="gap")
+        .to_dicts()[0]
     )
     assert row["estimate"] == 0 and row["low"] is None and row["high"] is None
-    says = next(f for f in held.findings if f.key == "inclusion").says
+    says = next(f for f in hall_run.findings if f.key == "inclusion").says
     assert says.count("a gap of 0.00 (no interval)") == 2
 
 
 def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
-    def even(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def even(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[0] == "vote" and key[1] in ("A01", "A02"):
             return {item: {"vote": "no", "reason": ""} for item in said}
         if key[0] == "vote" and key[1] == "A05":
             return "I abstain."
         return said
 
-    held = hold(tmp_path, small_hall(tmp_path), scripted(even))
-    voting = held.folder.read_json("set01_lv2-1/voting_results.json")
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), make_model(even))
+    voting = hall_run.folder.read_json("set01_lv2-1/voting_results.json")
     (item,) = voting["items"]
     assert (item["yes"], item["no"], item["uncast"]) == (2, 2, 1)
     assert item["tie"] is True and item["passed"] is False
     assert "a tie fails" in voting["rule"]
-    assert held.table("discussions")["ties_failed"].to_list() == [1]
+    assert hall_run.table("discussions")["ties_failed"].to_list() == [1]
 
 
 def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
-    def invites(key: Key, request: ModelRequest) -> Any:
-        said = plain(key, request)
+    def invites(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
         if key[0] == "moderator":
             said["invited_residents"] = ["a5", "A99", "A05"]
             said["overlooked_concerns"] = [{"resident": "A04", "concern": "rent"}]
         return said
 
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, scripted(invites))
-    said = held.folder.read_json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"levels": ["4"]}, make_model(invites))
+    said = hall_run.folder.read_json("set01_lv4/discussion_log.json")["rounds"][0]["moderator"]
     assert said["invited_residents"] == ["A05"]
     assert said["overlooked_concerns"] == [{"resident": "A04", "concern": "rent"}]
-    quality = held.folder.read_json("set01_lv4/metrics_summary.json")["quality"]
+    quality = hall_run.folder.read_json("set01_lv4/metrics_summary.json")["quality"]
     assert quality["dropped"] == {"unknown_id": 3} and quality["repaired"] == {"spelling": 3}
     # The moderator has no vote.
-    assert held.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
+    assert hall_run.table("votes")["agent_id"].to_list() == ["A01", "A02", "A03", "A04", "A05"]
 
 
 @pytest.mark.nightly(part="sweeps")
 def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
-    """Switches are independent of each other; what is off leaves no trace."""
+    """Switches are independent of each other. A stage that is off writes no rows."""
     levels = {
         f"{context}-{moderator}-{think}-{reflect}": {
             "context": context,
@@ -256,63 +266,67 @@ def test_every_combination_of_switches_runs(tmp_path: Path) -> None:
         for reflect in (True, False)
     }
 
-    def answer(key: Key, request: ModelRequest) -> Any:
+    def answer(key: CallKey, request: ModelRequest) -> Any:
         # Without THINK the one call of a turn is SPEAK, as its schema tells.
         speaks = "full_statement" in (request.schema or {}).get("properties", {})
-        return mixed(("speak", *key[1:]) if speaks else key, request)
+        return answer_any_session(("speak", *key[1:]) if speaks else key, request)
 
     settings = small_hall(tmp_path) | {"levels": list(levels), "level_settings": levels}
-    held = hold(tmp_path, settings, scripted(answer))
+    hall_run = run_hall(tmp_path, settings, make_model(answer))
     for name, switches in levels.items():
-        rows = held.table("rounds").filter(level=name)
-        quality = held.folder.read_json(f"set01_lv{name}/metrics_summary.json")["quality"]
+        rows = hall_run.table("rounds").filter(level=name)
+        quality = hall_run.folder.read_json(f"set01_lv{name}/metrics_summary.json")["quality"]
         assert quality["minimal_structures"] == 0 and quality["statements_unread"] == 0
         assert (rows["overall_stance"].null_count() == 0) == switches["think"]
         assert rows["change_type"].drop_nulls().len() == (10 if switches["reflect"] else 0)
-        said = held.table("utterances").filter(level=name, speaker_role="moderator")
+        said = hall_run.table("utterances").filter(level=name, speaker_role="moderator")
         assert said.height == (3 if switches["moderator"] == "model" else 0)
 
 
 def test_a_single_round_has_nothing_to_react_to(tmp_path: Path) -> None:
-    held = hold(tmp_path, small_hall(tmp_path) | {"rounds": 1}, scripted(plain))
-    found = held.folder.read_json("set01_lv2-1/metrics_summary.json")["vulnerable"]
+    hall_run = run_hall(tmp_path, small_hall(tmp_path) | {"rounds": 1}, make_model(answer_plainly))
+    found = hall_run.folder.read_json("set01_lv2-1/metrics_summary.json")["vulnerable"]
     assert found["total_possible_reactions"] == 0
     for name in ("weighted_inclusivity_score", "positive_reaction_ratio", "opinion_survival"):
         assert found[name] is None
-    assert held.folder.read_json("set01_lv2-1/reflection_log.json")["rounds"] == []
-    assert held.findings
+    assert hall_run.folder.read_json("set01_lv2-1/reflection_log.json")["rounds"] == []
+    assert hall_run.findings
 
 
 def test_a_replication_alone_is_the_headline(tmp_path: Path) -> None:
-    held = hold(tmp_path, small_hall(tmp_path) | {"levels": ["2-2"]}, scripted(plain))
-    assert [f.key for f in held.findings if f.headline] == ["replication"]
-    assert held.folder.read_json("levels.json")["main"]["levels"] == {}
+    hall_run = run_hall(
+        tmp_path,
+        small_hall(tmp_path) | {"levels": ["2-2"], "rounds": 1},
+        make_model(answer_plainly),
+    )
+    assert [f.key for f in hall_run.findings if f.headline] == ["replication"]
+    assert hall_run.folder.read_json("levels.json")["main"]["levels"] == {}
 
 
 def test_logs_are_there_while_a_discussion_goes_on(tmp_path: Path) -> None:
     """Each round is in the log before the next one begins."""
     seen: dict[int, list[str]] = {}
 
-    def looking(key: Key, request: ModelRequest) -> Any:
+    def looking(key: CallKey, request: ModelRequest) -> Any:
         if key[0] == "think" and key[2]:
             logs = list((tmp_path / "run" / "logs").glob("set01*.jsonl"))
             lines = logs[0].read_text("utf-8").splitlines() if logs else []
             seen[key[2]] = [json.loads(line)["action"] for line in lines]
-        return plain(key, request)
+        return answer_plainly(key, request)
 
-    hold(tmp_path, small_hall(tmp_path), scripted(looking))
+    run_hall(tmp_path, small_hall(tmp_path), make_model(looking))
     assert seen[1] == [] and seen[2].count("round_ended") == 1
     assert seen[3].count("round_ended") == 2 and "discussion_ended" not in seen[3]
 
 
-OVER_SETS = {
+FINDINGS_OVER_SETS = {
     *("inclusion", "steps", "outcome", "satisfaction", "spectrum", "stances", "all_measures"),
     "replication",
 }
 
 
-def test_the_first_page_says_what_the_levels_are(held: Run) -> None:
-    front = build_document(held.folder).front
+def test_the_first_page_says_what_the_levels_are(hall_run: Run) -> None:
+    front = build_document(hall_run.folder).front
     assert front is not None
     assert front.lanes[0].arm == "Level 1 (shared session)"
     assert "2-1 (own sessions), 2-2 (own sessions)" in front.lanes[1].arm
@@ -320,10 +334,10 @@ def test_the_first_page_says_what_the_levels_are(held: Run) -> None:
     assert all("level 2-1 (own sessions)" in contrast.answer for contrast in front.contrasts)
 
 
-def test_two_sets_are_an_illustration_without_intervals_or_tests(held: Run) -> None:
-    found = {f.key: f for f in held.findings}
-    assert {key for key, f in found.items() if f.unit == "set"} == OVER_SETS
-    for key in OVER_SETS:
+def test_two_sets_are_an_illustration_without_intervals_or_tests(hall_run: Run) -> None:
+    found = {f.key: f for f in hall_run.findings}
+    assert {key for key, f in found.items() if f.unit == "set"} == FINDINGS_OVER_SETS
+    for key in FINDINGS_OVER_SETS:
         finding = found[key]
         assert finding.says.startswith("An illustration, not evidence: 2 sets."), key
         assert " to +" not in finding.says and "p = " not in finding.says
@@ -349,7 +363,7 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     assert tested.height > 50
     assert tested.filter(apart != (pl.col("p") < 0.05)).is_empty()
     found = {f.key: f for f in run.findings}
-    for key in OVER_SETS - {"replication"}:
+    for key in FINDINGS_OVER_SETS - {"replication"}:
         assert found[key].units == 5 and "illustration" not in found[key].says
     steps = found["steps"]
     rows = [dict(zip(steps.grid.columns, row, strict=True)) for row in steps.grid.rows]
