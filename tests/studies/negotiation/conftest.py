@@ -149,14 +149,17 @@ def whole(shared_folder: SharedFolder) -> Any:
     return folkmoot.load(shared_folder("negotiation/whole", make) / "run")
 
 
-def some(*ids: str) -> list[dict[str, Any]]:
-    """The groups of these ids."""
-    return [g for g in GROUPS if g["id"] in ids]
+def some(*ids: str, size: int | None = None) -> list[dict[str, Any]]:
+    """The groups of these ids, each with its first `size` members (default: all)."""
+    return [g | {"members": g["members"][:size]} for g in GROUPS if g["id"] in ids]
 
 
 @pytest.fixture
 def negotiation(tmp_path: Path) -> Runner:
-    """`negotiation(settings…, answering=fn)` runs the study in a fresh folder."""
+    """Run the study in a new folder: `negotiation(answering, **settings)`.
+
+    Members do not confirm decisions unless `confirm=True`: a third of all calls confirm one.
+    """
     count = iter(range(1000))
 
     def run(
@@ -168,7 +171,7 @@ def negotiation(tmp_path: Path) -> Runner:
     ) -> Any:
         return folkmoot.run(
             STUDY,
-            {**SETTINGS, **settings},
+            {**SETTINGS, "confirm": False, **settings},
             out=tmp_path / f"run{next(count)}",
             provider=ScriptedProvider(answering, latency=latency),
             model="scripted/test",

@@ -40,7 +40,9 @@ def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
             seen[address] = "\n".join(m.content for m in request.messages)
         return answering(request, address)
 
-    run = negotiation(listening, groups=some("team"), coding="on")
+    run = negotiation(
+        listening, groups=some("team", size=2), conditions=["C3", "C4", "C5"], coding="on"
+    )
     texts = run.table("texts")
     by = dict(texts.group_by("codebook").len().rows())
     rounds = run.table("decisions").filter(condition="C5")["feedback_rounds"]
@@ -72,7 +74,7 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
 
 
 def test_with_coding_off_texts_are_kept_and_nothing_is_found(negotiation: Runner) -> None:
-    off = negotiation(answering, groups=some("pair"))
+    off = negotiation(answering, groups=some("pair"), conditions=["C3", "C4"])
     keys = {f.key for f in off.findings}
     assert not off.table("texts").is_empty() and off.table("codes").filter(by="coder").is_empty()
     assert not {"coded_decisions", "coded_purity", "coded_conflict"} & keys

@@ -41,7 +41,7 @@ def test_a_small_part_of_the_example(tmp_path: Path) -> None:
 
 def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path) -> None:
     """Who gets the own wish is glad of it, who does not asks for it or is sorry, in every line."""
-    few = ("group_types=[family, elder_young]", "groups_per_type=2", "conditions=[C3]")
+    few = ("group_types=[family, elder_young]", "groups_per_type=1", "conditions=[C3]")
     run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=few)
     members = run.table("members").select("group_id", "member_id", "member_name")
     scores = (

@@ -32,20 +32,38 @@ from tests.sweeps import sample_daily
 MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 BALLOTS = import_module("folkmoot.studies.negotiation.ballots")
 PROMPTS = Path(str(STUDY.prompts))
-SMALL: Mapping[str, Any] = {"groups_per_type": 1, "group_types": ["family"], "random_seed": 2}
+SMALL: Mapping[str, Any] = {
+    "groups_per_type": 1,
+    "group_types": ["family"],
+    "sizes": {"family": {"parent": 1, "child": 2}},
+    "random_seed": 2,
+}
 CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"{condition} alone": {"conditions": [condition]} for condition in CONDITIONS},
-    "scores, reasons first": {"ballots": "scores", "field_order": "reason_first"},
+    # C5 continues from C4, so that it needs all prompts of C4.
+    "scores, reasons first": {
+        "ballots": "scores",
+        "field_order": "reason_first",
+        "conditions": ["C3", "C5"],
+    },
     "one day, one round": {"days": 1, "max_feedback_rounds": 1, "confirm": False},
     "feedback off, no coding": {"enable_feedback": False, "coding": "off"},
-    "own groups": {"groups": GROUPS[:2], "group_types": None, "groups_per_type": None},
+    "own groups": {
+        "groups": GROUPS[:1],
+        "group_types": None,
+        "groups_per_type": None,
+        "sizes": None,
+    },
     "own sizes, weights and trip": {
         "sizes": {"family": {"parent": 1, "child": 5}},
         "weights": {"family": {"parent": 2}},
         "trip": {"org": "Bonn", "dest": "Rome", "budget": 900},
     },
-    "own options": {"options": {"cuisine": ["Tapas bar", "Ramen/Udon", "Bistro"]}},
+    "own options": {
+        "options": {"cuisine": ["Tapas bar", "Ramen/Udon", "Bistro"]},
+        "conditions": ["C2", "C3", "C5"],
+    },
 }
 
 
@@ -86,7 +104,8 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
 def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
     """All that stands in capitals, in tables and in another order keeps its source."""
     names = {"member.text", "line.text", "option", "outcome", "share.who", "persona"}
-    run = play(tmp_path, {"prompts": write_prompts_in_capitals(tmp_path / "own", STUDY, names)})
+    prompts = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
+    run = play(tmp_path, {"prompts": prompts, "conditions": ["C2", "C3", "C5"]})
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     altered = run.read_table("provenance").filter("altered")
@@ -165,11 +184,11 @@ def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
             return '{"declined": true}'
         return "{" if title_of(request) == "BallotForm" and "traveler_2" in address else None
 
-    run = play(tmp_path, {"group_types": ["family", "spouses"]}, **spoiled(spoil))
+    run = play(tmp_path, {"conditions": ["C2", "C3", "C5"]}, **spoiled(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert run.read_table("decisions")["parse_error"].any()
-    assert run.read_table("preferences")["missing"].drop_nulls().len() >= 2
+    assert run.read_table("preferences")["missing"].drop_nulls().len() == 1
 
 
 def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path) -> None:
@@ -190,10 +209,8 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(
-    all_types: RunFolder,
-) -> None:
-    run = all_types
+def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+    run = play(tmp_path, {})
     said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     assert set(said.filter(said["address"] != "")["address"]) <= set(answers["address"])
@@ -256,7 +273,11 @@ def test_a_short_line_of_another_decision_that_leaks_is_found(
     short = {"cuisine": "No."}
     pair = {"id": "pair", "type": "spouses"}
     members = [{**m, "preferences": {**m["preferences"], **short}} for m in GROUPS[3]["members"]]
-    settings = {"groups": [{**pair, "members": members}], "conditions": ["C3", "C4"]}
+    settings = {
+        "groups": [{**pair, "members": members}],
+        "conditions": ["C3", "C4"],
+        **dict.fromkeys(("group_types", "groups_per_type", "sizes")),
+    }
     assert describe_deviations(play(tmp_path / "right", settings)) == []
 
     def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:

@@ -70,7 +70,7 @@ def test_satisfaction_is_computed_from_them_under_all_conditions(negotiation: Ru
     every = dict.fromkeys(
         ("diner", "barbecue", "museums", "nature parks", "theatre", "sports", "luxury"), 3
     )
-    run = negotiation(scoring(every), groups=some("team"))
+    run = negotiation(scoring(every), groups=some("team", size=2))
     rows = run.table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
     assert set(rows["satisfaction"]) == {3.0} and set(rows["condition"]) == set(CONDITIONS)
     # The vote goes by the source's rules all the same.
@@ -81,7 +81,7 @@ def test_satisfaction_is_computed_from_them_under_all_conditions(negotiation: Ru
 def test_a_firm_no_is_the_lowest_score(negotiation: Runner) -> None:
     run = negotiation(
         scoring({"diner": 4, "barbecue": 4}, hard_no=["barbecue"], objection="no garlic"),
-        groups=some("team"),
+        groups=some("team", size=2),
         conditions=["C3"],
     )
     own = run.table("own_scores").filter(topic="cuisine", option="barbecue")
@@ -104,7 +104,8 @@ def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
 def test_who_cannot_say_is_unknown_and_asked_no_second_time(
     negotiation: Runner, score: Any
 ) -> None:
-    run = negotiation(scoring({"barbecue": score}), groups=some("team"), conditions=["C3"])
+    team = some("team", size=2)
+    run = negotiation(scoring({"barbecue": score}), groups=team, conditions=["C3"])
     own = run.table("own_scores").filter(option="barbecue")
     assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}
     assert not [a for a in run.table("answers")["address"] if a.endswith("ask1")]
@@ -118,7 +119,7 @@ def test_who_declines_is_unknown(negotiation: Runner) -> None:
             return '{"declined": true}'
         return mediator(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = negotiation(answering, groups=some("team", size=2), conditions=["C3"])
     own = run.table("own_scores").filter(member_id="traveler_2")
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
     rows = run.table("satisfaction").filter(member_id="traveler_2")
@@ -155,14 +156,15 @@ def test_an_option_that_comes_up_later_is_scored_when_it_enters(
             return mediator(request, address, decision=[gives_new("tapas")])
         return mediator(request, address)
 
-    run = negotiation(scoring({"tapas": 2}, mediating), groups=some("team"), conditions=[condition])
+    team = some("team", size=2)
+    run = negotiation(scoring({"tapas": 2}, mediating), groups=team, conditions=[condition])
     own = run.table("own_scores").filter(option="tapas")
-    assert len(own) == 4 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
+    assert len(own) == 2 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     if condition != "C4":
         assert row["selected_option"] == "tapas"
         content = run.table("satisfaction").filter(topic="cuisine")
-        assert content["satisfaction"].to_list() == [2.0] * 4
+        assert content["satisfaction"].to_list() == [2.0] * 2
 
 
 # --- undecided ---------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ def mean(run: Any, measure: str = "satisfaction") -> float:
 
 
 def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) -> None:
-    every = {"groups": some("team"), "conditions": ["C3"]}
+    every: dict[str, Any] = {"groups": some("team", size=2), "conditions": ["C3"]}
     whole = negotiation(**every)
     some_slots = negotiation(deciding("event"), **every)
     assert mean(some_slots) < mean(whole)
@@ -199,7 +201,7 @@ def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) 
     assert mean(some_slots, "satisfaction_if_lowest") == mean(some_slots)
     assert mean(some_slots, "satisfaction_if_highest") == pytest.approx((event.item() + 7 * 4) / 8)
     says = {f.key: f for f in some_slots.findings}["satisfaction"].says
-    assert "Slots left open count as −4 (C3: 28 of 32 member scores)." in says
+    assert "Slots left open count as −4 (C3: 14 of 16 member scores)." in says
 
 
 def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner) -> None:
@@ -234,7 +236,7 @@ def test_what_cannot_be_read_is_missing_and_not_lowest(
         nonsense = [gives("whatever the others want"), gives("TBD")]
         return reply or mediator(request, address, decision=nonsense)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = negotiation(answering, groups=some("team", size=2), conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["undecided"] == cause
     rows = run.table("satisfaction")
@@ -274,7 +276,7 @@ def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: An
             score["score"] *= -1
         return json.dumps(data)
 
-    other = negotiation(turned, groups=some("team"), conditions=["C3"])
+    other = negotiation(turned, groups=some("team", size=2), conditions=["C3"])
     found = {f.key: f for f in other.findings}["text_scoring"]
     assert {row[0]: row[1] for row in found.grid.rows}["for or against an option"] == 0
 
@@ -285,7 +287,12 @@ def test_compare_reads_a_measure_from_the_table_that_the_report_reads(
     """`own_scores` has the column too, but from before the decisions, without conditions."""
     hypothesis = {"measure": "score", "contrast": ["C4", "C1"], "direction": "greater"}
     runs = [
-        negotiation(groups=some("pair", "team"), hypotheses=[hypothesis], random_seed=seed).folder
+        negotiation(
+            groups=some("pair", "team", size=2),
+            conditions=["C1", "C4"],
+            hypotheses=[hypothesis],
+            random_seed=seed,
+        ).folder
         for seed in (1, 2)
     ]
     for sample in load_samples(runs):

@@ -70,7 +70,7 @@ FEW: dict[str, Any] = {"group_types": ["family", "spouses"]}
 def certain(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Any]:
     """Runs whose mediator never follows a minority, and always."""
     folder = tmp_path_factory.mktemp("certain")
-    return {at: held(folder / str(at), at, ["C3", "C4", "C5"], **FEW) for at in (0.0, 1.0)}
+    return {at: held(folder / str(at), at, ["C4", "C5"], **FEW) for at in (0.0, 1.0)}
 
 
 def estimate(run: Any, condition: str, measure: str = SHARE) -> dict[str, Any]:
@@ -91,9 +91,8 @@ def gain(run: Any, measure: str = SHARE) -> float:
 
 
 @pytest.mark.nightly(part="truths")
-def test_c3_finds_how_often_the_mediator_follows_a_minority(
-    certain: dict[float, Any], tmp_path: Path
-) -> None:
+def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path) -> None:
+    certain = {at: held(tmp_path / str(at), at, ["C3"], **FEW) for at in (0.0, 1.0)}
     runs = {0.35: held(tmp_path / "run", 0.35, ["C3"], 2), **certain}
     for follows, run in runs.items():
         found = estimate(run, "C3")["estimate"]
@@ -132,7 +131,7 @@ def test_no_word_of_the_instructions_is_what_the_respondent_reads(
 
 def departs(tmp_path: Path) -> float:
     """How far C3's minority coverage is from the truth of a mediator who always follows."""
-    run = held(tmp_path / "miswired", 1.0, ["C3"])
+    run = held(tmp_path / "miswired", 1.0, ["C3"], **FEW)
     return 1 - float(estimate(run, "C3")["estimate"])
 
 
@@ -155,7 +154,7 @@ def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.Mon
         return list_preferences(replace(case, stated={topic.id: turned}), topic)
 
     monkeypatch.setattr(MEDIATION, "list_preferences", swapped)
-    run = held(tmp_path / "miswired", 1.0, ["C3"])
+    run = held(tmp_path / "miswired", 1.0, ["C3"], **FEW)
     assert 1 - float(estimate(run, "C3")["estimate"]) > 3 * TOLERANCE
     assert misnamed(run) == {"proposal"}
 
@@ -215,7 +214,7 @@ def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
         return replace(decision, feedback=after.feedback, lines=after.lines)
 
     monkeypatch.setattr(PROTOCOL, "hold_feedback", unheard)
-    assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
+    assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"], **FEW)) == 0
 
 
 # How the shipped prompt shows a line of the discussion, to models and to people.
@@ -256,7 +255,7 @@ def test_a_record_of_another_decision_is_not_confirmed(
 
     def confirmed(name: str) -> float:
         some = {"confirm": True, "prompts": str(folder), "group_types": ["strangers"]}
-        run = held(tmp_path / name, 0.5, ["C3", "C4"], 2, **some)
+        run = held(tmp_path / name, 0.5, ["C3", "C4"], **some)
         assert set(run.table("answers")["finish"]) == {"stop"}
         return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 

@@ -147,7 +147,7 @@ def test_what_is_still_there_stays_as_said_and_is_recorded(negotiation: Runner) 
         prompts[address] = "\n".join(m.content for m in request.messages)
         return str(script(request, address))
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    run = negotiation(answering, groups=some("pair"), conditions=["C3"], confirm=True)
     row = c3(run)
     assert set(row["theory_words"].split("; ")) == {
         *("game theory", "tie break", "game-theory", "logrolling"),
@@ -192,9 +192,10 @@ def test_every_term_of_the_mediator_stays_out_of_planner_and_later_decisions(
             line["text"] = everything
         return json.dumps(data)
 
-    groups = json.loads(json.dumps(some("old")))
+    groups = json.loads(json.dumps(some("old", size=2)))
     groups[0]["members"][1]["preferences"]["event"] = "I love the theatre of alternation"
-    run = negotiation(answering, groups=groups, conditions=["C3"])
+    run = negotiation(answering, groups=groups, conditions=["C3"], confirm=True)
+    assert later
     payload = session_json(run, "old", "C3", "planner_payload")
     theirs = payload.pop("constraint_state")
     assert theirs["event"]["traveler_2"] == "I love the theatre of alternation"
@@ -280,7 +281,8 @@ def test_a_new_option_carries_no_word_of_theory(negotiation: Runner, condition: 
     def question(request: Any) -> str:
         return str(next(m.content for m in request.messages if m.role == "user"))
 
-    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    team = some("team", size=2)
+    run = negotiation(answering, groups=team, conditions=[condition], confirm=True)
     payload = session_json(run, "team", condition, "planner_payload")
     trip = run.folder.text(f"tripcraft/{condition}.csv")
     assert later
@@ -290,7 +292,7 @@ def test_a_new_option_carries_no_word_of_theory(negotiation: Runner, condition: 
 
 def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: Runner) -> None:
     """The reply on cuisine was asked for again: the comparison stands with it and without it."""
-    groups = some("team", "pair")
+    groups = some("team", "pair", size=2)
 
     def answering(request: Any, address: str) -> str:
         words = "By veto, a diner." if address.endswith("-C3/cuisine/ask0") else "A diner."
@@ -309,7 +311,7 @@ def test_findings_are_shown_without_replies_that_were_asked_again(negotiation: R
     found = {f.key: f for f in run.findings}["satisfaction"]
     assert any("led to a re-ask" in note for note in found.notes)
     assert "without_asked_again" in found.grid.columns
-    plain = negotiation(groups=groups, conditions=["C3", "C4"])
+    plain = negotiation(groups=some("pair"), conditions=["C3", "C4"])
     assert plain.folder.read_json("comparison.json")["without_asked_again"] is None
 
 

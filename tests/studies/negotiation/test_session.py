@@ -65,7 +65,7 @@ def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
         told.extend(m.content for m in request.messages)
         return mediator(request, address)
 
-    negotiation(answering, groups=some("fam"), days=1)
+    negotiation(answering, groups=some("fam"), days=1, confirm=True)
     assert any("trip of 1 day." in said for said in told)
     assert not any("1 days" in said for said in told)
 
@@ -164,7 +164,10 @@ def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: R
     def answering(request: ModelRequest, address: str) -> str:
         return mediator(request, address, resolution_explanation="Split the group into subgroups!")
 
-    rows = negotiation(answering, conditions=["C3", "C4"]).table("decisions").to_dicts()
+    run = negotiation(
+        answering, groups=some(*(group["id"] for group in GROUPS), size=2), conditions=["C3", "C4"]
+    )
+    rows = run.table("decisions").to_dicts()
     required = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_required"]}
     optional = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_optional"]}
     assert required == {
@@ -177,7 +180,9 @@ def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: R
     assert optional == {("colleagues", "event"), ("strangers", "event")}
     assert {r["condition"] for r in rows if r["subgrouping_required"]} == {"C4"}
     calm = negotiation(
-        lambda r, a: mediator(r, a, has_conflict=False), groups=some("team"), conditions=["C5"]
+        lambda r, a: mediator(r, a, has_conflict=False),
+        groups=some("strange", size=2),
+        conditions=["C5"],
     ).table("decisions")
     assert not calm["subgrouping_required"].any() and not calm["subgrouping_optional"].any()
 
@@ -392,8 +397,10 @@ def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) 
     def slow(address: str) -> float:
         return (sum(map(ord, address)) % 7) / 2000
 
-    one = negotiation(concurrency=1, groups=some("fam", "pair"))
-    many = negotiation(concurrency=64, groups=some("fam", "pair"), latency=slow)
+    # C5 continues from C4, so that every call of C4 is made as well.
+    study: dict[str, Any] = {"groups": some("fam", "pair"), "conditions": ["C1", "C2", "C3", "C5"]}
+    one = negotiation(concurrency=1, confirm=True, **study)
+    many = negotiation(concurrency=64, confirm=True, latency=slow, **study)
     assert digest(one) == digest(many)
 
 

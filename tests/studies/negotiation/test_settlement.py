@@ -321,7 +321,8 @@ def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
             seen.append(request.messages[-1].content)
         return "no" if "traveler_2" in address else "Yes."
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C2", "C3", "C4"])
+    conditions = ["C2", "C3", "C4"]
+    run = negotiation(answering, groups=some("pair"), conditions=conditions, confirm=True)
     words = run.table("confirmations")
     assert len(words) == 2 * 8 * 2
     said = dict(zip(words["member_id"], words["confirmed"], strict=True))
@@ -341,7 +342,7 @@ def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
     def answering(request: ModelRequest, address: str) -> str:
         return "That depends." if "/confirm/" in address else mediator(request, address)
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    run = negotiation(answering, groups=some("pair"), conditions=["C3"], confirm=True)
     words = run.table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
     assert run.table("measures")["confirmed_share"].is_null().all()
@@ -390,7 +391,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
             return mediator(request, address, **changes)
         return mediator(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    run = negotiation(answering, groups=some("team"), conditions=[condition], confirm=True)
     rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
     assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
     words = run.table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
@@ -408,23 +409,26 @@ def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> Non
     both = [{"option": "diner", "members": ["everyone"], "when": "Day 1"}]
     both += [gives_new("sushi", "Partner 2", when="Day 2")]
 
-    def refusing(word: str) -> Any:
-        def answering(request: ModelRequest, address: str) -> str:
-            if "/confirm/" in address and "traveler_2" in address:
-                return word
-            return mediator(request, address, decision=both)
+    rejection = "diner: traveler_2"  # in the stated preference as well
+    # What the second member says, and what is recorded: overridden, refused, confirmed.
+    cases = {
+        "one": ("refused: sushi", (f"{rejection}; sushi: traveler_2", "sushi", True)),
+        "all": ("Refused: all of it.", (f"{rejection}; sushi: traveler_2", "diner; sushi", True)),
+        "no": ("no", (rejection, None, False)),
+        # The decision gives barbecue to no member.
+        "not_given": ("refused: barbecue", (rejection, None, None)),
+    }
 
-        run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-        row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
-        (said,) = (
-            run.table("confirmations")
-            .filter(topic="cuisine", member_id="traveler_2")
-            .rows(named=True)
-        )
-        return row["overridden"], said["refused"], said["confirmed"]
+    def answering(request: ModelRequest, address: str) -> str:
+        if "/confirm/" in address and "traveler_2" in address:
+            return next(word for id, (word, _) in cases.items() if f"/{id}-C3/" in address)
+        return mediator(request, address, decision=both)
 
-    over = "diner: traveler_2"  # in the stated preference as well
-    assert refusing("refused: sushi") == (f"{over}; sushi: traveler_2", "sushi", True)
-    assert refusing("Refused: all of it.") == (f"{over}; sushi: traveler_2", "diner; sushi", True)
-    assert refusing("no") == (over, None, False)
-    assert refusing("refused: barbecue") == (over, None, None)  # which nobody gives
+    (pair,) = some("pair")
+    groups = [pair | {"id": group_id} for group_id in cases]
+    run = negotiation(answering, groups=groups, conditions=["C3"], confirm=True)
+    decisions = run.table("decisions").filter(topic="cuisine")
+    confirmations = run.table("confirmations").filter(topic="cuisine", member_id="traveler_2")
+    found = decisions.join(confirmations, on="group_id")
+    rows = found.select("group_id", "overridden", "refused", "confirmed").rows()
+    assert {id: tuple(rest) for id, *rest in rows} == {id: end for id, (_, end) in cases.items()}
