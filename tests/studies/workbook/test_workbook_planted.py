@@ -37,6 +37,8 @@ PLAIN = "The tokens are paid out in money after the game."
 GIVE = "How many of your 20 tokens do you put into the pot? {response_options}"
 RULES = "You hold 20 tokens. What is put into the pot is doubled and divided equally."
 SEED = 11
+# With 20 groups of 4 the planted effect is found, and its absence too.
+PEOPLE = 80
 
 
 def book(
@@ -127,7 +129,7 @@ def healthy(shared_folder: SharedFolder) -> RunFolder:
 def test_the_effect_of_a_treatment_comes_out_with_its_size(
     healthy: RunFolder, tmp_path: Path
 ) -> None:
-    planted = truth(tmp_path)
+    planted = truth(tmp_path, people=PEOPLE)
     assert 0.08 < planted < 0.2
     got = effect(healthy)
     assert got.low < planted < got.high and abs(got.value - planted) < 0.1
@@ -142,12 +144,12 @@ def test_words_for_holding_back_lower_contributions(tmp_path: Path) -> None:
 
 def test_a_treatment_that_says_nothing_of_giving_has_no_effect(tmp_path: Path) -> None:
     assert truth(tmp_path, "The tokens are of blue plastic.", people=40) == 0
-    null = effect(play(book(120, "The tokens are of blue plastic."), tmp_path / "null"))
+    null = effect(play(book(PEOPLE, "The tokens are of blue plastic."), tmp_path / "null"))
     assert null.low < 0 < null.high
 
 
 def test_no_strength_no_effect(tmp_path: Path) -> None:
-    got = effect(play(book(120), tmp_path, overrides=("respondent.persuasion=0",)))
+    got = effect(play(book(PEOPLE), tmp_path, overrides=("respondent.persuasion=0",)))
     assert got.low < 0 < got.high
 
 
@@ -209,7 +211,7 @@ def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
     bare = play(book(240), tmp_path / "bare", overrides=own)
     assert (bare.read_table("responses")["finish"] == "stop").all()
     assert shares(bare).sort("participant_id").equals(shares(healthy).sort("participant_id"))
-    rounds = play(book(120, rounds=3), tmp_path / "rounds", overrides=own)
+    rounds = play(book(PEOPLE, rounds=3), tmp_path / "rounds", overrides=own)
     assert rounds.read_table("responses")["number"].equals(games.read_table("responses")["number"])
 
 
@@ -235,7 +237,7 @@ def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) 
     """Without the sentence in the prompt the arm is what it is called in vain."""
     told = sessions.render_system_texts
     monkeypatch.setattr(sessions, "render_system_texts", lambda *a: (told(*a)[0], "", told(*a)[2]))
-    got = effect(play(book(120), tmp_path))
+    got = effect(play(book(PEOPLE), tmp_path))
     assert got.low < 0 < got.high
 
 
@@ -244,7 +246,7 @@ def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) 
 
 @pytest.fixture(scope="session")
 def games(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("workbook/games", lambda folder: play(book(120, rounds=3), folder))
+    made = shared_folder("workbook/games", lambda folder: play(book(PEOPLE, rounds=3), folder))
     return RunFolder(made / "run")
 
 
@@ -395,7 +397,7 @@ def wired(
     folder: Path, monkeypatch: pytest.MonkeyPatch, target: Any, name: str, by: Callable[..., Any]
 ) -> RunFolder:
     monkeypatch.setattr(target, name, by)
-    return play(book(120, rounds=3), folder)
+    return play(book(PEOPLE, rounds=3), folder)
 
 
 def test_a_treatment_that_is_not_told_is_caught(
@@ -475,7 +477,7 @@ def test_a_last_round_that_is_unheard_is_caught(
 
     run = wired(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", forgetful)
     assert unheard(games, 2) == unheard(games, 3) == unheard(run, 2) == 0
-    assert unheard(run, 3) == 120
+    assert unheard(run, 3) == PEOPLE
 
 
 def unheard(run: RunFolder, later: int) -> int:

@@ -271,11 +271,22 @@ def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Pat
     assert "add up to not available" in requests(provider, "/m/")[0].messages[-1].content
 
 
-@pytest.mark.parametrize("said", ["2", "not yes", "yes or no", "No comment, I refuse to answer."])
-def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
-    run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
+def test_an_option_is_never_guessed(tmp_path: Path) -> None:
+    replies = ("2", "not yes", "yes or no", "No comment, I refuse to answer.")
+
+    def reply_of(participant: str) -> str:
+        return replies[int(participant[1:]) % len(replies)]
+
+    def answer(request: Any, address: str) -> str:
+        participant = address.split("/")[3] if "/m/" in address else "p0"
+        return make_script(option=reply_of(participant))(request, address)
+
+    run = play(good(), tmp_path, ScriptedProvider(answer))  # the options are listed with dashes
     responses = run.table("responses").filter(var_name="trade").to_dicts()
-    assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
+    assert {row["value"] for row in responses} == {*replies}
+    for row in responses:
+        said = reply_of(row["participant_id"])
+        assert (row["status"], row["value"], row["reasks"]) == ("invalid", said, 5)
     reasons = set(run.table("answers").filter(parse_step="missing")["missing"])
     assert reasons == {"unparsed"}
 
@@ -480,44 +491,38 @@ def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path)
             assert "You offered 3 of 12." in heard and "…" not in heard
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}.",
-        "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}.",
-        "{% if offer > 3 %}Much{% else %}Little or nothing{% endif %} {{ offer | upper }}",
-    ],
-)
 @pytest.mark.parametrize("number", ["0", "no idea"])
-def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str) -> None:
+def test_no_answer_breaks_a_later_prompt(tmp_path: Path, number: str) -> None:
     provider = player(number=number)
+    text = (
+        "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}. "
+        "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}. "
+        "{% if offer > 3 %}Much{% else %}Little or nothing{% endif %} {{ offer | upper }}"
+    )
     run = play(put(good(), f"{TASKS}!F5", f"{text} {{response_options}}"), tmp_path, provider)
     assert len(rows(run)) == 8
     prompts = [r.messages[-1].content for r in requests(provider, "/m/")]
-    assert all(p.strip() for p in prompts)
-    if number == "no idea" and "round" in text:
+    assert prompts and all("You got" in prompt for prompt in prompts)
+    if number == "no idea":
         assert "not available, or not available" in prompts[0]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    sample_daily(
-        [
-            "9" * 500,
-            "1e999",
-            '{"response": ' + "9" * 5000 + "}",
-            '{"response": NaN, "speculation_score": NaN}',
-            '{"response": "\\ud800", "speculation_score": 5}',
-            "{" * 300,
-            "=cmd|' /C calc'!A0",
-            "\x00\x1b[31m",
-            "{{ 1 / 0 }} {response_options}",
-        ],
-        daily=8,
-        part="sweeps",
-    ),
+# A reply, and whether answers are validated.
+HOSTILE_REPLIES = (
+    *(("9" * 500, 1), ('{"response": NaN, "speculation_score": NaN}', 1)),
+    *(('{"response": "\\ud800", "speculation_score": 5}', 1), ("\x00\x1b[31m", 1)),
+    *(("=cmd|' /C calc'!A0", 0), ("1e999", 0), ('{"response": ' + "9" * 5000 + "}", 0)),
+    *(("9" * 500, 0), ('{"response": NaN, "speculation_score": NaN}', 0)),
+    *(('{"response": "\\ud800", "speculation_score": 5}', 0), ("\x00\x1b[31m", 0)),
+    *(("=cmd|' /C calc'!A0", 1), ("1e999", 1), ('{"response": ' + "9" * 5000 + "}", 1)),
+    *(("{" * 300, 0), ("{" * 300, 1)),
+    *(("{{ 1 / 0 }} {response_options}", 0), ("{{ 1 / 0 }} {response_options}", 1)),
 )
-@pytest.mark.parametrize("validate", [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("reply", "validate"), sample_daily(HOSTILE_REPLIES, daily=7, part="sweeps")
+)
 def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> None:
     book = good()
     for row in (3, 4, 5, 6):

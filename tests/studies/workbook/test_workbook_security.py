@@ -13,6 +13,7 @@ import pytest
 from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.storage.tables import format_csv
+from folkmoot.studies.workbook import checks
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.files import harmless_csv
 from folkmoot.studies.workbook.language.expressions import (
@@ -23,6 +24,7 @@ from folkmoot.studies.workbook.language.expressions import (
 from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
+from tests.studies.workbook.conftest import call_here
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
     good,
@@ -243,7 +245,11 @@ def test_the_number_of_cells_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
         load_workbook_config(path)
 
 
-def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> None:
+def test_more_than_a_thousand_permutations_are_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The texts of 1,000 experiments are checked otherwise, which takes seconds.
+    monkeypatch.setattr(checks, "MOST_PERMUTATIONS_CHECKED", 20)
     book = good()
     book["constants"] += [[f"c{i}", str(list(range(11)))] for i in range(3)]
     config = read(book, tmp_path)
@@ -254,7 +260,10 @@ def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> No
     assert check_config(config.model_copy(update={"max_permutations": 1331}), tmp_path) == []
 
 
-def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) -> None:
+def test_an_absurd_number_of_permutations_is_counted_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "MOST_PERMUTATIONS_CHECKED", 20)
     book = good()
     book["constants"] += [[f"c{i}", str(list(range(100)))] for i in range(12)]
     (problem,) = check_config(read(book, tmp_path), tmp_path)
@@ -286,7 +295,9 @@ def test_headers_are_neutralised_too() -> None:
     assert harmless_csv(["=x"], []).startswith("'=x")
 
 
-def test_paths_cannot_leave_the_run_folder(tmp_path: Path) -> None:
+def test_paths_cannot_leave_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The names are checked after the file is read, so the file needs no process for itself.
+    monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_here)
     for name in ("../x", "a/b", "c:\\x", ".hidden", "a\nb"):
         book = put(good(), "experimental_setting!B2", name)
         assert any("it names files" in m for m in mistakes(book, tmp_path)), name

@@ -165,8 +165,14 @@ def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
     assert describe_deviations(run) == []
 
 
-def test_so_it_is_in_the_example(tmp_path: Path) -> None:
-    run = play(EXAMPLE, tmp_path, model="synthetic")
+@pytest.fixture(scope="module")
+def example_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of the shipped example, for tests that only read it."""
+    return play(EXAMPLE, tmp_path_factory.mktemp("example"), model="synthetic")
+
+
+def test_so_it_is_in_the_example(example_run: RunFolder) -> None:
+    run = example_run
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     spans = run.read_table("provenance")
@@ -203,7 +209,10 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@pytest.mark.parametrize(
+    "name",
+    sample_daily(REPLIES, ("nothing", "braces", "characters that are reserved"), part="sweeps"),
+)
 def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
     book = put(put(good(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
     run = play(book, tmp_path, provider=ScriptedProvider(lambda *_: REPLIES[name]))
@@ -238,8 +247,10 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
-    run = play(EXAMPLE, tmp_path, model="synthetic")
+def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(
+    example_run: RunFolder,
+) -> None:
+    run = example_run
     said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     replies = said.filter(pl.col("address") != "")

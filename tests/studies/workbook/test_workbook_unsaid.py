@@ -7,6 +7,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.studies.workbook.workbook_builder import (
     save,
     setting,
 )
+from tests.sweeps import sample_daily
 
 TASKS = "interview_prompts"
 PEOPLE = "agent_profiles"
@@ -244,11 +246,21 @@ def test_an_arm_that_nobody_is_in_is_told(tmp_path: Path) -> None:
 # --- where the table begins ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sheet", [*good()])
-@pytest.mark.parametrize(("rows", "columns"), [(1, 0), (2, 0), (0, 1), (2, 3)])
+SHIFTS = [*product(good(), ((1, 0), (2, 0), (0, 1), (2, 3)))]
+
+
+# Each sheet every day, and each shift.
+@pytest.mark.parametrize(
+    ("sheet", "shift"),
+    sample_daily(
+        SHIFTS, [(sheet, SHIFTS[n % 4][1]) for n, sheet in enumerate(good())], part="mutations"
+    ),
+)
 def test_a_table_that_does_not_begin_in_a1_is_found_and_said(
-    tmp_path: Path, sheet: str, rows: int, columns: int
+    tmp_path: Path, sheet: str, shift: tuple[int, int]
 ) -> None:
+    rows, columns = shift
+
     def change(book: Any) -> None:
         if rows:
             book[sheet].insert_rows(1, rows)
@@ -334,7 +346,12 @@ def random_assignment() -> Cells:
     return book
 
 
-@pytest.mark.parametrize("word", ["free-text", "free text", "Free_Text", "freetext", "text"])
+@pytest.mark.parametrize(
+    "word",
+    sample_daily(
+        ["free-text", "Free_Text", "free text", "freetext", "text"], daily=2, part="sweeps"
+    ),
+)
 def test_the_random_assignment_layout_runs(tmp_path: Path, word: str) -> None:
     book = random_assignment()
     book[TASKS][2][7] = word
