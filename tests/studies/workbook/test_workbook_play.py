@@ -25,7 +25,7 @@ from tests.studies.workbook.workbook_builder import (
     make_script,
     player,
     put,
-    save,
+    quick_save,
     setting,
     task,
 )
@@ -36,7 +36,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
 
 
 def play(book: Any, folder: Path, provider: Any = None, **options: Any) -> Any:
-    path = save(book, folder / "book.xlsx")
+    path = quick_save(book, folder / "book.xlsx")
     return folkmoot.run(path, out=folder / "out", provider=provider or player(), **options)
 
 

@@ -281,5 +281,5 @@ def calls_of_a_check(tasks: int, folder: Path) -> int:
 
 
 def test_a_check_takes_time_in_proportion_to_the_tasks(tmp_path: Path) -> None:
-    few, many = (calls_of_a_check(n, tmp_path) for n in (100, 400))
+    few, many = (calls_of_a_check(n, tmp_path) for n in (50, 200))
     assert many < 5 * few

@@ -12,6 +12,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from openpyxl import Workbook as Book
+from openpyxl.cell.cell import ERROR_CODES
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
 
@@ -233,6 +234,8 @@ def _cell(at: str, value: Any) -> str:
         return f'<c r="{at}"><v>{value!r}</v></c>'
     if value.startswith("#N/A"):
         return f'<c r="{at}" t="e"><v>#N/A</v></c>'
+    if value in ERROR_CODES:
+        return f'<c r="{at}" t="e"><v>{value}</v></c>'
     if value.startswith("=") and len(value) > 1:
         return f'<c r="{at}"><f>{escape(value[1:])}</f></c>'
     text = escape("".join(ch for ch in value if ch in "\n\t" or ch >= " "))
@@ -241,7 +244,7 @@ def _cell(at: str, value: Any) -> str:
 
 def read(book: dict[str, list[list[Any]]], folder: Path) -> WorkbookConfig:
     """The config of a workbook. Raises InputError."""
-    return load_workbook_config(save(book, folder / "book.xlsx"))
+    return load_workbook_config(quick_save(book, folder / "book.xlsx"))
 
 
 def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
