@@ -54,7 +54,7 @@ def test_members_are_asked_and_the_mediator_writes_only_for_the_system(
     run = run_with_speaking_members
     said = run.table("utterances").filter(pl.col("phase").is_in(["synthesis", "feedback"]))
     members = said.filter(pl.col("speaker_id") != "system")
-    # Each line of a member is that member's own reply.
+    # The author of each member's utterance is that member.
     assert members["author"].to_list() == members["speaker_id"].to_list()
     answers = run.table("answers").select("address", "speaker_id")
     own = members.join(answers, on="address", how="left", suffix="_asked")

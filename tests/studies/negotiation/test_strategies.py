@@ -1,4 +1,4 @@
-"""The strategy table as data, and the clamp."""
+"""The strategy table as data, and the correction of the mediator's label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
 
 TEXT = files(rules).joinpath("strategies.csv").read_text(encoding="utf-8")
 
-# Typed from the method's description, not read from the table under test.
+# Typed from the description of the method, independently of the table under test.
 IDS = {
     "family": """hard_constraint weighted_avg parent_budget_hc include_both include_both
         parent_veto_hc parent_vote_lower_misery hard_constraint""",

@@ -1,4 +1,4 @@
-"""Ballots on top of texts, candidates, splits and coverage."""
+"""Ballots added to texts, candidate options, splits and coverage."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_coverage_names_who_is_owed_what() -> None:
     )
     assert describe_coverage("cuisine", agreed, "diner") is None
     assert describe_coverage("cuisine", tally, None) is None
-    # Who gets the own wish on another day is promised no more.
+    # Members who get their first choice on another day need no compensation.
     assert (
         describe_coverage("cuisine", tally, "diner", {"traveler_2": {"diner", "barbecue"}}) is None
     )
@@ -170,7 +170,7 @@ def test_a_bare_phrase_is_a_wish() -> None:
 @pytest.mark.parametrize(
     ("text", "wishes"),
     [
-        # The first four, a little shorter, are by a model of 135 million parameters.
+        # A model of 135 million parameters wrote the first four texts. They are slightly shortened.
         ("I would love to visit the island of Azores, a magical place", ("island",)),
         ("They want to visit the Eiffel Tower.", ("eiffel tower",)),
         ("I'd like to see it!", ()),
@@ -208,7 +208,7 @@ def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
     }
     group_a, group_b = nearest_split(count_votes(group(5), texts, ("barbecue", "diner")))
     assert group_a.anchor == "diner"
-    # Even place among all members by id (0-based): A; odd: B.
+    # Members at even positions by id (from 0) are in A, and members at odd positions in B.
     assert group_a.members == ("traveler_1", "traveler_3", "traveler_5")
     assert group_b.members == ("traveler_2", "traveler_4")
 
