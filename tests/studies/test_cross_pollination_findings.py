@@ -301,7 +301,7 @@ def test_without_revote_there_is_no_floor(tmp_path):
     assert len(found["change_differences"].grid.rows) == 1
 
 
-def test_nobody_changed(tmp_path):
+def test_findings_without_changes(tmp_path):
     pilot = Pilot(tmp_path / "run")
     for condition in ("simple_voting", "simple_passive", "acp"):
         pilot.add_participants(
@@ -317,7 +317,7 @@ def test_nobody_changed(tmp_path):
     assert "0 moved to it" in found["towards_opposition"].says
 
 
-def test_everybody_changed(tmp_path):
+def test_findings_where_all_participants_changed(tmp_path):
     pilot = Pilot(tmp_path / "run")
     pilot.add_participants("simple_voting", {(PARKS, JOBS): 20})
     pilot.add_participants("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
@@ -344,7 +344,7 @@ def test_early_end(tmp_path):
     assert "spread of the votes is unlike that of people" in found["spread_of_votes"].says
 
 
-def test_nobody_answered_at_all(tmp_path):
+def test_findings_without_answers(tmp_path):
     pilot = Pilot(tmp_path / "run")
     for condition in ("simple_passive", "acp"):
         for _ in range(3):
@@ -416,7 +416,7 @@ def test_clusters_of_noise_are_called_weak(tmp_path):
     assert [r[1] for r in tried.rows] == [2, 3, 4, 5, 6]
 
 
-def test_a_number_of_clusters_that_comes_out_otherwise_now_is_said(tmp_path):
+def test_a_changed_number_of_clusters_is_reported(tmp_path):
     pilot = Pilot(tmp_path / "run")
     for i in range(30):  # three groups apart, two of them called one cluster by the run
         group = i % 3
@@ -495,7 +495,7 @@ def test_a_difference_that_is_not_shown_is_not_ruled_out(tmp_path):
     assert "a difference is neither shown nor ruled out" in found["change_differences"].says
 
 
-def test_a_contrast_stands_in_one_table_with_one_adjusted_p(pilot):
+def test_a_contrast_is_in_one_table_with_one_adjusted_p(pilot):
     holders = [
         finding.key
         for finding in pilot.read_findings().values()

@@ -161,14 +161,14 @@ def select_groups(*ids: str, size: int | None = None) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def run_negotiation(tmp_path: Path) -> Runner:
-    """Run the study in a new folder: `run_negotiation(answering, **settings)`.
+    """Run the study in a new folder: `run_negotiation(reply_to, **settings)`.
 
     Members do not confirm decisions unless `confirm=True`: a third of all calls confirm one.
     """
     count = iter(range(1000))
 
     def run(
-        answering: Callable[[ModelRequest, str], Any] = reply_sensibly,
+        reply_to: Callable[[ModelRequest, str], Any] = reply_sensibly,
         *,
         concurrency: int | None = None,
         latency: Any = 0.0,
@@ -178,7 +178,7 @@ def run_negotiation(tmp_path: Path) -> Runner:
             STUDY,
             {**SETTINGS, "confirm": False, **settings},
             out=tmp_path / f"run{next(count)}",
-            provider=ScriptedProvider(answering, latency=latency),
+            provider=ScriptedProvider(reply_to, latency=latency),
             model="scripted/test",
             concurrency=concurrency,
         )

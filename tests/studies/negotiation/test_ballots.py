@@ -34,7 +34,7 @@ from tests.sweeps import sample_daily
 def script_scores(scores: dict[str, float], **more: Any) -> Any:
     """Return a script in which members give these scores for cuisine, and 0 to other options."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if not request.schema or request.schema["title"] != "ScoreForm":
             return reply_sensibly(request, address)
         (prompt,) = [m.content for m in request.messages if "Options on the table" in m.content]
@@ -42,7 +42,7 @@ def script_scores(scores: dict[str, float], **more: Any) -> Any:
         given = [{"option": o, "score": scores.get(o, 0)} for o in on_table]
         return json.dumps({"scores": given, "hard_no": [], **more})
 
-    return answering
+    return reply_to
 
 
 def test_children_are_excluded_where_only_parents_vote(run_negotiation: Runner) -> None:
@@ -88,9 +88,9 @@ def test_scores_decide_in_place_of_texts_and_the_source_s_ballots(run_negotiatio
 
 
 def test_a_hard_no_beside_scores_is_a_strong_rejection(run_negotiation: Runner) -> None:
-    answering = script_scores({"diner": 4, "barbecue": 4}, hard_no=["diner"])
+    reply_to = script_scores({"diner": 4, "barbecue": 4}, hard_no=["diner"])
     run = run_negotiation(
-        answering, groups=select_groups("team"), conditions=["C4"], ballots="scores"
+        reply_to, groups=select_groups("team"), conditions=["C4"], ballots="scores"
     )
     rows = run.table("scores").filter(topic="cuisine", option="diner")
     assert set(rows["score"]) == {-2} and rows["strong_rejection"].all()
@@ -109,7 +109,7 @@ def test_scores_out_of_bounds_are_asked_again_and_never_count(run_negotiation: R
 def test_the_order_of_options_and_members_is_drawn_and_recorded(run_negotiation: Runner) -> None:
     shown: dict[str, Any] = {}
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         prompt = request.messages[-1].content
         if "Options on the table" in prompt and not address.startswith("preferences/"):
             shown[address] = list_options(prompt)
@@ -117,7 +117,7 @@ def test_the_order_of_options_and_members_is_drawn_and_recorded(run_negotiation:
 
     conditions = ["C3", "C4"]
     run = run_negotiation(
-        answering, groups=select_groups("team"), conditions=conditions, random_seed=5
+        reply_to, groups=select_groups("team"), conditions=conditions, random_seed=5
     )
     rows = run.table("decisions").filter(condition="C4").to_dicts()
     for row in rows:
@@ -167,7 +167,7 @@ def test_the_same_ballots_under_every_operator(full_run: Any) -> None:
         part="mutations",
     ),
 )
-def test_with_no_recognised_option_at_all_every_finding_is_had(
+def test_all_findings_are_computed_without_recognised_options(
     run_negotiation: Runner, ballots: str, wish: str
 ) -> None:
     """No member names an option, and the mediator's replies and the ballots are empty."""
@@ -182,14 +182,14 @@ def test_with_no_recognised_option_at_all_every_finding_is_had(
         "resolved": False,
     }
 
-    def answering(request: ModelRequest, address: str) -> Any:
+    def reply_to(request: ModelRequest, address: str) -> Any:
         if address.startswith("preferences/"):
             return wish or Completion("", finish="refusal")
         return json.dumps(empty) if request.schema else "no idea"
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     group = [{"id": "p", "type": "spouses", "members": people}]
-    run = run_negotiation(answering, groups=group, ballots=ballots)
+    run = run_negotiation(reply_to, groups=group, ballots=ballots)
     assert run.table("decisions")["selected_option"].is_null().all()
     keys = {finding.key for finding in run.findings}
     assert {"satisfaction", "decisions", "process"} <= keys or run.folder.unusable_reason
@@ -197,12 +197,12 @@ def test_with_no_recognised_option_at_all_every_finding_is_had(
 
 @given(data=st.data())
 @settings(max_examples=2, deadline=None)
-def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
+def test_all_findings_are_computed_for_random_replies(data: Any) -> None:
     """Preferences, statements and ballots are drawn at random from valid and invalid words."""
     words = st.sampled_from(["diner", "no diner", "Hm.", "a trip to the moon", "", "barbecue"])
     some_words = st.lists(words, max_size=3)
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if address.startswith("preferences/"):
             return data.draw(words) or "Hm."
         share = st.fixed_dictionaries({"option": words, "members": some_words, "when": words})
@@ -230,7 +230,7 @@ def test_whatever_is_said_every_finding_is_had(data: Any) -> None:
                 "coding": "off",
             },
             out=Path(folder) / "run",
-            provider=ScriptedProvider(answering),
+            provider=ScriptedProvider(reply_to),
             model="scripted/test",
             concurrency=1,
         )
@@ -250,13 +250,13 @@ NO_OPTION = [
 def script_ballots(member: str, *ballots: dict[str, Any]) -> Any:
     """Return a script in which one member casts these ballots on cuisine, one per request."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if f"/cuisine/ballots/{member}/ask" not in address:
             return reply_sensibly(request, address)
         number = min(int(address[-1]), len(ballots) - 1)
         return json.dumps({"top_choice": "diner"} | ballots[number])
 
-    return answering
+    return reply_to
 
 
 def read_ballot(run: Any, member: str = "traveler_1") -> dict[str, Any]:
@@ -277,13 +277,13 @@ def run_with_ballots(
         for group_id, ballot in ballot_by_group.items()
     }
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         script = next((s for id, s in scripts.items() if f"/{id}-C4/" in address), reply_sensibly)
         return str(script(request, address))
 
     (team,) = select_groups("team", size=2)
     groups = [team | {"id": group_id} for group_id in ballot_by_group]
-    return run_negotiation(answering, groups=groups, conditions=["C4"], **settings)
+    return run_negotiation(reply_to, groups=groups, conditions=["C4"], **settings)
 
 
 def read_cuisine_ballots(run: Any) -> dict[str, dict[str, Any]]:
@@ -300,7 +300,7 @@ NIGHTLY = tuple(entry for entry in NO_OPTION if entry not in DAILY)
 @pytest.mark.parametrize(
     "entries", sample_daily([[*DAILY], [*NIGHTLY]], [[*DAILY]], part="mutations")
 )
-def test_what_is_no_listed_option_goes_back_once_and_is_then_missing(
+def test_an_unlisted_option_leads_to_one_reask_and_is_then_missing(
     run_negotiation: Runner, entries: list[str]
 ) -> None:
     entry_by_group = {f"group{number}": entry for number, entry in enumerate(entries)}
@@ -332,12 +332,12 @@ def test_the_second_request_names_what_matched_nothing(run_negotiation: Runner) 
     seen: list[str] = []
     script = script_ballots("traveler_1", {"top_choice": "anything but diner"})
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if address.endswith("/cuisine/ballots/traveler_1/ask1"):
             seen.append(request.messages[-1].content)
         return str(script(request, address))
 
-    run_negotiation(answering, groups=select_groups("team"), conditions=["C4"])
+    run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     (again,) = seen
     assert "“anything but diner” is none of the options on the table." in again
 
@@ -384,12 +384,12 @@ def test_ways_out_of_a_ballot_are_no_votes(run_negotiation: Runner) -> None:
 def test_the_schemas_have_a_way_out(run_negotiation: Runner) -> None:
     seen: dict[str, Any] = {}
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema:
             seen[request.schema["title"]] = request.schema
         return reply_sensibly(request, address)
 
-    run_negotiation(answering, groups=select_groups("team"), conditions=["C5"])
+    run_negotiation(reply_to, groups=select_groups("team"), conditions=["C5"])
     scores = run_negotiation(
         script_scores({"diner": 1}),
         groups=select_groups("team"),
@@ -410,7 +410,7 @@ def test_the_schemas_have_a_way_out(run_negotiation: Runner) -> None:
     )
 
 
-def test_any_other_firm_no_is_kept_as_it_was_said(run_negotiation: Runner) -> None:
+def test_other_rejections_on_a_ballot_are_kept_verbatim(run_negotiation: Runner) -> None:
     assert not any(map(is_none, ("No to all of it.", "No, never.", "No meat.", "Nothing raw")))
     ballot = {"hard_no": ["barbecue"], "objection": "Nothing with peanuts, I mean it."}
     run = run_negotiation(
@@ -431,7 +431,7 @@ WORDS_FOR_NOTHING = (
 )
 
 
-def test_a_word_for_nothing_is_no_objection(run_negotiation: Runner) -> None:
+def test_words_for_none_are_no_objection(run_negotiation: Runner) -> None:
     ballots = {
         f"group{number}": {"hard_no": [words], "objection": words}
         for number, words in enumerate(WORDS_FOR_NOTHING)

@@ -26,7 +26,7 @@ def script_revisions(topic: str, *rounds: dict[str, Any]) -> Any:
     The other decisions are accepted in the first round.
     """
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         for number, changes in enumerate(rounds, start=1):
             if f"/{topic}/feedback/round{number}/" in address:
                 return reply_sensibly(request, address, **{"resolved": False} | changes)
@@ -34,7 +34,7 @@ def script_revisions(topic: str, *rounds: dict[str, Any]) -> Any:
             return reply_sensibly(request, address)
         return reply_sensibly(request, address, resolved=True)
 
-    return answering
+    return reply_to
 
 
 def run_with_revisions(
@@ -47,13 +47,13 @@ def run_with_revisions(
         group_id: script_revisions("cuisine", change) for group_id, change in changes.items()
     }
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         script = next((s for id, s in scripts.items() if f"/{id}-C" in address), reply_sensibly)
         return str(script(request, address))
 
     (team,) = select_groups("team")
     groups = [team | {"id": group_id} for group_id in changes]
-    return run_negotiation(answering, groups=groups, conditions=[*conditions])
+    return run_negotiation(reply_to, groups=groups, conditions=[*conditions])
 
 
 def read_slot_state(run: Any, group: str, condition: str = "C5", topic: str = "cuisine") -> Any:
@@ -169,7 +169,7 @@ def test_a_firm_no_is_not_overridden(run_negotiation: Runner) -> None:
     assert "Reason: Diner would go against a firm no, so the decision stays" in answer
 
 
-def test_a_no_that_comes_up_later_is_said_and_counts_from_then_on(run_negotiation: Runner) -> None:
+def test_a_later_rejection_is_reported_and_counts_from_then_on(run_negotiation: Runner) -> None:
     first = {"decision": [], "hard_no": ["barbecue"], "resolved": True}
     second = {
         "final_revised_decision": "Barbecue on Day 2",
@@ -217,7 +217,7 @@ def test_a_no_to_a_listed_option_counts_in_any_spelling(run_negotiation: Runner)
     assert row["overridden"].startswith("barbecue: traveler_")
 
 
-def test_any_other_no_goes_back_once_and_is_kept_as_said(run_negotiation: Runner) -> None:
+def test_other_rejections_lead_to_one_reask_and_are_kept_verbatim(run_negotiation: Runner) -> None:
     said = {"all_but": "anything but barbecue", "no": "no barbecue", "other": "spicy food"}
     changes = {
         group_id: {"decision": [], "hard_no": [words], "resolved": True}
@@ -288,7 +288,7 @@ def test_an_operator_that_overrides_a_firm_no_says_so(run_negotiation: Runner) -
     assert "Kept: museums against the firm no of Partner 2." in system
 
 
-def test_who_accepts_what_they_firmly_reject_accepts_it_all_the_same(
+def test_accepting_a_rejected_option_counts_as_acceptance(
     run_negotiation: Runner,
 ) -> None:
     accepted = script_revisions("attraction", {"resolved": True})
@@ -298,7 +298,7 @@ def test_who_accepts_what_they_firmly_reject_accepts_it_all_the_same(
     assert "Partner 2 accepts it all the same. Kept: museums against the firm no of" in answer
 
 
-def test_a_revision_that_does_not_say_who_gets_what_does_not_stand(run_negotiation: Runner) -> None:
+def test_a_revision_without_shares_for_all_members_is_refused(run_negotiation: Runner) -> None:
     changes: dict[str, dict[str, Any]] = {
         "words_only": {"final_revised_decision": "Let us see on the day"},
         # The other members lose what they had.
@@ -415,15 +415,15 @@ def test_a_revision_that_changes_only_members_is_a_change(run_negotiation: Runne
     assert text == "Barbecue for everyone; diner for Colleague 1 and Colleague 3 (Day 2)"
 
 
-def test_the_mediator_knows_what_is_in_force_and_who_rejects_what(run_negotiation: Runner) -> None:
+def test_the_mediator_is_shown_the_decision_and_its_rejections(run_negotiation: Runner) -> None:
     prompts: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/cuisine/feedback/round1/" in address:
             prompts.append(request.messages[-1].content)
         return reply_sensibly(request, address)
 
-    run_negotiation(answering, groups=select_groups("team"), conditions=["C5"])
+    run_negotiation(reply_to, groups=select_groups("team"), conditions=["C5"])
     (prompt,) = prompts
     assert "- barbecue for everyone" in prompt
     assert "Colleague 2 firmly rejects: diner" in prompt

@@ -53,7 +53,7 @@ ALL = ("traveler_1", "traveler_2", "traveler_3")
         ),
     ],
 )
-def test_left_out_is_who_has_no_word_in_common(text: str, expected: list[str]) -> None:
+def test_members_without_a_common_word_are_left_out(text: str, expected: list[str]) -> None:
     texts = {
         "traveler_1": "I love the diner.",
         "traveler_2": "I want barbecue, and nothing else that I like!",
@@ -176,7 +176,9 @@ def test_the_findings_read_the_comparison(full_run: Any) -> None:
     assert len(found["decisions"].grid.rows) == len(GROUPS) * 8
 
 
-def test_preferences_in_another_language_are_said(run_negotiation: Runner, full_run: Any) -> None:
+def test_preferences_in_another_language_are_reported(
+    run_negotiation: Runner, full_run: Any
+) -> None:
     german = {
         "cuisine": "Ich möchte gerne gut essen gehen, am liebsten in einem kleinen Gasthaus.",
         "attraction": "Wir sollten unbedingt zusammen in die Museen der Stadt gehen.",

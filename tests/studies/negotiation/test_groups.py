@@ -61,7 +61,7 @@ def test_sizes_and_weights_by_role() -> None:
     ]
 
 
-def test_personas_of_ones_own_are_dealt_once_each(tmp_path: Path) -> None:
+def test_custom_personas_are_assigned_once_each(tmp_path: Path) -> None:
     path = tmp_path / "people.jsonl"
     lines = [json.dumps({"persona": f"You are person {n}."}) for n in range(8)]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -221,7 +221,7 @@ groups:
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_every_mistake_of_every_group_is_told_at_its_line(tmp_path: Path, inline: bool) -> None:
+def test_every_problem_of_every_group_is_reported_at_its_line(tmp_path: Path, inline: bool) -> None:
     study, file = tmp_path / "study.yaml", tmp_path / "g.yaml"
     file.write_text(MISTAKEN)
     study.write_text("study: negotiation\n" + (MISTAKEN if inline else "groups: g.yaml\n"))

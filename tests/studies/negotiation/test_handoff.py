@@ -87,7 +87,7 @@ def test_signals_name_the_split_slots(full_run: Any) -> None:
     }
 
 
-def test_the_constraint_state_holds_what_users_said_and_nothing_else(full_run: Any) -> None:
+def test_the_constraint_state_contains_only_stated_preferences(full_run: Any) -> None:
     state = read_session_file(full_run, "pair", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {
         "traveler_1": "I love a diner.",

@@ -83,7 +83,7 @@ def test_the_mediator_of_a_feedback_round_reads_the_answer_and_others_hear_each_
     assert second_address in set(shown.filter(pl.col("source_id") == first)["address"])
 
 
-def test_what_a_mediator_writes_for_members_all_the_same_is_left_out(
+def test_lines_that_a_mediator_writes_for_members_are_left_out(
     write: Write, tmp_path: Path
 ) -> None:
     def reply(request: ModelRequest, address: str) -> str:

@@ -92,7 +92,7 @@ def assert_sources(run: RunFolder) -> None:
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_so_it_is_with_groups_of_all_types(all_types: RunFolder) -> None:
+def test_every_text_has_its_source_in_groups_of_all_types(all_types: RunFolder) -> None:
     assert_sources(all_types)
 
 
@@ -101,7 +101,7 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
     assert_sources(run_study(tmp_path, VARIANTS[name]))
 
 
-def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
+def test_texts_that_custom_prompts_change_keep_their_source(tmp_path: Path) -> None:
     """Texts in capitals, in tables and in another order keep their sources."""
     names = {"member.text", "line.text", "option", "outcome", "share.who", "persona"}
     prompts = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
@@ -138,7 +138,7 @@ def schema_title(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
-def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_path: Path) -> None:
+def test_every_text_has_its_source_after_reasks_and_new_options(tmp_path: Path) -> None:
     """A re-ask quotes the problem, and members score options that come up late."""
     castle = {"option": "none_of_these", "new_option": "castle tour", "members": ["everyone"]}
 
@@ -178,7 +178,7 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
     assert again.height and set(again["speaker"]) >= {"system", "traveler_2"}
 
 
-def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
+def test_every_text_has_its_source_after_declined_and_unreadable_replies(
     tmp_path: Path,
 ) -> None:
     def spoil(request: ModelRequest, address: str, text: str) -> str | None:
@@ -215,7 +215,7 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
+def test_every_utterance_is_recorded_once_with_its_reply(tmp_path: Path) -> None:
     run = run_study(tmp_path, {})
     said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()

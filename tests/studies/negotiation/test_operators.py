@@ -218,7 +218,7 @@ def test_include_both_with_one_option_covers_every_day() -> None:
     assert (portion.option, portion.when) == ("x", "whole trip")
 
 
-def test_include_both_leaves_out_what_everybody_rejects() -> None:
+def test_include_both_leaves_out_options_that_all_members_reject() -> None:
     tally = make_tally(
         {"p1": {"x": 4, "y": -2, "z": 0}, "c1": {"x": 1, "y": -2, "z": -1}},
         {"p1": "parent", "c1": "child"},
@@ -293,7 +293,7 @@ def test_log_roll_gives_options_to_those_who_value_them_most() -> None:
     assert wins == {"ann": ["y"], "bob": ["x", "z"]}
 
 
-def test_log_roll_leaves_nobody_without_a_win() -> None:
+def test_log_roll_gives_every_member_a_win() -> None:
     tally = make_tally({"ann": {"x": 4, "y": 2}, "bob": {"x": 4, "y": 1}})
     assert all(apply_rule("log_roll", tally).details["wins"].values())
 
@@ -332,7 +332,7 @@ def test_cluster_brings_singles_to_a_cluster_they_like() -> None:
     assert outcome.selected_option == "x"
 
 
-def test_shared_first_makes_exceptions_only_for_those_who_cannot() -> None:
+def test_shared_first_makes_exceptions_only_for_members_who_reject() -> None:
     tally = make_tally(
         {
             "a": {"house": 2, "rooms": -2},
@@ -403,7 +403,7 @@ def test_the_order_of_members_never_matters(tally: Tally, operator: str, random:
 
 
 @pytest.mark.parametrize("kind", [t.id for t in GROUP_TYPES])
-def test_nobody_naming_anything_is_no_crash(kind: str) -> None:
+def test_a_group_without_options_is_undecided(kind: str) -> None:
     type_ = group_type(kind)
     people = [MemberInput(role=r.id) for r in type_.roles for _ in range(r.size)]
     group = build_group("g", type_, people)

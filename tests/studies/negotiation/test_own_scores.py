@@ -32,12 +32,12 @@ def asks_for_own_scores(request: ModelRequest) -> bool:
     return bool(request.schema) and request.schema["title"] == "OwnScores"  # type: ignore[index]
 
 
-def script_own_scores(scores: dict[str, Any], answering: Any = reply_sensibly, **more: Any) -> Any:
+def script_own_scores(scores: dict[str, Any], reply_to: Any = reply_sensibly, **more: Any) -> Any:
     """Return a script in which members give these scores in private, and 0 to other options."""
 
     def reply(request: ModelRequest, address: str) -> str:
         if not asks_for_own_scores(request):
-            return str(answering(request, address))
+            return str(reply_to(request, address))
         listed = [
             {"option": o, "score": scores.get(o, 0)} for o in list_options(get_question(request))
         ]
@@ -46,16 +46,16 @@ def script_own_scores(scores: dict[str, Any], answering: Any = reply_sensibly, *
     return reply
 
 
-def test_they_are_asked_once_and_seen_by_nobody(run_negotiation: Runner) -> None:
+def test_own_scores_are_asked_once_and_no_prompt_shows_them(run_negotiation: Runner) -> None:
     others: list[str] = []
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         words = "\n".join(m.content for m in request.messages)
         (seen if asks_for_own_scores(request) else others).append(words)
         return str(script_own_scores({"diner": 3})(request, address))
 
-    run = run_negotiation(answering, groups=select_groups("pair"))
+    run = run_negotiation(reply_to, groups=select_groups("pair"))
     rows = run.table("own_scores")
     asked = [a for a in run.table("answers")["address"] if a.startswith("own_scores/")]
     assert len(asked) == len(set(asked)) == 2 * 8
@@ -101,7 +101,7 @@ def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("score", [None, "cannot_say", "cannot say"])
-def test_who_cannot_say_is_unknown_and_asked_no_second_time(
+def test_a_score_that_a_member_cannot_state_is_missing_without_a_reask(
     run_negotiation: Runner, score: Any
 ) -> None:
     team = select_groups("team", size=2)
@@ -113,13 +113,13 @@ def test_who_cannot_say_is_unknown_and_asked_no_second_time(
     assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
 
 
-def test_who_declines_is_unknown(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_scores_of_a_member_who_declines_are_missing(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if asks_for_own_scores(request) and "/traveler_2/" in address:
             return '{"declined": true}'
         return reply_sensibly(request, address)
 
-    run = run_negotiation(answering, groups=select_groups("team", size=2), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team", size=2), conditions=["C3"])
     own = run.table("own_scores").filter(member_id="traveler_2")
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
     rows = run.table("satisfaction").filter(member_id="traveler_2")
@@ -127,13 +127,13 @@ def test_who_declines_is_unknown(run_negotiation: Runner) -> None:
 
 
 def test_an_option_without_a_score_goes_back_once(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if not asks_for_own_scores(request):
             return reply_sensibly(request, address)
         scores = [{"option": "diner", "score": 2}, {"option": "whatever", "score": 1}]
         return json.dumps({"reason": "", "scores": scores, "hard_no": []})
 
-    run = run_negotiation(answering, groups=select_groups("pair"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
     asked = [a for a in run.table("answers")["address"] if "/traveler_1/cuisine/" in a]
     assert asked == [
         "own_scores/pair/traveler_1/cuisine/ask0",
@@ -175,12 +175,12 @@ def test_an_option_that_comes_up_later_is_scored_when_it_enters(
 def decide_only(*topics: str) -> Any:
     """Return a script of a C3 mediator that decides only these slots."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "-C3/" in address and not any(f"/{topic}/" in address for topic in topics):
             return reply_sensibly(request, address, decision=[])
         return reply_sensibly(request, address)
 
-    return answering
+    return reply_to
 
 
 def mean_of_c3(run: Any, measure: str = "satisfaction") -> float:
@@ -188,7 +188,7 @@ def mean_of_c3(run: Any, measure: str = "satisfaction") -> float:
     return float(value)
 
 
-def test_who_decides_only_what_nobody_contests_is_not_best(run_negotiation: Runner) -> None:
+def test_deciding_only_uncontested_slots_lowers_satisfaction(run_negotiation: Runner) -> None:
     every: dict[str, Any] = {"groups": select_groups("team", size=2), "conditions": ["C3"]}
     whole = run_negotiation(**every)
     some_slots = run_negotiation(decide_only("event"), **every)
@@ -236,13 +236,13 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(run_negotiation: Run
 def test_what_cannot_be_read_is_missing_and_not_lowest(
     run_negotiation: Runner, reply: str | None, cause: str
 ) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "-C3/cuisine/ask" not in address:
             return reply_sensibly(request, address)
         nonsense = [make_share("whatever the others want"), make_share("TBD")]
         return reply or reply_sensibly(request, address, decision=nonsense)
 
-    run = run_negotiation(answering, groups=select_groups("team", size=2), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team", size=2), conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["undecided"] == cause
     rows = run.table("satisfaction")
@@ -259,12 +259,12 @@ def test_what_cannot_be_read_is_missing_and_not_lowest(
 def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(
     run_negotiation: Runner,
 ) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         stated = [make_share("barbecue", "Colleague 2", "Colleague 4")]
         here = "-C3/cuisine/ask" in address
         return reply_sensibly(request, address, **({"decision": stated} if here else {}))
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3"])
     rows = run.table("satisfaction").filter(topic="cuisine")
     unknown = dict(rows.select("member_id", "unknown").rows())
     assert unknown == {

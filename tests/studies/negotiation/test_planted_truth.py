@@ -165,7 +165,7 @@ def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.Mon
     assert list_misattributed_decisions(run) == {"proposal"}
 
 
-def test_lines_of_a_talk_under_others_names_are_seen(
+def test_utterances_under_other_names_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def swapped(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
@@ -212,7 +212,7 @@ def test_another_decision_s_proposal_is_caught(
     assert measure_bias(tmp_path) > 3 * TOLERANCE
 
 
-def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
+def test_an_ignored_last_round_of_feedback_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = PROTOCOL.hold_feedback

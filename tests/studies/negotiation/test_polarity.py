@@ -201,5 +201,5 @@ def test_content_words_leave_out_small_words_and_cues() -> None:
 
 
 @pytest.mark.parametrize("mark", [*"'‘’‛′‵ʹʻʼʽˈ´`＇՚ꞌˊˋʾʿ׳", "", " "])
-def test_whatever_stands_for_the_apostrophe_a_no_is_a_no(mark: str) -> None:
+def test_a_negation_is_read_with_any_apostrophe(mark: str) -> None:
     assert text_scores(f"I don{mark}t want sushi", FOOD)["sushi"] == -2

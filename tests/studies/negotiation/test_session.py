@@ -53,14 +53,14 @@ def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
 def test_preferences_are_asked_once_for_all_conditions(run_negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if address.startswith("preferences/"):
             seen.append(address)
             return "I love barbecue."
         return reply_sensibly(request, address)
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
-    run = run_negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
+    run = run_negotiation(reply_to, groups=[{"id": "p", "type": "spouses", "members": people}])
     assert len(seen) == len(set(seen)) == 2 * 8
     assert len(run.table("preferences")) == 16
 
@@ -68,17 +68,17 @@ def test_preferences_are_asked_once_for_all_conditions(run_negotiation: Runner) 
 def test_a_trip_of_one_day_is_called_so(run_negotiation: Runner) -> None:
     told: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         told.extend(m.content for m in request.messages)
         return reply_sensibly(request, address)
 
-    run_negotiation(answering, groups=select_groups("fam"), days=1, confirm=True)
+    run_negotiation(reply_to, groups=select_groups("fam"), days=1, confirm=True)
     assert any("trip of 1 day." in said for said in told)
     assert not any("1 days" in said for said in told)
 
 
 def test_a_refusal_is_no_preference(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str | Completion:
+    def reply_to(request: ModelRequest, address: str) -> str | Completion:
         if not address.startswith("preferences/"):
             return reply_sensibly(request, address)
         if "/traveler_2/" in address:
@@ -87,7 +87,7 @@ def test_a_refusal_is_no_preference(run_negotiation: Runner) -> None:
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
     run = run_negotiation(
-        answering, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
+        reply_to, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
     )
     rows = run.table("preferences").filter(pl.col("member_id") == "traveler_2")
     assert rows["text"].is_null().all() and set(rows["missing"]) == {"refused"}
@@ -170,13 +170,13 @@ def test_votes_are_held_exactly_where_they_are_due(full_run: Any, run_negotiatio
 
 
 def test_splits_are_derived_from_strategy_slot_and_conflict_alone(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         return reply_sensibly(
             request, address, resolution_explanation="Split the group into subgroups!"
         )
 
     run = run_negotiation(
-        answering,
+        reply_to,
         groups=select_groups(*(group["id"] for group in GROUPS), size=2),
         conditions=["C3", "C4"],
     )
@@ -237,12 +237,12 @@ def test_the_revised_decision_supersedes(run_negotiation: Runner) -> None:
         {"option": "barbecue", "members": ["everyone"], "when": "Day 2 lunch"},
     ]
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/cuisine/feedback/" not in address:
             return reply_sensibly(request, address)
         return reply_sensibly(request, address, final_revised_decision=text, decision=stated)
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C4", "C5"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4", "C5"])
     state = read_session_file(run, "team", "C5", "planner_payload")
     cuisine = state["slot_decision_state"]["cuisine"]
     rendered = "Diner for Colleague 1 and Colleague 3 (dinner); barbecue for everyone (Day 2 lunch)"
@@ -257,7 +257,7 @@ def test_the_revised_decision_supersedes(run_negotiation: Runner) -> None:
 def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(
     run_negotiation: Runner,
 ) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/spending_preference/feedback/" not in address:
             return reply_sensibly(request, address)
         luxury = [{"option": "luxury", "members": ["everyone"], "when": ""}]
@@ -265,7 +265,7 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(
             request, address, final_revised_decision="Luxury it is", decision=luxury
         )
 
-    run = run_negotiation(answering, groups=select_groups("fam"), conditions=["C5"])
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C5"])
     trail = read_session_file(run, "fam", "C5", "decisions")["spending_preference"]
     assert trail["operator_decision"]["removed"] == [{"option": "luxury", "by": ["traveler_1"]}]
     assert trail["selected_option"] == "economical"
@@ -274,7 +274,7 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(
     assert trail["feedback"][0]["refused_because"] == "struck"
 
 
-def test_the_question_goes_to_who_is_left_out(full_run: Any) -> None:
+def test_the_question_goes_to_members_who_are_left_out(full_run: Any) -> None:
     rows = full_run.table("feedback").filter(
         (pl.col("group_id") == "fam") & (pl.col("topic") == "spending_preference")
     )
@@ -284,12 +284,12 @@ def test_the_question_goes_to_who_is_left_out(full_run: Any) -> None:
 
 
 def test_ballots_that_cannot_be_had_fall_back_to_texts(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema and request.schema["title"] == "BallotForm":
             return "I would rather not say."
         return reply_sensibly(request, address)
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     cuisine = read_session_file(run, "team", "C4", "planner_payload")["slot_decision_state"][
         "cuisine"
     ]
@@ -300,7 +300,7 @@ def test_ballots_that_cannot_be_had_fall_back_to_texts(run_negotiation: Runner) 
 
 @pytest.mark.parametrize("empty", [None, []])
 def test_a_null_in_a_ballot_is_an_empty_list(run_negotiation: Runner, empty: Any) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         reply = json.loads(reply_sensibly(request, address))
@@ -308,7 +308,7 @@ def test_a_null_in_a_ballot_is_an_empty_list(run_negotiation: Runner, empty: Any
             {k: empty if k in ("acceptable", "hard_no") else v for k, v in reply.items()}
         )
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     ballots = run.table("ballots")
     assert not ballots["missing"].any()
     assert (ballots["top_choice"] != "").all()
@@ -316,16 +316,16 @@ def test_a_null_in_a_ballot_is_an_empty_list(run_negotiation: Runner, empty: Any
 
 
 def test_a_single_option_in_place_of_a_list_counts(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         return reply_sensibly(request, address, hard_no="Diner")
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     assert set(run.table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
     assert run.table("answers")["reasks"].sum() == 0
 
 
 def test_a_null_text_of_the_mediator_is_an_empty_one(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         words = ("conflict_description", "updated_resolution_explanation", "final_revised_decision")
@@ -336,7 +336,7 @@ def test_a_null_text_of_the_mediator_is_an_empty_one(run_negotiation: Runner) ->
             }
         )
 
-    run = run_negotiation(answering, groups=select_groups("pair"), conditions=["C5"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C5"])
     assert not run.table("decisions")["parse_error"].any()
     assert not run.table("feedback")["parse_error"].any()
     assert run.table("answers")["reasks"].sum() == 0
@@ -349,13 +349,13 @@ def test_a_json_answer_shows_no_options(full_run: Any) -> None:
     assert answers["options"].is_null().all() and answers["position"].is_null().all()
 
 
-def test_some_ballots_missing_is_said(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_missing_ballots_are_recorded(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/ballots/traveler_2/" in address:
             return "no"
         return reply_sensibly(request, address)
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     trail = read_session_file(run, "team", "C4", "decisions")["cuisine"]
     assert trail["ballots"]["state"] == "partial"
     assert [b["member"] for b in trail["ballots"]["cast"]] == [
@@ -366,11 +366,11 @@ def test_some_ballots_missing_is_said(run_negotiation: Runner) -> None:
 
 
 def test_an_unreadable_synthesis_gives_the_minimal_structure(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         synthesis = request.schema and request.schema["title"].endswith("Synthesis")
         return "Let us all be friends." if synthesis else reply_sensibly(request, address)
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C3", "C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3", "C4"])
     rows = run.table("decisions")
     assert rows["parse_error"].all()
     trail = read_session_file(run, "team", "C4", "decisions")["cuisine"]
@@ -384,21 +384,21 @@ def test_an_unreadable_synthesis_gives_the_minimal_structure(run_negotiation: Ru
 
 
 def test_a_fenced_or_broken_object_is_still_read(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         return f"Here you are:\n```json\n{reply_sensibly(request, address)[:-1]}\n```"
 
-    run = run_negotiation(answering, groups=select_groups("pair"))
+    run = run_negotiation(reply_to, groups=select_groups("pair"))
     assert not run.table("decisions")["parse_error"].any()
 
 
 def test_lines_of_unknown_speakers_are_dropped_and_counted(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         odd = [{"speaker": "Uncle Bob", "text": "Me too!"}, {"speaker": "PARENT 1", "text": "Yes."}]
         return reply_sensibly(request, address, dialogue=odd)
 
-    run = run_negotiation(answering, groups=select_groups("fam"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C4"])
     trail = read_session_file(run, "fam", "C4", "decisions")["cuisine"]
     assert trail["dropped_lines"] == 1
     lines = read_session_file(run, "fam", "C4", "dialogue")["cuisine"]

@@ -132,7 +132,7 @@ def test_what_names_no_member_is_unread(share: Share) -> None:
     assert (without.portions, without.unread_count) == ((), 1)
 
 
-def test_nobody_is_lost_in_silence_beside_a_member_who_is_named() -> None:
+def test_unread_members_beside_a_named_member_are_counted() -> None:
     found = read_settlement(make_entry("diner", "Parent 1", "everyone else"))
     assert [(p.option, p.members) for p in found.portions] == [("diner", ALL[:1])]
     assert found.unmatched == {"members and groups of members": ("everyone else",)}
@@ -162,7 +162,7 @@ def test_a_new_option_beside_a_listed_one_does_not_replace_it() -> None:
     assert [p.option for p in read_settlement(share).portions] == ["diner"]
 
 
-def test_what_somebody_gets_is_not_dropped() -> None:
+def test_an_option_that_a_member_gets_is_not_dropped() -> None:
     assert read_settlement(make_entry("diner"), dropped=("Sushi", "diner", "")).dropped == (
         "sushi",
     )
@@ -203,7 +203,7 @@ def test_the_wording_of_a_decision_decides_nothing(run_negotiation: Runner) -> N
     """
     words_by_group = {f"strange{number}": words for number, words in enumerate(EQUIVALENT_WORDS)}
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         words = next((w for id, w in words_by_group.items() if f"/{id}-" in address), "")
         return reply_sensibly(
             request,
@@ -215,7 +215,7 @@ def test_the_wording_of_a_decision_decides_nothing(run_negotiation: Runner) -> N
 
     (group,) = select_groups("strange")
     groups = [group | {"id": id} for id in words_by_group]
-    run = run_negotiation(answering, groups=groups, conditions=["C3", "C5"])
+    run = run_negotiation(reply_to, groups=groups, conditions=["C3", "C5"])
     measures = run.table("measures").drop("words_per_decision")
     for condition in ("C3", "C5"):
         found = []
@@ -236,12 +236,12 @@ def test_what_c3_states_is_what_it_decided(run_negotiation: Runner) -> None:
         {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "Day 2"},
     ]
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/cuisine/" in address:
             return reply_sensibly(request, address, decision=stated, dropped=["sushi"])
         return reply_sensibly(request, address, decision=[])
 
-    run = run_negotiation(answering, groups=select_groups("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3"])
     rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
     assert rows["cuisine"]["selected_option"] == "barbecue"
     # What is not on the table cannot be dropped.
@@ -258,14 +258,14 @@ def test_what_c3_states_is_what_it_decided(run_negotiation: Runner) -> None:
 def test_all_mediators_are_asked_for_the_decision_in_one_form(run_negotiation: Runner) -> None:
     asked: dict[str, Any] = {}
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         decides = request.schema and "decision" in request.schema["properties"]
         if request.schema and decides and "/cuisine/" in address:
             shown = {k: request.schema["properties"][k] for k in ("decision", "dropped")}
             asked[request.schema["title"]] = [shown, request.schema["$defs"]["Share"]]
         return reply_sensibly(request, address)
 
-    run_negotiation(answering, groups=select_groups("fam"))
+    run_negotiation(reply_to, groups=select_groups("fam"))
     assert set(asked) == {"PlainSynthesis", "GuidedSynthesis", "FeedbackReply"}
     assert len({json.dumps(form, sort_keys=True) for form in asked.values()}) == 1
     _, share = asked["PlainSynthesis"]
@@ -274,7 +274,7 @@ def test_all_mediators_are_asked_for_the_decision_in_one_form(run_negotiation: R
     assert members == ["Parent 1", "Child 1", "Child 2", "everyone", "the children"]
 
 
-def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
+def test_c3_records_an_option_that_overrides_a_rejection(
     run_negotiation: Runner,
 ) -> None:
     """The option is not on the table, and one member rejected it beforehand."""
@@ -282,22 +282,22 @@ def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
     against = {**groups[0]["members"][0]["preferences"], "cuisine": "I love a diner, no karaoke."}
     members = [{"role": "partner", "preferences": against}, groups[0]["members"][1]]
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         karaoke = [make_new_share("karaoke")]
         return reply_sensibly(
             request, address, **({"decision": karaoke} if "/cuisine/" in address else {})
         )
 
-    run = run_negotiation(answering, groups=[{**groups[0], "members": members}], conditions=["C3"])
+    run = run_negotiation(reply_to, groups=[{**groups[0], "members": members}], conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["selected_option"], row["overridden"]) == ("karaoke", "karaoke: traveler_1")
 
 
 def test_a_reply_without_a_strategy_named_no_other(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         return reply_sensibly(request, address, resolution_strategy=None)
 
-    run = run_negotiation(answering, groups=select_groups("pair"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C4"])
     assert run.table("decisions")["drifted"].is_null().all()
     assert run.table("measures")["drift_rate"].is_null().all()
 
@@ -305,11 +305,11 @@ def test_a_reply_without_a_strategy_named_no_other(run_negotiation: Runner) -> N
 def test_the_statement_is_compared_with_the_operator(run_negotiation: Runner) -> None:
     """In the family, spending is a hard constraint (economical), and cuisine includes both."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         stated = [{"option": "economical", "members": ["everyone"], "when": ""}]
         return reply_sensibly(request, address, decision=stated if "/spending" in address else [])
 
-    run = run_negotiation(answering, groups=select_groups("fam"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C4"])
     agrees = dict(run.table("decisions").select("topic", "statement_agrees").rows())
     assert agrees["spending_preference"] is True
     assert agrees["cuisine"] is None  # nothing stated
@@ -322,7 +322,7 @@ def test_the_statement_is_compared_with_the_operator(run_negotiation: Runner) ->
 def test_each_member_confirms_in_one_word(run_negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/confirm/" not in address:
             return reply_sensibly(request, address)
         if "/cuisine/" in address:
@@ -331,7 +331,7 @@ def test_each_member_confirms_in_one_word(run_negotiation: Runner) -> None:
 
     conditions = ["C2", "C3", "C4"]
     run = run_negotiation(
-        answering, groups=select_groups("pair"), conditions=conditions, confirm=True
+        reply_to, groups=select_groups("pair"), conditions=conditions, confirm=True
     )
     words = run.table("confirmations")
     assert len(words) == 2 * 8 * 2
@@ -349,10 +349,10 @@ def test_each_member_confirms_in_one_word(run_negotiation: Runner) -> None:
 
 
 def test_a_word_that_cannot_be_read_is_missing(run_negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         return "That depends." if "/confirm/" in address else reply_sensibly(request, address)
 
-    run = run_negotiation(answering, groups=select_groups("pair"), conditions=["C3"], confirm=True)
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"], confirm=True)
     words = run.table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
     assert run.table("measures")["confirmed_share"].is_null().all()
@@ -383,7 +383,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     left, asked = iter(SPOKEN_REJECTIONS), dict[str, str]()
     topics = ("cuisine", "attraction", "travel_purpose", "event")
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         topic = next((t for t in topics if f"/{t}/" in address), None)
         if topic is None:
             return reply_sensibly(request, address)
@@ -402,7 +402,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
         return reply_sensibly(request, address)
 
     run = run_negotiation(
-        answering, groups=select_groups("team"), conditions=[condition], confirm=True
+        reply_to, groups=select_groups("team"), conditions=[condition], confirm=True
     )
     rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
     assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
@@ -417,7 +417,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     assert "against a firm no: " in shown(run.folder)
 
 
-def test_who_gets_several_options_refuses_one_or_all(run_negotiation: Runner) -> None:
+def test_a_member_with_several_options_refuses_one_or_all(run_negotiation: Runner) -> None:
     both = [{"option": "diner", "members": ["everyone"], "when": "Day 1"}]
     both += [make_new_share("sushi", "Partner 2", when="Day 2")]
 
@@ -431,14 +431,14 @@ def test_who_gets_several_options_refuses_one_or_all(run_negotiation: Runner) ->
         "not_given": ("refused: barbecue", (rejection, None, None)),
     }
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/confirm/" in address and "traveler_2" in address:
             return next(word for id, (word, _) in cases.items() if f"/{id}-C3/" in address)
         return reply_sensibly(request, address, decision=both)
 
     (pair,) = select_groups("pair")
     groups = [pair | {"id": group_id} for group_id in cases]
-    run = run_negotiation(answering, groups=groups, conditions=["C3"], confirm=True)
+    run = run_negotiation(reply_to, groups=groups, conditions=["C3"], confirm=True)
     decisions = run.table("decisions").filter(topic="cuisine")
     confirmations = run.table("confirmations").filter(topic="cuisine", member_id="traveler_2")
     found = decisions.join(confirmations, on="group_id")

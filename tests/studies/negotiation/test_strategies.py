@@ -81,7 +81,7 @@ def test_a_faulty_table_is_refused(old: str, new: str, says: str) -> None:
         ("weighted_avg", True),
     ],
 )
-def test_the_canonical_id_stands_whatever_was_proposed(label: str, drifted: bool) -> None:
+def test_the_canonical_id_replaces_the_proposed_one(label: str, drifted: bool) -> None:
     strategy = strategy_for("elder_young", "cuisine")
     decision = SlotDecision("cuisine", "vote", True, "", strategy=strategy, proposed=label)
     assert decision.strategy_id == "least_misery"

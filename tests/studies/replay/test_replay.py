@@ -256,7 +256,7 @@ def test_missing_answers_are_counted_by_reason(tmp_path: Path) -> None:
     assert "11 answers of the model are missing: cannot_say 11." in finding.notes
 
 
-def test_mistakes_in_the_table_are_told_by_line(tmp_path: Path) -> None:
+def test_problems_in_the_table_are_reported_by_line(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("person,item,before,after\na,Buses,3,x\na,Buses,3,4\nb,,3,4\n", "utf-8")
     with pytest.raises(InputError) as caught:
@@ -304,7 +304,7 @@ def test_regression_to_the_mean_is_no_effect() -> None:
     assert raw.correlation > 0.9 and abs(adjusted.correlation) < 0.4
 
 
-def test_who_crosses_the_middle_is_counted() -> None:
+def test_participants_who_cross_the_middle_are_counted() -> None:
     fit = fit_of_changes(
         ([2, 4, 5], [4, 4, 1]), ([2, 4, 5], [2, 2, 5]), ["a", "b", "c"], (1.0, 5.0)
     )

@@ -42,7 +42,7 @@ def answer_with_offers(request: ModelRequest, address: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["private_question", "public_question", "discussion"])
-def test_a_prompt_that_holds_nothing_is_not_put(tmp_path: Path, kind: str) -> None:
+def test_empty_prompts_are_not_asked(tmp_path: Path, kind: str) -> None:
     book = make_workbook()
     book[TASKS].append(make_task_row("why", kind, 3, WHY, "why"))
     book["computed"].append(["words", "session", "count(why != '')"])
@@ -75,7 +75,7 @@ def test_nor_is_that_of_a_special_role(tmp_path: Path) -> None:
     assert set(summaries["missing"]) == {"empty_prompt"}
 
 
-def test_a_round_that_nobody_is_asked_in_passes(tmp_path: Path) -> None:
+def test_a_round_without_questions_passes(tmp_path: Path) -> None:
     book = make_workbook()
     book[TASKS].append(
         make_task_row("why", "discussion", 3, "{% if offer > 99 %}Why?{% endif %}", "why")
@@ -248,7 +248,7 @@ def test_a_way_out_is_recorded_as_missing_with_its_reason(
     assert {row["trade"] for row in read_rows(run)} == {"NA"}
 
 
-def test_the_table_of_answers_says_how_an_answer_was_had(tmp_path: Path) -> None:
+def test_the_answers_table_shows_how_an_answer_was_read(tmp_path: Path) -> None:
     def answer(request: ModelRequest, address: str) -> str:
         if "/m/" in address:
             return "yes" if address.endswith(".r1") else "I would say no, or perhaps yes"

@@ -221,7 +221,7 @@ def test_show_lists_and_shows(run: Any) -> None:
             shown(run.folder, unknown)
 
 
-def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
+def test_a_conversation_that_will_be_cut_is_reported_beforehand(tmp_path: Path) -> None:
     config = read_config(with_setting(make_workbook(), "max_conversation_length", 6), tmp_path)
     assert any(
         "about 15 messages" in n and "will end early" in n for n in config_advisories(config)

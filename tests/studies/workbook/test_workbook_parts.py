@@ -356,7 +356,7 @@ def make_large_workbook(session_count: int) -> dict[str, list[list[Any]]]:
     return book
 
 
-def test_everybody_sits_once_and_roles_are_dealt_evenly(tmp_path: Path) -> None:
+def test_each_participant_has_one_seat_and_roles_are_balanced(tmp_path: Path) -> None:
     found = plan_sessions(make_large_workbook(6), tmp_path)
     seated = [s.id for p in found for s in p.seats]
     assert len(seated) == len(set(seated)) == 24

@@ -297,7 +297,7 @@ def test_one_person_gives_alike_each_time(games_run: RunFolder) -> None:
     assert np.corrcoef(first, second)[0, 1] > 0.6
 
 
-def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
+def test_amounts_in_the_discussion_agree_with_the_answers(tmp_path: Path) -> None:
     made = make_game(40)
     talk = make_task_row("t", "discussion", 1, "What should the group do with the tokens?", "talk")
     give = made["interview_prompts"][2]
@@ -314,7 +314,7 @@ def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
     assert len(off) > 20 and np.mean(off) < 0.15
 
 
-def test_what_a_question_tells_of_earlier_gifts_makes_its_answer_none(tmp_path: Path) -> None:
+def test_earlier_amounts_in_a_question_do_not_make_its_answer_an_amount(tmp_path: Path) -> None:
     """Ratings of fairness do not change with the words for giving."""
 
     def fair(words: str, folder: Path) -> list[float]:
@@ -349,7 +349,7 @@ def test_a_workbook_in_another_language_is_answered_by_its_form(tmp_path: Path) 
     assert given.filter(var_name="b")["number"].n_unique() > 1
 
 
-def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
+def test_replies_on_other_topics_contain_no_word_of_a_game(tmp_path: Path) -> None:
     made = make_game(8)
     made["treatments"][1][1] = made["treatments"][2][1] = "The room is bright."
     made["interview_prompts"] = [
@@ -406,7 +406,7 @@ def test_what_others_gave_draws() -> None:
     assert amount_given(20) > amount_given(0)
 
 
-def test_a_story_is_told_from_answers() -> None:
+def test_a_backstory_is_made_from_profile_answers() -> None:
     lines = [
         quote_value(words, "persona", cell_id("assignment.profile", "p1", n), "p1")
         for n, words in enumerate(("I bake bread.", "34"))
@@ -425,7 +425,7 @@ def run_miswired_game(
     return run_game(make_game(PEOPLE, rounds=3), folder)
 
 
-def test_a_treatment_that_is_not_told_is_caught(
+def test_a_treatment_that_is_not_shown_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = sessions.render_system_texts
@@ -454,9 +454,7 @@ def test_swapped_treatments_turn_the_effect_round(
     assert estimate_effect(run).high < 0
 
 
-def test_words_told_under_others_names_are_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_under_other_names_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_game(4)
     made["interview_prompts"] = [
         list(TASK_COLUMNS),
@@ -478,7 +476,7 @@ def test_words_told_under_others_names_are_seen(
     assert MISATTRIBUTED_WORDS in str(describe_deviations(run_game(made, tmp_path / "wrong")))
 
 
-def test_answers_that_nobody_hears_move_nobody(
+def test_unheard_answers_have_no_influence(
     games_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell = sessions.SessionState.add_to_history
@@ -490,7 +488,7 @@ def test_answers_that_nobody_hears_move_nobody(
     assert estimate_influence(run, 2) < 0.5 * estimate_influence(games_run, 2)
 
 
-def test_a_last_round_that_is_unheard_is_caught(
+def test_an_unheard_last_round_is_found(
     games_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The amounts of a round are in the prompts of the next round, except for a planted fault."""
@@ -526,7 +524,7 @@ def count_unheard(run: RunFolder, later: int) -> int:
     return missing
 
 
-def test_answers_under_somebody_else_s_name_are_caught(
+def test_answers_under_other_names_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With exchanged names, amounts of a participant no longer correlate between rounds."""

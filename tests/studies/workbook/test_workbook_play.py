@@ -86,7 +86,7 @@ def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: 
             assert "This is a market for apples." in system
 
 
-def test_discussion_everybody_hears_those_before(tmp_path: Path) -> None:
+def test_participants_of_a_discussion_hear_earlier_utterances(tmp_path: Path) -> None:
     provider = make_provider()
     run = run_workbook(make_workbook(), tmp_path, provider)
     (first, *_) = read_sessions(run)
@@ -150,7 +150,7 @@ def test_the_short_layout_never_reveals_private_answers(tmp_path: Path) -> None:
     ("kind", "played"),
     [("private_question", "public_question"), ("discussion", "private_question")],
 )
-def test_the_exposure_table_tells_who_heard_whom(
+def test_the_exposure_table_finds_tasks_played_as_another_type(
     kind: str, played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table has no deviation, and has one if one type of task is played like another."""
@@ -203,7 +203,7 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
     assert asked == {"Buyer", "Summarizer"}
 
 
-def test_the_summarizer_hears_private_answers_and_everybody_hears_the_summarizer(
+def test_the_summarizer_hears_private_answers_and_all_participants_hear_the_summary(
     tmp_path: Path,
 ) -> None:
     provider = make_provider(json=0.75, text="THE SUMMARY")
@@ -359,7 +359,7 @@ def test_an_unreadable_speculation_score_costs_no_answer(
     assert set(sure["reasks"]) == {0 if score else 5}
 
 
-def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:
+def test_the_conversation_length_is_enforced_and_reported(tmp_path: Path) -> None:
     run = run_workbook(with_setting(make_workbook(), "max_conversation_length", 6), tmp_path)
     for session in read_sessions(run):
         assert session["messages"] == 6
@@ -496,7 +496,7 @@ def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
     }
 
 
-def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path) -> None:
+def test_roles_that_are_not_asked_hear_the_question_without_values(tmp_path: Path) -> None:
     cell = '{"Buyer": "You offered {{ offer }} of {{ total }}. {response_options}"}'
     book = with_cell(make_workbook(), f"{TASKS}!F5", cell)
     run = run_workbook(book, tmp_path, make_provider(number=3))

@@ -64,7 +64,7 @@ def test_sheet_names_are_case_sensitive_and_extra_ones_refused(tmp_path: Path) -
     assert any("scratch: the sheet 'scratch' does not belong here" in m for m in found)
 
 
-def test_all_mistakes_come_at_once_with_cell_and_mend(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_cell_and_hint(tmp_path: Path) -> None:
     book = with_setting(make_workbook(), "temperature", 3)
     book = with_cell(book, "treatments!A3", "calm")
     book = with_cell(book, f"{TASKS}!B3", "debate")
@@ -258,7 +258,7 @@ def test_a_repeated_round_of_the_short_layout_is_a_listed_error(tmp_path: Path) 
     assert "row of its own, of type private_question" in get_only(find_mistakes(book, tmp_path))
 
 
-def test_a_mix_of_layouts_is_read_and_said(tmp_path: Path) -> None:
+def test_a_mix_of_layouts_is_read_and_reported(tmp_path: Path) -> None:
     book = make_workbook()
     book = {("roles" if k == "agent_roles" else k): v for k, v in book.items()}
     config = read_config(book, tmp_path)
@@ -311,13 +311,13 @@ def test_numeric_ids_read_as_they_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", "TRUE", "true", " True "])
-def test_booleans_in_every_dress(tmp_path: Path, value: Any) -> None:
+def test_booleans_are_read_in_every_form(tmp_path: Path, value: Any) -> None:
     config = read_config(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
     assert config.workbook.tasks[2].validate_response is True
 
 
 @pytest.mark.parametrize("value", [0, 0.0, False, "0", "FALSE"])
-def test_false_in_every_dress(tmp_path: Path, value: Any) -> None:
+def test_false_is_read_in_every_form(tmp_path: Path, value: Any) -> None:
     config = read_config(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
     assert config.workbook.tasks[2].validate_response is False
 
@@ -496,7 +496,7 @@ def _give_formulas_a_value(path: Path, value: str) -> None:
 # --- the template ----------------------------------------------------------------------------
 
 
-def test_options_that_cannot_be_told_apart_are_refused_at_their_cell(tmp_path: Path) -> None:
+def test_indistinguishable_options_are_refused_at_their_cell(tmp_path: Path) -> None:
     (found,) = find_mistakes(
         with_cell(make_workbook(), f"{TASKS}!I6", '["Yes", "no", "yes!"]'), tmp_path
     )

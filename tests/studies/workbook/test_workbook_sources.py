@@ -182,7 +182,7 @@ def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path:
     assert run.read_table("provenance")["kind"].n_unique() >= 3
 
 
-def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
+def test_every_text_has_its_source_with_placeholders_for_images(tmp_path: Path) -> None:
     run = run_workbook(make_workbook_with_images(), tmp_path, overrides=("images=placeholder",))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
@@ -194,7 +194,7 @@ def example_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run_workbook(EXAMPLE, tmp_path_factory.mktemp("example"), model="synthetic")
 
 
-def test_so_it_is_in_the_example(example_run: RunFolder) -> None:
+def test_every_text_has_its_source_in_the_example(example_run: RunFolder) -> None:
     run = example_run
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
@@ -210,7 +210,7 @@ def test_so_it_is_in_the_example(example_run: RunFolder) -> None:
 
 
 @pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
-def test_so_it_is_in_workbooks_of_others(tmp_path: Path) -> None:
+def test_every_text_has_its_source_in_other_workbooks(tmp_path: Path) -> None:
     for number, path in enumerate(sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx"))):
         try:
             load_workbook_config(path)
@@ -236,14 +236,14 @@ REPLIES = {
     "name",
     sample_daily(REPLIES, ("nothing", "braces", "characters that are reserved"), part="sweeps"),
 )
-def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
+def test_every_text_has_its_source_after_invalid_replies(name: str, tmp_path: Path) -> None:
     book = with_cell(with_cell(make_workbook(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
     run = run_workbook(book, tmp_path, provider=ScriptedProvider(lambda *_: REPLIES[name]))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
 
 
-def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
+def test_every_text_has_its_source_after_a_reask(tmp_path: Path) -> None:
     def late(request: ModelRequest, address: str) -> str:
         return (
             answer_by_address(request, address) if address.endswith(".r2") else "Seven and a half."
@@ -258,7 +258,7 @@ def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
     )
 
 
-def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
+def test_texts_that_custom_prompts_change_keep_their_source(tmp_path: Path) -> None:
     """Texts in capitals and in a table keep their sources."""
     names = {"treatment", "context", "role", "line.answer", "peer.text", "text", "options"}
     folder = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
@@ -272,7 +272,7 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(
+def test_every_utterance_is_recorded_once_with_its_reply(
     example_run: RunFolder,
 ) -> None:
     run = example_run
@@ -315,7 +315,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     assert find_wrong_sources(run, STUDY.tables) == []
 
 
-def test_so_are_all_words_of_a_text_that_has_lost_its_source(
+def test_all_characters_of_a_text_without_source_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = sessions.render_system_texts
@@ -381,7 +381,7 @@ def test_a_short_statement_of_another_session_that_leaks_is_found(
     assert any(FOREIGN_WORDS in line for line in describe_deviations(run))
 
 
-def test_a_short_private_answer_that_is_told_is_found(
+def test_a_leaked_short_private_answer_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted fault: a layout that hides private answers shows them."""

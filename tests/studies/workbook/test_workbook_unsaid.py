@@ -140,7 +140,7 @@ def test_a_merge_across_empty_columns_or_as_a_title_changes_nothing(tmp_path: Pa
     )
 
 
-def test_a_merge_down_to_the_end_of_the_sheet_makes_nobody(tmp_path: Path) -> None:
+def test_a_merge_down_to_the_end_of_the_sheet_adds_no_participant(tmp_path: Path) -> None:
     path = save_with_merged_cells(tmp_path, "C10:C1048576")
     assert len(load_workbook_config(path).workbook.profiles.rows) == 8
     # Other programs write each cell of the range, too.
@@ -157,7 +157,7 @@ def test_merged_ids_are_duplicates_and_not_people_without_one(tmp_path: Path) ->
 # --- hidden ----------------------------------------------------------------------------------
 
 
-def test_hidden_rows_columns_and_sheets_are_read_and_said(tmp_path: Path) -> None:
+def test_hidden_rows_columns_and_sheets_are_read_and_reported(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         for row in (4, 5, 9, 400):
             book[PEOPLE].row_dimensions[row].hidden = True
@@ -173,7 +173,7 @@ def test_hidden_rows_columns_and_sheets_are_read_and_said(tmp_path: Path) -> Non
     assert load_workbook_config(tmp_path / "book.xlsx").workbook.profiles == plain.workbook.profiles
 
 
-def test_rows_behind_a_filter_are_said_to_be(tmp_path: Path) -> None:
+def test_rows_behind_a_filter_are_reported(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         sheet = book[PEOPLE]
         sheet.auto_filter.ref = "A2:C10"
@@ -187,7 +187,7 @@ def test_rows_behind_a_filter_are_said_to_be(tmp_path: Path) -> None:
     )
 
 
-def test_a_hidden_sheet_that_does_not_belong_is_said_to_be_hidden(tmp_path: Path) -> None:
+def test_an_unknown_hidden_sheet_is_reported_as_hidden(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         book.create_sheet("lists")["A1"] = "yes"
         book["lists"].sheet_state = "hidden"
@@ -199,7 +199,7 @@ def test_a_hidden_sheet_that_does_not_belong_is_said_to_be_hidden(tmp_path: Path
 # --- people and arms left out ----------------------------------------------------------------
 
 
-def test_people_who_take_no_part_are_told_with_their_rows_and_why(tmp_path: Path) -> None:
+def test_respondents_without_a_session_are_reported_with_row_and_reason(tmp_path: Path) -> None:
     book = with_setting(make_manual_workbook(), "num_sessions", 1)
     column = book[PEOPLE][0].index("my session")
     first = book[PEOPLE][2][column]
@@ -219,7 +219,7 @@ def extract_numbers(text: str) -> list[int]:
     return found
 
 
-def test_a_run_says_too_who_takes_no_part(tmp_path: Path) -> None:
+def test_a_run_reports_respondents_without_a_session(tmp_path: Path) -> None:
     path = save_workbook(with_setting(make_workbook(), "num_sessions", 1), tmp_path / "book.xlsx")
     words = ["run", str(path), "--model", "synthetic", "--out", str(tmp_path / "out")]
     shown = CliRunner().invoke(app, words)
@@ -243,7 +243,7 @@ def test_people_whom_the_draw_leaves_out_are_those_whom_the_run_leaves_out(
     } - set(list_seated_participants(path))
 
 
-def test_an_arm_that_nobody_is_in_is_told(tmp_path: Path) -> None:
+def test_an_empty_arm_is_reported(tmp_path: Path) -> None:
     book = with_setting(make_workbook(), "num_sessions", 1)
     get_matching_note(
         list_advisories(book, tmp_path), "no session has the treatment", "treatments!A"
@@ -265,7 +265,7 @@ SHIFTS = [*product(make_workbook(), ((1, 0), (2, 0), (0, 1), (2, 3)))]
         part="mutations",
     ),
 )
-def test_a_table_that_does_not_begin_in_a1_is_found_and_said(
+def test_a_table_that_does_not_begin_in_a1_is_read_and_reported(
     tmp_path: Path, sheet: str, shift: tuple[int, int]
 ) -> None:
     rows, columns = shift
@@ -293,7 +293,7 @@ def test_a_table_that_does_not_begin_in_a1_is_found_and_said(
         )
 
 
-def test_an_empty_row_in_the_middle_is_said(tmp_path: Path) -> None:
+def test_an_empty_row_in_the_middle_is_reported(tmp_path: Path) -> None:
     book = make_workbook()
     book[PEOPLE].insert(5, [])
     book[TASKS].insert(3, [None] * 13)
@@ -388,7 +388,7 @@ def test_the_identifiers_may_also_have_the_survey_name_below(tmp_path: Path) -> 
     assert set(run.table("assignment")["participant_id"]) == {str(2060 + i) for i in range(8)}
 
 
-def test_no_column_of_identifiers_in_either_row_is_said_with_both(tmp_path: Path) -> None:
+def test_a_missing_column_of_identifiers_is_reported_with_both_rows(tmp_path: Path) -> None:
     book = with_cell(with_cell(make_workbook(), f"{PEOPLE}!A1", "key"), f"{PEOPLE}!A2", "Key")
     found = find_mistakes(book, tmp_path)
     assert len(found) == 1 and "no column named ID in row 1 or 2" in found[0]
@@ -432,14 +432,14 @@ def test_values_are_read_as_they_are_shown(
     assert config.workbook.profiles.rows[0][1] == read
 
 
-def test_dates_are_said_with_the_form_in_which_they_are_read(tmp_path: Path) -> None:
+def test_dates_are_reported_as_they_are_read(tmp_path: Path) -> None:
     book = with_cell(make_workbook(), f"{PEOPLE}!B3", dt.datetime(2022, 2, 10, 8, 12))
     get_matching_note(
         list_advisories(book, tmp_path), f"{PEOPLE}: column B holds dates", "2022-02-10 08:12:00"
     )
 
 
-def test_digits_that_the_sheet_does_not_show_are_said(tmp_path: Path) -> None:
+def test_digits_that_the_sheet_does_not_show_are_reported(tmp_path: Path) -> None:
     def change(book: Any) -> None:
         book[PEOPLE]["B4"] = 3.14159
         book[PEOPLE]["B4"].number_format = "0.00"
@@ -465,21 +465,19 @@ def test_a_manual_column_named_by_a_question_that_is_asked_twice_is_refused(
 
 
 @pytest.mark.parametrize(("one", "other"), [("p1", "P1"), (1, "1.0"), ("01", 1), ("a  b", "A b")])
-def test_ids_that_look_alike_are_said_to_be_two(tmp_path: Path, one: Any, other: Any) -> None:
+def test_similar_ids_are_reported(tmp_path: Path, one: Any, other: Any) -> None:
     book = with_cell(with_cell(make_workbook(), f"{PEOPLE}!A3", one), f"{PEOPLE}!A6", other)
     get_matching_note(list_advisories(book, tmp_path), f"{PEOPLE}!A6: the IDs", "look alike")
 
 
 @pytest.mark.parametrize(("one", "other"), [("p1", " p1 "), (1, "1"), (1.0, 1), ("p1\u00a0", "p1")])
-def test_ids_that_are_the_same_in_another_dress_are_duplicates(
-    tmp_path: Path, one: Any, other: Any
-) -> None:
+def test_ids_in_other_formats_are_duplicates(tmp_path: Path, one: Any, other: Any) -> None:
     book = with_cell(with_cell(make_workbook(), f"{PEOPLE}!A3", one), f"{PEOPLE}!A6", other)
     (found,) = find_mistakes(book, tmp_path)
     assert f"{PEOPLE}!A6" in found and f"{PEOPLE}!A3" in found and "duplicate" in found
 
 
-def test_sessions_that_look_alike_are_said_to_be_two(tmp_path: Path) -> None:
+def test_similar_sessions_are_reported(tmp_path: Path) -> None:
     book = with_setting(
         with_setting(make_manual_workbook(), "num_sessions", 2), "num_agents_per_session", 4
     )
@@ -497,16 +495,14 @@ def test_sessions_that_look_alike_are_said_to_be_two(tmp_path: Path) -> None:
         (f"{TASKS}!G3", "Trade", "the variables 'Trade' and 'trade'"),
     ],
 )
-def test_labels_that_look_alike_are_said_to_be_two(
-    tmp_path: Path, cell: str, value: str, what: str
-) -> None:
+def test_similar_labels_are_reported(tmp_path: Path, cell: str, value: str, what: str) -> None:
     book = with_cell(
         with_cell(make_workbook(), "agent_roles!A6", "Broker"), "agent_roles!B6", "You go between."
     )
     get_matching_note(list_advisories(with_cell(book, cell, value), tmp_path), what, "look alike")
 
 
-def test_a_text_in_the_wrong_encoding_is_said(tmp_path: Path) -> None:
+def test_a_text_in_the_wrong_encoding_is_reported(tmp_path: Path) -> None:
     garbled = "Café – naïve".encode().decode("cp1252")
     book = with_cell(with_cell(make_workbook(), f"{PEOPLE}!C4", garbled), f"{PEOPLE}!C5", garbled)
     note = get_matching_note(

@@ -167,7 +167,7 @@ class Coins(int):
 
 
 @pytest.mark.parametrize("text", ["sum(x) / 2 + sum(x) - sum(x)", "sum(others(x)) + x"])
-def test_a_sum_is_added_up_once_for_all_who_ask(text: str) -> None:
+def test_a_sum_is_computed_once(text: str) -> None:
     people = [str(n) for n in range(300)]
     scene = EvaluationContext(
         people, frozenset({"x"}), frozenset(), {}, lambda _name, who: Coins(who or 0)
@@ -208,7 +208,7 @@ def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: 
             assert isinstance(found, Missing)
 
 
-def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
+def test_a_participant_without_a_value_makes_it_missing_for_the_others() -> None:
     given = {"a": 4, "b": Missing("invalid"), "c": 10}
     scene = EvaluationContext(
         [*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""]
@@ -260,7 +260,7 @@ def test_the_workbooks_own_names_go_before_those_of_the_design(tmp_path: Path) -
     ("expression", "says"),
     [("age", "age differs between"), ("role", "role differs between"), ("agee", "mean age?")],
 )
-def test_what_differs_between_people_is_no_value_of_a_session(
+def test_values_that_differ_between_participants_are_no_session_values(
     tmp_path: Path, expression: str, says: str
 ) -> None:
     found = find_mistakes(make_computed_workbook(("x", "session", expression)), tmp_path)

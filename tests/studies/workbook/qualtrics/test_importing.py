@@ -159,7 +159,7 @@ def test_a_choice_with_a_text_field_is_followed_by_a_question(tmp_path: Path) ->
         assert (row["Q1"], row["Q1_2_TEXT"]) == ("Other:", "a newt")
 
 
-def test_whoever_chose_otherwise_is_not_asked_for_the_text(tmp_path: Path) -> None:
+def test_participants_with_another_choice_are_not_asked_for_the_text(tmp_path: Path) -> None:
     other = {"Display": "Other:", "TextEntry": "true"}
     document = make_survey([single_choice("QID1", "Your pet?", "Cat", other)])
 
@@ -167,7 +167,7 @@ def test_whoever_chose_otherwise_is_not_asked_for_the_text(tmp_path: Path) -> No
         assert (row["Q1_2_TEXT"], len(texts)) == ("", 1)
 
 
-def test_a_descriptive_text_stands_before_the_next_question_of_whoever_saw_it(
+def test_a_descriptive_text_precedes_the_next_question_of_its_readers(
     tmp_path: Path,
 ) -> None:
     seen_by_some = make_logic([answer_condition("QID1/SelectableChoice/1")])
@@ -356,7 +356,7 @@ def test_logic_compares_numbers_texts_cells_and_counts(tmp_path: Path, number: i
     assert rows
 
 
-def test_conditions_that_a_workbook_cannot_have_are_listed_and_ask_everybody(
+def test_unsupported_conditions_are_listed_and_ask_all_participants(
     tmp_path: Path,
 ) -> None:
     place = {"LogicType": "GeoIP", "Operator": "EqualTo", "LeftOperand": "loc://City",
@@ -631,7 +631,7 @@ def test_random_orders_that_a_workbook_has_are_kept_and_others_listed(tmp_path: 
     assert any("piped text" in note for note in select_notes(notes, "QID5"))
 
 
-def test_too_many_treatments_are_cut_and_said(tmp_path: Path) -> None:
+def test_too_many_treatments_are_cut_and_reported(tmp_path: Path) -> None:
     questions = [text_entry(f"QID{n}", f"Question {n}") for n in range(1, 41)]
     blocks = {f"BL_{n}": [f"QID{n}"] for n in range(1, 41)}
     many = randomizer("FL_2", 5, *(show_block(id) for id in blocks))
