@@ -19,7 +19,12 @@ from folkmoot.people.sources import table
 from folkmoot.report.document.charts import render_svgs
 from folkmoot.storage.findings import BarChart
 from tests.faults.lab import PILOT
-from tests.studies.workbook.workbook_builder import good, mistakes, put, read
+from tests.studies.workbook.workbook_builder import (
+    find_mistakes,
+    make_workbook,
+    read_config,
+    with_cell,
+)
 from tests.sweeps import sample_daily
 
 HIDDEN = [
@@ -99,32 +104,32 @@ def test_an_override_and_a_dictionary_are_looked_at_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("character", sample_daily(IN_XML, daily=8, part="sweeps"))
 def test_a_workbook_names_sheet_and_cell(tmp_path: Path, character: str) -> None:
     code = f"U+{ord(character):04X}"
-    book = good()
+    book = make_workbook()
     places = ("agent_roles!A4", "treatments!A2", "constants!A2", "constants!B2")
     for where in places:
         sheet, cell = where.split("!")
         old = book[sheet][int(cell[1]) - 1]["AB".index(cell[0])]
-        book = put(book, where, f"{old[:3]}{character}{old[3:]}")
-    found = mistakes(book, tmp_path)
+        book = with_cell(book, where, f"{old[:3]}{character}{old[3:]}")
+    found = find_mistakes(book, tmp_path)
     for where in places:
         assert any(f"book.xlsx:{where}" in p and code in p for p in found), (where, found)
 
 
 def test_ids_and_names_of_profiles_are_refused_and_answers_read_without(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     sheet = next(
         name for name in book if "profile" in name or ("agent" in name and name != "agent_roles")
     )
     rows = book[sheet]
     rows[2][1] = f"ol\u200bd{rows[2][1]}"
-    assert "\u200b" not in str(read(book, tmp_path).workbook.profiles.rows)
+    assert "\u200b" not in str(read_config(book, tmp_path).workbook.profiles.rows)
     rows[2][0] = f"{rows[2][0]}\u202e"
-    assert any(f"{sheet}!A3" in p and "U+202E" in p for p in mistakes(book, tmp_path))
+    assert any(f"{sheet}!A3" in p and "U+202E" in p for p in find_mistakes(book, tmp_path))
 
 
 def test_hidden_characters_in_literals_are_found(tmp_path: Path) -> None:
     for text in ("['a', '\\u202eb']", "['a', '\\ud800']"):
-        found = mistakes(put(good(), "constants!B2", text), tmp_path)
+        found = find_mistakes(with_cell(make_workbook(), "constants!B2", text), tmp_path)
         assert any("constants!B2" in p and "which is invisible" in p for p in found), found
 
 

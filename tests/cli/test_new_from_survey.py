@@ -10,16 +10,16 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from tests.studies.workbook.qualtrics.qsf_builder import (
-    answered,
-    draw,
-    entry,
-    logic,
-    question,
-    show,
-    single,
-    survey,
-    told,
-    write,
+    answer_condition,
+    descriptive_text,
+    make_logic,
+    make_question,
+    make_survey,
+    randomizer,
+    show_block,
+    single_choice,
+    text_entry,
+    write_survey,
 )
 
 
@@ -36,19 +36,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> None:
-    arms = draw("FL_2", 1, show("BL_Warm"), show("BL_Cold"))
-    document = survey(
+    arms = randomizer("FL_2", 1, show_block("BL_Warm"), show_block("BL_Cold"))
+    document = make_survey(
         [
-            told("QID1", "Everybody in your street gives."),
-            told("QID2", "Nobody in your street gives."),
-            single("QID3", "Do you give?", "Yes", "No"),
-            entry("QID4", "Why?", DisplayLogic=logic([answered("QID3/SelectableChoice/1")])),
-            question("QID5", "FileUpload", "FileUpload", "Send a photo"),
+            descriptive_text("QID1", "Everybody in your street gives."),
+            descriptive_text("QID2", "Nobody in your street gives."),
+            single_choice("QID3", "Do you give?", "Yes", "No"),
+            text_entry(
+                "QID4",
+                "Why?",
+                DisplayLogic=make_logic([answer_condition("QID3/SelectableChoice/1")]),
+            ),
+            make_question("QID5", "FileUpload", "FileUpload", "Send a photo"),
         ],
         {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Q": ["QID3", "QID4", "QID5"]},
-        [arms, show("BL_Q")],
+        [arms, show_block("BL_Q")],
     )
-    write(document, folder / "giving.qsf")
+    write_survey(document, folder / "giving.qsf")
 
     said = _folkmoot("new", "workbook", "--from", "giving.qsf")
     assert "Check it: folkmoot check giving.xlsx" in said
@@ -69,14 +73,14 @@ def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> No
 
 
 def test_what_is_there_is_not_overwritten(folder: Path) -> None:
-    write(survey([entry("QID1", "Why?")]), folder / "survey.qsf")
+    write_survey(make_survey([text_entry("QID1", "Why?")]), folder / "survey.qsf")
     (folder / "survey.xlsx").write_bytes(b"mine")
     assert "already exists" in _folkmoot("new", "workbook", "--from", "survey.qsf", code=2)
     assert (folder / "survey.xlsx").read_bytes() == b"mine"
 
 
 def test_files_and_study_types_that_do_not_fit_are_refused(folder: Path) -> None:
-    write(survey([entry("QID1", "Why?")]), folder / "survey.qsf")
+    write_survey(make_survey([text_entry("QID1", "Why?")]), folder / "survey.qsf")
     (folder / "survey.sav").write_bytes(b"$FL2")
     said = _folkmoot("new", "workbook", "--from", "survey.sav", code=2)
     assert "cannot be made from it" in said and "workbook .qsf" in said

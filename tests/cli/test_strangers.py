@@ -23,7 +23,7 @@ from tests.cli.conftest import STUDY
 from tests.faults import lab
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.studies.workbook.workbook_builder import good, put, save
+from tests.studies.workbook.workbook_builder import make_workbook, save_workbook, with_cell
 from tests.sweeps import sample_daily
 
 PILOT = f"{lab.PILOT}embedding_model: synthetic\n"
@@ -209,8 +209,8 @@ def test_nothing_is_sent_before_a_yes(desk: Desk) -> None:
 
 
 def test_a_workbook_that_names_an_address_is_asked_about(desk: Desk) -> None:
-    book = put(good(), "experimental_setting!B3", "hf-inference")
-    save(put(book, "experimental_setting!B4", FAR), desk.folder / "book.xlsx")
+    book = with_cell(make_workbook(), "experimental_setting!B3", "hf-inference")
+    save_workbook(with_cell(book, "experimental_setting!B4", FAR), desk.folder / "book.xlsx")
     for command, expected in (("check", 0), ("run", 2)):
         status, said = desk.folkmoot(command, "book.xlsx")
         assert status == expected, said
@@ -279,8 +279,8 @@ def test_a_model_file_is_not_loaded_unasked(desk: Desk) -> None:
     weights = desk.folder / "weights.gguf"
     weights.write_bytes(b"GGUF and nothing that llama.cpp can read")
     desk.write("pilot.yaml", f"{PILOT}model: local:{weights}\n")
-    book = put(good(), "experimental_setting!B3", f"local:{weights}")
-    save(book, desk.folder / "book.xlsx")
+    book = with_cell(make_workbook(), "experimental_setting!B3", f"local:{weights}")
+    save_workbook(book, desk.folder / "book.xlsx")
     for file in ("pilot.yaml", "book.xlsx"):
         status, said = desk.folkmoot("check", file)
         assert f"this file loads the model file {weights}" in said

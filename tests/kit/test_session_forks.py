@@ -31,7 +31,7 @@ from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
 from tests.engine.test_seats import by_hand
-from tests.studies.workbook.workbook_builder import good, save, task
+from tests.studies.workbook.workbook_builder import make_task_row, make_workbook, save_workbook
 from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
@@ -142,14 +142,22 @@ def test_stages_after_the_session_are_not_asked_again(
 
 
 def test_options_of_all_rounds_of_a_game_are_listed_in_reversed_order(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     rounds = [
-        task(f"r{n}", "private_question", 3 + n, f"{said} {{response_options}}", f"trade{n}",
-             var_type="category", response_options='["yes", "no"]', validate_response=1)
+        make_task_row(
+            f"r{n}",
+            "private_question",
+            3 + n,
+            f"{said} {{response_options}}",
+            f"trade{n}",
+            var_type="category",
+            response_options='["yes", "no"]',
+            validate_response=1,
+        )
         for n, said in ((0, "Trade?"), (1, "All offers add up to {{ total }}. Trade again?"))
-    ]  # fmt: skip
+    ]
     book["interview_prompts"] = [*book["interview_prompts"][:4], *rounds]
-    path = save(book, tmp_path / "market.xlsx")
+    path = save_workbook(book, tmp_path / "market.xlsx")
     listed = re.compile(r"one of these options:\n- (.*)\n- (.*)")
 
     def take_the_first(request: ModelRequest, _address: str) -> str:
@@ -222,10 +230,10 @@ def test_the_price_of_sessions_has_bounds_that_hold(participants: int, tmp_path:
 
 
 def test_a_number_is_asked_again_with_the_bounds_of_its_study(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     # Without the task that offers options, the first decision is the offer: a number from 0 to 20.
     book["interview_prompts"] = [row for row in book["interview_prompts"] if row[0] != "m"]
-    path = save(book, tmp_path / "market.xlsx")
+    path = save_workbook(book, tmp_path / "market.xlsx")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     done = run_controls(run, {"negative": False, "no_persona": True, "order": True}, RunOptions())
     rows = done.read_table(ControlRow.table)

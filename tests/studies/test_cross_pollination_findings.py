@@ -1,4 +1,4 @@
-"""Findings of cross-pollination on tables whose answers are known by hand."""
+"""Findings of cross-pollination on tables with results that were computed by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLARIFIED = ("clarified_passive", "acp")
 
 
 class Pilot:
-    """Builds the tables of a run, one person at a time."""
+    """Builds the tables of a run, one participant at a time."""
 
     def __init__(self, folder: Path, **config: object) -> None:
         self.folder = folder
@@ -79,7 +79,9 @@ class Pilot:
             )
         return who
 
-    def many(self, condition: str, moves: dict[tuple[str, str], int], **more: object) -> None:
+    def add_participants(
+        self, condition: str, moves: dict[tuple[str, str], int], **more: object
+    ) -> None:
         for (first, last), count in moves.items():
             for _ in range(count):
                 self.add(condition, first, last, **more)
@@ -101,8 +103,8 @@ class Pilot:
         )
         return RunFolder(self.folder)
 
-    def found(self) -> dict[str, Finding]:
-        return {f.key: f for f in compute_findings(self.run())}
+    def read_findings(self) -> dict[str, Finding]:
+        return {finding.key: finding for finding in compute_findings(self.run())}
 
 
 STILL = {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (CARE, CARE): 30}
@@ -110,41 +112,43 @@ STILL = {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (CARE, CARE): 30}
 
 @pytest.fixture
 def pilot(tmp_path: Path) -> Pilot:
-    """A hundred people a condition, 130 in the adversarial one: 5, 10, 10 and 40 changes."""
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {**STILL, (PARKS, JOBS): 3, (JOBS, PARKS): 2, (CARE, CARE): 35})
-    p.many("simple_passive", {**STILL, (PARKS, JOBS): 6, (CARE, JOBS): 4})
-    p.many("clarified_passive", {**STILL, (PARKS, JOBS): 6, (CARE, PARKS): 4})
-    p.many("acp", {**STILL, (CARE, PARKS): 8}, opposition_view=JOBS)
-    p.many("acp", {(PARKS, JOBS): 32}, opposition_view=JOBS)
-    return p
+    """Make 100 participants per condition, 130 in the adversarial one: 5, 10, 10, 40 changes."""
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants(
+        "simple_voting", {**STILL, (PARKS, JOBS): 3, (JOBS, PARKS): 2, (CARE, CARE): 35}
+    )
+    pilot.add_participants("simple_passive", {**STILL, (PARKS, JOBS): 6, (CARE, JOBS): 4})
+    pilot.add_participants("clarified_passive", {**STILL, (PARKS, JOBS): 6, (CARE, PARKS): 4})
+    pilot.add_participants("acp", {**STILL, (CARE, PARKS): 8}, opposition_view=JOBS)
+    pilot.add_participants("acp", {(PARKS, JOBS): 32}, opposition_view=JOBS)
+    return pilot
 
 
 def column(finding: Finding, name: str) -> dict[str, object]:
-    """A column of a grid by its first column."""
+    """Return a column of a grid by its first column."""
     at = finding.grid.columns.index(name)
     return {str(r[0]): r[at] for r in finding.grid.rows}
 
 
 def test_headline_rates(pilot):
-    f = pilot.found()["position_change"]
-    assert f.headline
-    assert column(f, "changed") == {
+    finding = pilot.read_findings()["position_change"]
+    assert finding.headline
+    assert column(finding, "changed") == {
         "Simple voting": 5,
         "Simple passive": 10,
         "Clarified passive": 10,
         "Adversarial (ACP)": 40,
     }
-    assert column(f, "changed_rate")["Simple passive"] == pytest.approx(0.1)
+    assert column(finding, "changed_rate")["Simple passive"] == pytest.approx(0.1)
     # Wilson for 10 of 100.
-    assert column(f, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
-    assert column(f, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
-    assert "Simple passive: 10 of 100 changed, 10 % (6 to 17 %)" in f.says
-    assert isinstance(f.chart, IntervalChart)
+    assert column(finding, "low_rate")["Simple passive"] == pytest.approx(0.0552291, abs=1e-6)
+    assert column(finding, "high_rate")["Simple passive"] == pytest.approx(0.1743657, abs=1e-6)
+    assert "Simple passive: 10 of 100 changed, 10 % (6 to 17 %)" in finding.says
+    assert isinstance(finding.chart, IntervalChart)
 
 
 def test_votes_before_and_after(pilot):
-    votes = pilot.found()["votes"]
+    votes = pilot.read_findings()["votes"]
     assert votes.headline
     assert column(votes, "Adversarial (ACP)") == {
         PARKS: "62 → 38",
@@ -154,14 +158,14 @@ def test_votes_before_and_after(pilot):
 
 
 def test_differences_and_floor(pilot):
-    found = pilot.found()
+    found = pilot.read_findings()
     pairs = found["change_differences"]
     assert len(pairs.grid.rows) == 6
     assert pairs.headline
     shown = r"Adversarial \(ACP\) − Simple voting \+26 points \(\+16 to \+35 by itself, "
     shown += r"\+14 to \+37 jointly, adjusted p < \.001\)"
     assert re.search(f"{shown}: a difference is shown", pairs.says)
-    # Pairs that are not primary stand in the table alone.
+    # Only the table contains pairs that are not primary.
     assert pairs.says.endswith("The table also has 3 exploratory estimates, without a conclusion.")
     assert "Clarified passive − Simple passive" not in pairs.says
     values = {(r[0], r[1]): r[3] for r in pairs.grid.rows}
@@ -174,7 +178,7 @@ def test_differences_and_floor(pilot):
 
 
 def test_moves(pilot):
-    found = pilot.found()
+    found = pilot.read_findings()
     flow = found["transitions"].chart
     assert isinstance(flow, AlluvialChart)
     assert ("Adversarial (ACP)", PARKS, JOBS, 32) in flow.links
@@ -191,8 +195,8 @@ def test_moves(pilot):
 
 
 def test_regression_is_that_of_the_measure(pilot):
-    f = pilot.found()["regression"]
-    odds = {(r[0], r[1]): r[2] for r in f.grid.rows}
+    finding = pilot.read_findings()["regression"]
+    odds = {(r[0], r[1]): r[2] for r in finding.grid.rows}
     rows = [r for r in pilot.rows if r["position_changed"] is not None]
     direct = logistic(
         [bool(r["position_changed"]) for r in rows],
@@ -206,16 +210,16 @@ def test_regression_is_that_of_the_measure(pilot):
     )
     expected = {(t.variable, t.level): t.odds_ratio for t in direct.terms}
     assert odds["condition", "Adversarial (ACP)"] == pytest.approx(expected["condition", "acp"])
-    assert "demographics held equal" in f.says
+    assert "demographics held equal" in finding.says
 
 
 def test_spread_and_bands(pilot):
-    found = pilot.found()
+    found = pilot.read_findings()
     spread = {(r[0], r[1]): r[3] for r in found["diversity"].grid.rows}
     assert spread["Simple passive", "before"] == pytest.approx(effective_number([36, 30, 34]))
     assert spread["Simple passive", "after"] == pytest.approx(effective_number([30, 40, 30]))
     bands = found["human_bands"]
-    # Short texts are held against a short debate, and not against days of deliberation.
+    # Short texts are compared with a short debate, and not with days of deliberation.
     design = "agreement of 1 to 5 with a proposition before and after a short written debate"
     people = f"35 % to 42 % in people ({design})"
     assert f"(against, undecided, for): {people}; in this run Simple passive 10 %" in bands.says
@@ -225,70 +229,70 @@ def test_spread_and_bands(pilot):
 
 
 def test_order_of_options_is_estimated(pilot):
-    f = pilot.found()["position_effects"]
-    assert column(f, "effect_points").keys() == {"1", "2", "3"}
-    assert "effect of being listed first" in f.says
+    finding = pilot.read_findings()["position_effects"]
+    assert column(finding, "effect_points").keys() == {"1", "2", "3"}
+    assert "effect of being listed first" in finding.says
 
 
 def test_losses_are_bounded(tmp_path):
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
-    p.many("acp", {(PARKS, PARKS): 60, (PARKS, JOBS): 20})
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
+    pilot.add_participants("acp", {(PARKS, PARKS): 60, (PARKS, JOBS): 20})
     for _ in range(20):
-        p.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
-    f = p.found()["attrition"]
-    assert "20 participants who should have voted twice did not" in f.says
-    assert isinstance(f.chart, IntervalChart)
-    ((name, *bounds),) = f.chart.items
+        pilot.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
+    finding = pilot.read_findings()["attrition"]
+    assert "20 participants who should have voted twice did not" in finding.says
+    assert isinstance(finding.chart, IntervalChart)
+    ((name, *bounds),) = finding.chart.items
     assert name == "Adversarial (ACP) − Simple voting"
     assert bounds == pytest.approx([0.15, 0.1, 0.3])
-    assert column(f, "reasons")["Adversarial (ACP)"] == "final vote: unparsed (20)"
-    assert column(f, "no_final_vote") == {"Simple voting": 0, "Adversarial (ACP)": 20}
+    assert column(finding, "reasons")["Adversarial (ACP)"] == "final vote: unparsed (20)"
+    assert column(finding, "no_final_vote") == {"Simple voting": 0, "Adversarial (ACP)": 20}
 
 
 def test_a_condition_that_votes_once_loses_only_those_without_a_first_vote(tmp_path):
-    p = Pilot(tmp_path / "run", revote=False)
-    p.many("simple_voting", {(PARKS, None): 47})
+    pilot = Pilot(tmp_path / "run", revote=False)
+    pilot.add_participants("simple_voting", {(PARKS, None): 47})
     for _ in range(3):
-        p.add("simple_voting", None, None)
-    p.many("acp", STILL)
-    p.add("acp", None, None)
-    p.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
+        pilot.add("simple_voting", None, None)
+    pilot.add_participants("acp", STILL)
+    pilot.add("acp", None, None)
+    pilot.add("acp", PARKS, None, status="failed", error_message="final vote: unparsed")
     # The participant voted twice and failed later, so no rate of change counts this vote.
-    p.add("acp", PARKS, JOBS, status="failed", error_message="delayed vote: unparsed")
-    found = p.found()
-    f = found["attrition"]
-    assert column(f, "no_first_vote") == {"Simple voting": 3, "Adversarial (ACP)": 1}
-    assert column(f, "no_final_vote") == {"Simple voting": None, "Adversarial (ACP)": 2}
-    shares = column(f, "missing_share")
+    pilot.add("acp", PARKS, JOBS, status="failed", error_message="delayed vote: unparsed")
+    found = pilot.read_findings()
+    finding = found["attrition"]
+    assert column(finding, "no_first_vote") == {"Simple voting": 3, "Adversarial (ACP)": 1}
+    assert column(finding, "no_final_vote") == {"Simple voting": None, "Adversarial (ACP)": 2}
+    shares = column(finding, "missing_share")
     assert shares == pytest.approx({"Simple voting": 3 / 50, "Adversarial (ACP)": 3 / 93})
-    assert column(f, "reasons")["Simple voting"] == "initial vote: unparsed (3)"
-    assert "3 participants who should have voted twice did not" in f.says
+    assert column(finding, "reasons")["Simple voting"] == "initial vote: unparsed (3)"
+    assert "3 participants who should have voted twice did not" in finding.says
     assert column(found["position_change"], "changed")["Adversarial (ACP)"] == 0
-    counted = [CountedVotes(*(row[name] for name in CountedVotes._fields)) for row in p.rows]
-    summary = summarise_conditions(CrossPollinationConfig.model_validate(p.config), counted)
+    counted = [CountedVotes(*(row[name] for name in CountedVotes._fields)) for row in pilot.rows]
+    summary = summarise_conditions(CrossPollinationConfig.model_validate(pilot.config), counted)
     assert summary["acp"]["position_changed_rate"] == 0
     assert summary["simple_voting"]["position_changed_rate"] is None
 
 
 def test_losses_that_could_overturn_are_named(tmp_path):
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
-    p.many("acp", {(PARKS, PARKS): 40, (PARKS, JOBS): 20})
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})
+    pilot.add_participants("acp", {(PARKS, PARKS): 40, (PARKS, JOBS): 20})
     for _ in range(140):
-        p.add("acp", PARKS, None, status="failed")
+        pilot.add("acp", PARKS, None, status="failed")
     assert (
         "Their votes could change the sign of: Adversarial (ACP) − Simple voting (0 to"
-        in p.found()["attrition"].says
+        in pilot.read_findings()["attrition"].says
     )
 
 
 def test_without_revote_there_is_no_floor(tmp_path):
-    p = Pilot(tmp_path / "run", revote=False)
-    p.many("simple_voting", {(PARKS, None): 50})
-    p.many("simple_passive", {**STILL, (PARKS, JOBS): 10})
-    p.many("acp", {**STILL, (PARKS, JOBS): 40})
-    found = p.found()
+    pilot = Pilot(tmp_path / "run", revote=False)
+    pilot.add_participants("simple_voting", {(PARKS, None): 50})
+    pilot.add_participants("simple_passive", {**STILL, (PARKS, JOBS): 10})
+    pilot.add_participants("acp", {**STILL, (PARKS, JOBS): 40})
+    found = pilot.read_findings()
     assert column(found["position_change"], "changed_rate")["Simple voting"] is None
     assert column(found["votes"], "Simple voting")[PARKS] == "50"
     assert "cannot separate persuasion from noise" in found["persuasion"].says
@@ -297,11 +301,13 @@ def test_without_revote_there_is_no_floor(tmp_path):
     assert len(found["change_differences"].grid.rows) == 1
 
 
-def test_nobody_changed(tmp_path):
-    p = Pilot(tmp_path / "run")
+def test_findings_without_changes(tmp_path):
+    pilot = Pilot(tmp_path / "run")
     for condition in ("simple_voting", "simple_passive", "acp"):
-        p.many(condition, STILL, opposition_view=JOBS if condition == "acp" else None)
-    found = p.found()
+        pilot.add_participants(
+            condition, STILL, opposition_view=JOBS if condition == "acp" else None
+        )
+    found = pilot.read_findings()
     assert found["position_change"].says.startswith("No participant changed their choice.")
     assert "no regression can be fitted" in found["regression"].says
     assert "No vote changed." in found["transitions"].says
@@ -311,22 +317,22 @@ def test_nobody_changed(tmp_path):
     assert "0 moved to it" in found["towards_opposition"].says
 
 
-def test_everybody_changed(tmp_path):
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {(PARKS, JOBS): 20})
-    p.many("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
-    found = p.found()
+def test_findings_where_all_participants_changed(tmp_path):
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("simple_voting", {(PARKS, JOBS): 20})
+    pilot.add_participants("acp", {(PARKS, CARE): 20}, opposition_view=CARE)
+    found = pilot.read_findings()
     assert "Every participant changed" in found["regression"].says
     assert column(found["position_change"], "changed_rate")["Simple voting"] == 1.0
 
 
 def test_early_end(tmp_path):
-    p = Pilot(tmp_path / "run")
+    pilot = Pilot(tmp_path / "run")
     for condition in ("simple_passive", "acp"):
         for _ in range(20):
-            p.add(condition, PARKS, None, status="skipped", error_message="terminated early")
-    p.summary = {"terminated_early": True, "termination_reason": "all for Parks"}
-    found = p.found()
+            pilot.add(condition, PARKS, None, status="skipped", error_message="terminated early")
+    pilot.summary = {"terminated_early": True, "termination_reason": "all for Parks"}
+    found = pilot.read_findings()
     assert found["position_change"].says == (
         "The study ended before the final votes: all for Parks."
     )
@@ -338,12 +344,12 @@ def test_early_end(tmp_path):
     assert "spread of the votes is unlike that of people" in found["spread_of_votes"].says
 
 
-def test_nobody_answered_at_all(tmp_path):
-    p = Pilot(tmp_path / "run")
+def test_findings_without_answers(tmp_path):
+    pilot = Pilot(tmp_path / "run")
     for condition in ("simple_passive", "acp"):
         for _ in range(3):
-            p.add(condition, None, None)
-    found = p.found()
+            pilot.add(condition, None, None)
+    found = pilot.read_findings()
     assert "No participant voted twice" in found["position_change"].says
     assert "transitions" not in found
     assert column(found["position_change"], "failed") == {
@@ -354,27 +360,27 @@ def test_nobody_answered_at_all(tmp_path):
 
 
 def test_no_tables(tmp_path):
-    p = Pilot(tmp_path / "run")
-    assert "No participant voted twice" in p.found()["position_change"].says
+    pilot = Pilot(tmp_path / "run")
+    assert "No participant voted twice" in pilot.read_findings()["position_change"].says
 
 
 def test_one_participant_per_condition(tmp_path):
-    p = Pilot(tmp_path / "run")
-    p.add("simple_voting", PARKS, PARKS)
-    p.add("simple_passive", JOBS, JOBS)
-    p.add("acp", CARE, PARKS, opposition_view=PARKS)
-    found = p.found()
+    pilot = Pilot(tmp_path / "run")
+    pilot.add("simple_voting", PARKS, PARKS)
+    pilot.add("simple_passive", JOBS, JOBS)
+    pilot.add("acp", CARE, PARKS, opposition_view=PARKS)
+    found = pilot.read_findings()
     assert column(found["position_change"], "changed_rate")["Adversarial (ACP)"] == 1.0
     assert "Too few participants" in found["regression"].says
-    assert all(f.says for f in found.values())
+    assert all(finding.says for finding in found.values())
 
 
 def clustered(tmp_path: Path, noise: float) -> dict[str, Finding]:
-    p = Pilot(tmp_path / "run")
+    pilot = Pilot(tmp_path / "run")
     rng = np.random.default_rng(0)
     for i in range(40):
         group = i % 2
-        who = p.add(
+        who = pilot.add(
             CLARIFIED[i // 2 % 2],
             PARKS,
             PARKS,
@@ -382,8 +388,8 @@ def clustered(tmp_path: Path, noise: float) -> dict[str, Finding]:
             individual_summary=f"reason {group} of person {i}",
         )
         vector = np.eye(16)[group] + rng.normal(0, noise, 16)
-        p.embeddings[who] = (vector / np.linalg.norm(vector)).tolist()
-    return p.found()
+        pilot.embeddings[who] = (vector / np.linalg.norm(vector)).tolist()
+    return pilot.read_findings()
 
 
 def test_clusters_that_hold(tmp_path):
@@ -410,44 +416,46 @@ def test_clusters_of_noise_are_called_weak(tmp_path):
     assert [r[1] for r in tried.rows] == [2, 3, 4, 5, 6]
 
 
-def test_a_number_of_clusters_that_comes_out_otherwise_now_is_said(tmp_path):
-    p = Pilot(tmp_path / "run")
+def test_a_changed_number_of_clusters_is_reported(tmp_path):
+    pilot = Pilot(tmp_path / "run")
     for i in range(30):  # three groups apart, two of them called one cluster by the run
         group = i % 3
-        who = p.add("acp", PARKS, PARKS, cluster_id=f"Parks_cluster_{group // 2}")
-        p.embeddings[who] = (np.eye(16)[group] + 0.01 * np.eye(16)[i % 5 + 5]).tolist()
-    says = p.found()["cluster_number"].says
+        who = pilot.add("acp", PARKS, PARKS, cluster_id=f"Parks_cluster_{group // 2}")
+        pilot.embeddings[who] = (np.eye(16)[group] + 0.01 * np.eye(16)[i % 5 + 5]).tolist()
+    says = pilot.read_findings()["cluster_number"].says
     assert "was chosen: Parks 2." in says
     assert says.endswith("In a recomputation the largest silhouette is at: Parks 3.")
 
 
 def test_fit_model_raises_no_flag_and_an_unfit_one_does(tmp_path):
     fit = Pilot(tmp_path / "fit")
-    fit.many("simple_voting", {**STILL, (PARKS, JOBS): 5})
-    fit.many("acp", {**STILL, (PARKS, JOBS): 20})
-    says = fit.found()["respondent_checks"]
+    fit.add_participants("simple_voting", {**STILL, (PARKS, JOBS): 5})
+    fit.add_participants("acp", {**STILL, (PARKS, JOBS): 20})
+    says = fit.read_findings()["respondent_checks"]
     assert not says.headline
     assert "failed" not in column(says, "verdict").values()
     unfit = Pilot(tmp_path / "unfit")
-    unfit.many("simple_voting", {(PARKS, JOBS): 40, (PARKS, PARKS): 20, (JOBS, JOBS): 30})
+    unfit.add_participants(
+        "simple_voting", {(PARKS, JOBS): 40, (PARKS, PARKS): 20, (JOBS, JOBS): 30}
+    )
     for row in unfit.answers[:30]:
         row.update(parse_step="missing", reasks=2, missing="unparsed", words=40)
-    flagged = unfit.found()["respondent_checks"]
+    flagged = unfit.read_findings()["respondent_checks"]
     assert flagged.headline
     flags = column(flagged, "verdict")
     assert flags["Instability"] == "failed"
     assert flags["Answers off the list"] == "failed"
     assert flags["Over-long replies"] == "failed"
-    # Thirty unreadable replies may be refusals in other words, so nothing is cleared.
+    # Thirty unreadable replies may be refusals in other words, so no doubt is removed.
     assert flags["Refusals"] == "not known"
 
 
 def test_placebo_arms_tell_sycophancy(tmp_path):
-    p = Pilot(tmp_path / "run", extra_conditions=["names_only", "empty_argument"])
-    p.many("simple_voting", {(PARKS, PARKS): 95, (PARKS, JOBS): 5})
-    p.many("empty_argument", {(PARKS, PARKS): 50, (PARKS, JOBS): 50})
-    p.many("names_only", {(PARKS, PARKS): 94, (PARKS, JOBS): 6})
-    found = p.found()
+    pilot = Pilot(tmp_path / "run", extra_conditions=["names_only", "empty_argument"])
+    pilot.add_participants("simple_voting", {(PARKS, PARKS): 95, (PARKS, JOBS): 5})
+    pilot.add_participants("empty_argument", {(PARKS, PARKS): 50, (PARKS, JOBS): 50})
+    pilot.add_participants("names_only", {(PARKS, PARKS): 94, (PARKS, JOBS): 6})
+    found = pilot.read_findings()
     assert "Names only and empty argument contain no argument" in found["persuasion"].says
     assert column(found["respondent_checks"], "verdict")["Sycophancy"] == "failed"
 
@@ -464,10 +472,12 @@ def test_a_weak_structure_is_not_called_a_good_one(tmp_path):
 def test_a_test_that_is_not_significant_shows_no_equality(tmp_path):
     """Losses of one option to another, too few to be significant: nothing says that moves cancel
     out, that anything stayed the same, or that as many came as went."""
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 2})
-    p.many("acp", {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (PARKS, JOBS): 25})
-    found = p.found()
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants(
+        "simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 2}
+    )
+    pilot.add_participants("acp", {(PARKS, PARKS): 30, (JOBS, JOBS): 30, (PARKS, JOBS): 25})
+    found = pilot.read_findings()
     shifted = found["marginal_homogeneity"].says
     assert "Simple voting 2.0 on 1 degree of freedom; Adversarial (ACP) 25.0 on 1" in shifted
     for finding in found.values():
@@ -476,17 +486,19 @@ def test_a_test_that_is_not_significant_shows_no_equality(tmp_path):
 
 
 def test_a_difference_that_is_not_shown_is_not_ruled_out(tmp_path):
-    p = Pilot(tmp_path / "run")
-    p.many("simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 4})
-    p.many("acp", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (JOBS, PARKS): 4})
-    found = p.found()
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants(
+        "simple_voting", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (PARKS, JOBS): 4}
+    )
+    pilot.add_participants("acp", {(PARKS, PARKS): 40, (JOBS, JOBS): 40, (JOBS, PARKS): 4})
+    found = pilot.read_findings()
     assert "a difference is neither shown nor ruled out" in found["change_differences"].says
 
 
-def test_a_contrast_stands_in_one_table_with_one_adjusted_p(pilot):
+def test_a_contrast_is_in_one_table_with_one_adjusted_p(pilot):
     holders = [
         finding.key
-        for finding in pilot.found().values()
+        for finding in pilot.read_findings().values()
         for row in finding.grid.rows
         if row[:2] == ("Adversarial (ACP)", "Simple voting")
     ]
@@ -498,10 +510,10 @@ def test_a_contrast_stands_in_one_table_with_one_adjusted_p(pilot):
     [(None, "the prompts of Folkmoot"), ("mine", "the prompts of the study file")],
 )
 def test_the_exposure_of_the_source_in_other_words_is_called_that(tmp_path, prompts, wording):
-    p = Pilot(tmp_path / "run", exposure="source", prompts=prompts)
-    p.many("simple_voting", STILL)
-    p.many("acp", STILL)
-    notes = " ".join(p.found()["position_change"].notes)
+    pilot = Pilot(tmp_path / "run", exposure="source", prompts=prompts)
+    pilot.add_participants("simple_voting", STILL)
+    pilot.add_participants("acp", STILL)
+    notes = " ".join(pilot.read_findings()["position_change"].notes)
     assert f"With the exposure of the source study and {wording}," in notes
     assert "source's prompts" not in notes
     assert "as those of other participants" in notes

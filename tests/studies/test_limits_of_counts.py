@@ -1,4 +1,4 @@
-"""A count that no run could reach is refused before anything is built from it."""
+"""A count that no run could reach is refused before any memory is used for it."""
 
 from __future__ import annotations
 

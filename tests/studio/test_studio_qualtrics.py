@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.studies.workbook.qualtrics.qsf_builder import question, single, survey, write
+from tests.studies.workbook.qualtrics.qsf_builder import (
+    make_question,
+    make_survey,
+    single_choice,
+    write_survey,
+)
 from tests.studio.conftest import StudioProcess
 from tests.studio.test_studio import look, page
 
@@ -29,13 +34,13 @@ def test_a_survey_is_uploaded_and_what_is_no_survey_is_refused(
     page.goto(studio.link)
     expect(page.locator(".studies")).to_have_count(0)
 
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Do you drink coffee?", "Yes", "No"),
-            question("QID2", "FileUpload", "FileUpload", "Send a <b>photo</b>"),
+            single_choice("QID1", "Do you drink coffee?", "Yes", "No"),
+            make_question("QID2", "FileUpload", "FileUpload", "Send a <b>photo</b>"),
         ]
     )
-    upload(page, studio, write(document, tmp_path / "pets.qsf"))
+    upload(page, studio, write_survey(document, tmp_path / "pets.qsf"))
     # The page says what was left out, and the file of the survey is kept.
     expect(page.locator(".estimate dt:text-is('Calls to the model') + dd")).to_contain_text(
         "about 20"

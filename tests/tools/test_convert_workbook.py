@@ -19,17 +19,17 @@ from folkmoot.studies.workbook.preparation import config_advisories, load_workbo
 from tests.helpers_provenance import assert_every_text_has_its_source
 from tests.studies.workbook.conftest import read_in_this_process  # noqa: F401
 from tests.studies.workbook.test_workbook_mutations import mutate
-from tests.studies.workbook.test_workbook_reading import older, shorter
-from tests.studies.workbook.test_workbook_sources import play
+from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
+from tests.studies.workbook.test_workbook_sources import run_workbook
 from tests.studies.workbook.test_workbook_unsaid import random_assignment
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
-    good,
-    player,
-    put,
-    quick_save,
-    save,
-    setting,
+    make_provider,
+    make_workbook,
+    save_workbook,
+    with_cell,
+    with_setting,
+    write_workbook,
 )
 from tools.convert_workbook import convert, main
 
@@ -84,7 +84,7 @@ def archive() -> Cells:
 
 
 def without_format_response() -> Cells:
-    book = good()
+    book = make_workbook()
     book[TASKS] = [row[:-1] for row in book[TASKS]]
     book["experimental_setting"] = [
         row for row in book["experimental_setting"] if row[0] != "temperature"
@@ -95,7 +95,7 @@ def without_format_response() -> Cells:
 
 
 def converted(book: Cells, folder: Path) -> tuple[Path, list[str]]:
-    data, guesses = convert(save(book, folder / "old.xlsx"))
+    data, guesses = convert(save_workbook(book, folder / "old.xlsx"))
     path = folder / "new.xlsx"
     path.write_bytes(data)
     return path, guesses
@@ -139,7 +139,7 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     assert (settings.num_agents_per_session, settings.num_sessions) == (2, 3)
     assert settings.session_assignment_strategy == "manual"
     assert settings.experiment_id == "asch 2_ power_influence"
-    provider = player()
+    provider = make_provider()
     run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     assert run.table("sessions").height == 3
     assert sorted(set(run.table("assignment")["participant_id"])) == list("123456")
@@ -182,7 +182,7 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
 def test_every_guess_is_on_the_terminal_and_in_the_workbook(
     tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = save(archive(), tmp_path / "old.xlsx")
+    old = save_workbook(archive(), tmp_path / "old.xlsx")
     status, shown = run(capsys, old)
     assert status == 0, shown
     told = [line for line in shown.splitlines() if line.startswith("Guess:")]
@@ -196,11 +196,13 @@ def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path
     path, guesses = converted(without_format_response(), tmp_path)
     assert "format_response is 0 in all tasks: there was no such column" in guesses
     assert any("rows 4–5: the type question became private_question" in g for g in guesses)
-    run = folkmoot.run(path, out=tmp_path / "out", provider=player())
+    run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider())
     assert run.table("sessions")["ended"].to_list() == ["completed", "completed"]
 
 
-@pytest.mark.parametrize("make", [good, older, shorter, random_assignment])
+@pytest.mark.parametrize(
+    "make", [make_workbook, make_older_layout, make_short_layout, random_assignment]
+)
 def test_what_runs_already_says_the_same_afterwards(tmp_path: Path, make: Any) -> None:
     path, guesses = converted(make(), tmp_path)
     assert same(
@@ -210,7 +212,7 @@ def test_what_runs_already_says_the_same_afterwards(tmp_path: Path, make: Any) -
 
 
 def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: Path) -> None:
-    book = shorter()
+    book = make_short_layout()
     book["prompt"] = [row[:-1] for row in book["prompt"]]
     path, _ = converted(book, tmp_path)
     workbook = load_workbook_config(path).workbook
@@ -221,7 +223,7 @@ def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: 
 def test_nothing_is_overwritten_and_the_old_file_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = save(archive(), tmp_path / "old.xlsx")
+    old = save_workbook(archive(), tmp_path / "old.xlsx")
     before = old.read_bytes()
     new = tmp_path / "old_converted.xlsx"
     new.write_bytes(b"mine")
@@ -236,7 +238,7 @@ def test_nothing_is_overwritten_and_the_old_file_stays(
 def test_what_nobody_can_guess_is_listed_with_its_cell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = save(setting(archive(), "model_info", None), tmp_path / "old.xlsx")
+    old = save_workbook(with_setting(archive(), "model_info", None), tmp_path / "old.xlsx")
     status, shown = run(capsys, old)
     assert status == 2
     assert "experimental_setting!B3: model_info is blank" in shown
@@ -244,8 +246,8 @@ def test_what_nobody_can_guess_is_listed_with_its_cell(
 
 
 def test_nothing_is_left_out_of_the_new_workbook_without_a_word(tmp_path: Path) -> None:
-    book = put(archive(), "treatments!E2", "a remark")
-    book = put(book, "agent_profiles!E4", "an answer")
+    book = with_cell(archive(), "treatments!E2", "a remark")
+    book = with_cell(book, "agent_profiles!E4", "an answer")
     book["experimental_setting"].append(["colour", "red"])
     book["scratch"] = [["x"]]
     book["agent_roles"][0].append("colour")
@@ -259,7 +261,7 @@ def test_nothing_is_left_out_of_the_new_workbook_without_a_word(tmp_path: Path) 
 def test_texts_stay_texts(tmp_path: Path) -> None:
     book = archive()
     book["agent_profiles"][2][:2] = ["007", "3.10"]
-    old = save(book, tmp_path / "old.xlsx")
+    old = save_workbook(book, tmp_path / "old.xlsx")
     opened = load_workbook(old)
     cell = opened["agent_profiles"]["B4"]
     cell.value = "=SUM, she said"
@@ -272,7 +274,7 @@ def test_texts_stay_texts(tmp_path: Path) -> None:
 
 
 def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
-    old = save(put(archive(), "agent_profiles!B4", "#N/A"), tmp_path / "old.xlsx")
+    old = save_workbook(with_cell(archive(), "agent_profiles!B4", "#N/A"), tmp_path / "old.xlsx")
     with pytest.raises(InputError, match=r"agent_profiles!B4: the cell holds the error #N/A"):
         convert(old)
 
@@ -280,7 +282,7 @@ def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
 def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
     loaded = 0
     for seed in range(30):
-        path = quick_save(mutate(seed), tmp_path / "old.xlsx")
+        path = write_workbook(mutate(seed), tmp_path / "old.xlsx")
         try:
             data, _ = convert(path)
             (tmp_path / "new.xlsx").write_bytes(data)
@@ -322,9 +324,9 @@ def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> Non
 def test_every_text_in_the_prompts_of_a_converted_workbook_has_its_source(
     old: Callable[[], Cells], tmp_path: Path
 ) -> None:
-    data, _ = convert(quick_save(old(), tmp_path / "old.xlsx"))
+    data, _ = convert(write_workbook(old(), tmp_path / "old.xlsx"))
     new = tmp_path / "new.xlsx"
     new.write_bytes(data)
-    run = play(new, tmp_path / "played", limit=2)
+    run = run_workbook(new, tmp_path / "played", limit=2)
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []

@@ -1,4 +1,4 @@
-"""A small run: two groups with ready-made preferences and a scripted mediator."""
+"""Groups with stated preferences, and a provider that replies by a script."""
 
 from __future__ import annotations
 
@@ -38,56 +38,59 @@ LIVELY = {
 }
 
 
-def members(*roles: str) -> list[dict[str, Any]]:
-    """Members who are calm and lively in turn."""
+def make_members(*roles: str) -> list[dict[str, Any]]:
+    """Make members with these roles, who are calm and lively in turn."""
     return [{"role": role, "preferences": (CALM, LIVELY)[n % 2]} for n, role in enumerate(roles)]
 
 
 GROUPS = [
-    {"id": "fam", "type": "family", "members": members("parent", "child", "child")},
+    {"id": "fam", "type": "family", "members": make_members("parent", "child", "child")},
     {
         "id": "old",
         "type": "multigenerational",
-        "members": members("grandparent", "young_adult", "grandparent", "young adult"),
+        "members": make_members("grandparent", "young_adult", "grandparent", "young adult"),
     },
-    {"id": "team", "type": "colleagues", "members": members(*["colleague"] * 4)},
-    {"id": "pair", "type": "spouses", "members": members("partner", "partner")},
-    {"id": "strange", "type": "strangers", "members": members(*["stranger"] * 3)},
+    {"id": "team", "type": "colleagues", "members": make_members(*["colleague"] * 4)},
+    {"id": "pair", "type": "spouses", "members": make_members("partner", "partner")},
+    {"id": "strange", "type": "strangers", "members": make_members(*["stranger"] * 3)},
 ]
 SETTINGS: dict[str, Any] = {"groups": GROUPS, "max_feedback_rounds": 2, "coding": "off"}
 
 
-def names_in(request: ModelRequest) -> list[str]:
+def list_speakers(request: ModelRequest) -> list[str]:
     return list(request.schema["$defs"]["Spoken"]["properties"]["speaker"]["enum"][1:])
 
 
-def options_in(prompt: str) -> list[str]:
+def list_options(prompt: str) -> list[str]:
     listed = re.split(r"\nOptions(?: on the table)?:\n", prompt)[1].split("\n\n")[0]
     return [line.removeprefix("- ") for line in listed.splitlines()]
 
 
-def gives(option: str, *members: str, when: str = "") -> dict[str, Any]:
-    """An entry of a stated decision; without members it is for everyone."""
+def make_share(option: str, *members: str, when: str = "") -> dict[str, Any]:
+    """Make an entry of a stated decision. Without members it is for everyone."""
     return {"option": option, "members": list(members or ("everyone",)), "when": when}
 
 
-def gives_new(option: str, *members: str, when: str = "") -> dict[str, Any]:
-    """An entry that gives an option which is not on the table."""
-    return gives("none_of_these", *members, when=when) | {"new_option": option}
+def make_new_share(option: str, *members: str, when: str = "") -> dict[str, Any]:
+    """Make an entry with an option that is not on the table."""
+    return make_share("none_of_these", *members, when=when) | {"new_option": option}
 
 
-def question_of(request: ModelRequest) -> str:
-    """The question, also where a reply to it goes back with what was wrong."""
+def get_question(request: ModelRequest) -> str:
+    """Return the question. In a re-ask, it is the first message of the user."""
     return next(m.content for m in request.messages if m.role == "user")
 
 
-def mediator(request: ModelRequest, address: str, **changes: Any) -> str:
-    """A sensible mediator and sensible members; `changes` replace fields of every reply. The
-    mediator states that everyone gets the first option of the alphabet, and revises nothing."""
+def reply_sensibly(request: ModelRequest, address: str, **changes: Any) -> str:
+    """Reply as a sensible mediator, or as a sensible member.
+
+    The mediator states that everyone gets the first option of the alphabet, and revises nothing.
+    - `changes`: values that replace fields of every reply.
+    """
     if request.schema is None:
         return "yes"
     title = request.schema["title"]
-    prompt = question_of(request)
+    prompt = get_question(request)
     if title == "BallotForm":
         wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
         listed = request.schema["properties"]["top_choice"].get("enum", ["anything"])
@@ -102,7 +105,7 @@ def mediator(request: ModelRequest, address: str, **changes: Any) -> str:
         }
     elif title == "OwnScores":
         wish = prompt.split("Your stated preference: ")[1].splitlines()[0]
-        scored = text_scores(wish, options_in(prompt))
+        scored = text_scores(wish, list_options(prompt))
         scores = [{"option": o, "score": score} for o, score in scored.items()]
         data = {"reason": "As I said.", "scores": scores, "hard_no": [], "objection": ""}
     elif title == "FeedbackReply":
@@ -124,11 +127,13 @@ def mediator(request: ModelRequest, address: str, **changes: Any) -> str:
             "conflict_description": "They want different things",
             "resolution_strategy": "policy",
             "resolution_explanation": "We will find a way that suits all",
-            "decision": [{"option": min(options_in(prompt)), "members": ["everyone"], "when": ""}],
+            "decision": [
+                {"option": min(list_options(prompt)), "members": ["everyone"], "when": ""}
+            ],
             "dropped": [],
             "dialogue": [
                 {"speaker": "System", "text": "Here is what I would do."},
-                *({"speaker": n, "text": "Fine by me."} for n in names_in(request)),
+                *({"speaker": n, "text": "Fine by me."} for n in list_speakers(request)),
             ],
         }
     data.update({k: v for k, v in changes.items() if k in data})
@@ -139,28 +144,31 @@ Runner = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def whole(shared_folder: SharedFolder) -> Any:
-    """One run of all groups under all conditions, for tests that only read."""
+def full_run(shared_folder: SharedFolder) -> Any:
+    """A run of all groups under all conditions, for tests that only read it."""
 
     def make(folder: Path) -> None:
-        provider = ScriptedProvider(mediator)
+        provider = ScriptedProvider(reply_sensibly)
         folkmoot.run(STUDY, SETTINGS, out=folder / "run", provider=provider, model="scripted/test")
 
     return folkmoot.load(shared_folder("negotiation/whole", make) / "run")
 
 
-def some(*ids: str) -> list[dict[str, Any]]:
-    """The groups of these ids."""
-    return [g for g in GROUPS if g["id"] in ids]
+def select_groups(*ids: str, size: int | None = None) -> list[dict[str, Any]]:
+    """Return the groups with these ids, each with its first `size` members (default: all)."""
+    return [g | {"members": g["members"][:size]} for g in GROUPS if g["id"] in ids]
 
 
 @pytest.fixture
-def negotiation(tmp_path: Path) -> Runner:
-    """`negotiation(settings…, answering=fn)` runs the study in a fresh folder."""
+def run_negotiation(tmp_path: Path) -> Runner:
+    """Run the study in a new folder: `run_negotiation(reply_to, **settings)`.
+
+    Members do not confirm decisions unless `confirm=True`: a third of all calls confirm one.
+    """
     count = iter(range(1000))
 
     def run(
-        answering: Callable[[ModelRequest, str], Any] = mediator,
+        reply_to: Callable[[ModelRequest, str], Any] = reply_sensibly,
         *,
         concurrency: int | None = None,
         latency: Any = 0.0,
@@ -168,9 +176,9 @@ def negotiation(tmp_path: Path) -> Runner:
     ) -> Any:
         return folkmoot.run(
             STUDY,
-            {**SETTINGS, **settings},
+            {**SETTINGS, "confirm": False, **settings},
             out=tmp_path / f"run{next(count)}",
-            provider=ScriptedProvider(answering, latency=latency),
+            provider=ScriptedProvider(reply_to, latency=latency),
             model="scripted/test",
             concurrency=concurrency,
         )
@@ -178,16 +186,16 @@ def negotiation(tmp_path: Path) -> Runner:
     return run
 
 
-def session_json(run: Any, group: str, condition: str, name: str) -> Any:
+def read_session_file(run: Any, group: str, condition: str, name: str) -> Any:
     return run.folder.read_json(f"groups/{group}/{condition}/{name}.json")
 
 
-def texts_of(data: Any) -> list[str]:
-    """Every text value of JSON data."""
+def collect_texts(data: Any) -> list[str]:
+    """Return every text value of JSON data."""
     if isinstance(data, str):
         return [data]
     if isinstance(data, Mapping):
-        return [t for v in data.values() for t in texts_of(v)]
+        return [t for v in data.values() for t in collect_texts(v)]
     if isinstance(data, list):
-        return [t for v in data for t in texts_of(v)]
+        return [t for v in data for t in collect_texts(v)]
     return []

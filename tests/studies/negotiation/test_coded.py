@@ -1,4 +1,4 @@
-"""Talks are coded blind, as a check beside the record."""
+"""Coders who do not know the condition code the transcripts, to check the record."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from folkmoot.models.request import ModelRequest
-from tests.studies.negotiation.conftest import Runner, mediator, some
+from tests.studies.negotiation.conftest import Runner, reply_sensibly, select_groups
 
 
-def coding(request: ModelRequest, **codes: Any) -> str:
-    """A coder's reply: by what the schema allows, every unit `chosen`, else the first code."""
+def reply_as_coder(request: ModelRequest, **codes: Any) -> str:
+    """Reply as a coder: `codes` by option where units have options, otherwise the first code."""
     item = request.schema["properties"]["codes"]["items"]["properties"]
     text = request.messages[1].content
     if "option" not in item:
@@ -26,37 +26,39 @@ def coding(request: ModelRequest, **codes: Any) -> str:
     return json.dumps({"codes": given})
 
 
-def answering(request: ModelRequest, address: str) -> str:
+def reply(request: ModelRequest, address: str) -> str:
     if request.schema and request.schema["title"] == "Codes":
-        return coding(request, museums="chosen", barbecue="chosen")
-    return mediator(request, address)
+        return reply_as_coder(request, museums="chosen", barbecue="chosen")
+    return reply_sensibly(request, address)
 
 
-def test_what_is_coded_and_what_the_coder_sees(negotiation: Runner) -> None:
+def test_what_is_coded_and_what_the_coder_sees(run_negotiation: Runner) -> None:
     seen: dict[str, str] = {}
 
     def listening(request: ModelRequest, address: str) -> str:
         if address.startswith("coding/"):
             seen[address] = "\n".join(m.content for m in request.messages)
-        return answering(request, address)
+        return reply(request, address)
 
-    run = negotiation(listening, groups=some("team"), coding="on")
+    run = run_negotiation(
+        listening, groups=select_groups("team", size=2), conditions=["C3", "C4", "C5"], coding="on"
+    )
     texts = run.table("texts")
     by = dict(texts.group_by("codebook").len().rows())
     rounds = run.table("decisions").filter(condition="C5")["feedback_rounds"]
     assert by == {"conflict": 8, "mediator": 8, "decision": 8 + 8 + (rounds > 0).sum()}
     assert set(texts.filter(codebook="mediator")["text_id"].str.split("/").list.get(1)) == {"C3"}
     for address, prompt in seen.items():
-        # Neither the condition nor what tells it: the strategy's name, the form of a turn.
+        # The prompt reveals the condition neither directly nor by a strategy or the form of a turn.
         words = prompt.split("```")[-1] if "```" in prompt else prompt
         assert not re.search(r"\bC[1-5]\b|Strategy:|Next step:|Conflict:", words), address
     talk = next(t for a, t in seen.items() if a.startswith("coding/decision"))
     assert "“" not in talk and "Colleague 1: " in talk
 
 
-def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> None:
-    """The scripted mediator gives all of them barbecue (cuisine) and museums (attraction)."""
-    run = negotiation(answering, groups=some("team"), conditions=["C3"], coding="on")
+def test_the_report_sets_the_codes_beside_the_record(run_negotiation: Runner) -> None:
+    """The scripted mediator gives barbecue (cuisine) and museums (attraction) to all members."""
+    run = run_negotiation(reply, groups=select_groups("team"), conditions=["C3"], coding="on")
     found = {f.key: f for f in run.findings}
     assert "coding" in found
     (row,) = found["coded_decisions"].grid.rows
@@ -71,20 +73,20 @@ def test_the_report_sets_the_codes_beside_the_record(negotiation: Runner) -> Non
     assert "8 of 8 sets" in found["coded_conflict"].says
 
 
-def test_with_coding_off_texts_are_kept_and_nothing_is_found(negotiation: Runner) -> None:
-    off = negotiation(answering, groups=some("pair"))
+def test_with_coding_off_texts_are_kept_and_nothing_is_found(run_negotiation: Runner) -> None:
+    off = run_negotiation(reply, groups=select_groups("pair"), conditions=["C3", "C4"])
     keys = {f.key for f in off.findings}
     assert not off.table("texts").is_empty() and off.table("codes").filter(by="coder").is_empty()
     assert not {"coded_decisions", "coded_purity", "coded_conflict"} & keys
 
 
-def test_listed_words_are_a_coder_of_their_own(negotiation: Runner) -> None:
+def test_listed_words_are_a_coder_of_their_own(run_negotiation: Runner) -> None:
     def theorising(request: ModelRequest, address: str) -> str:
         if request.schema and request.schema["title"] == "Codes":
-            return coding(request)
-        return mediator(request, address, resolution_explanation="By majority rule, a diner.")
+            return reply_as_coder(request)
+        return reply_sensibly(request, address, resolution_explanation="By majority rule, a diner.")
 
-    run = negotiation(theorising, groups=some("pair"), conditions=["C3"], coding="on")
+    run = run_negotiation(theorising, groups=select_groups("pair"), conditions=["C3"], coding="on")
     rule = run.table("codes").filter(by="rule")
     assert set(rule["quote"]) == {"majority rule"} and set(rule["code"]) == {"names_theory"}
     assert set(run.table("decisions")["theory_words"]) == {"majority rule"}

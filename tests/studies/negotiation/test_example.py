@@ -1,4 +1,4 @@
-"""The shipped example as a user runs it, with the embedded respondent (nightly: it is long)."""
+"""The shipped example as a researcher runs it, with the embedded respondent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import folkmoot
-from tests.studies.negotiation.test_session import digest
+from tests.studies.negotiation.test_session import digest_run
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "negotiation.yaml"
 
@@ -20,7 +20,7 @@ def test_the_example_decides_the_same_at_any_concurrency(tmp_path: Path) -> None
         folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / str(n), concurrency=n)
         for n in (1, 64)
     ]
-    assert digest(runs[0]) == digest(runs[1])
+    assert digest_run(runs[0]) == digest_run(runs[1])
     decisions = runs[0].table("decisions")
     assert len(decisions) == 5 * 4 * 5 * 8
     assert not decisions["parse_error"].any()
@@ -28,7 +28,7 @@ def test_the_example_decides_the_same_at_any_concurrency(tmp_path: Path) -> None
 
 
 def test_a_small_part_of_the_example(tmp_path: Path) -> None:
-    """What members say reaches the decision: text is the respondent's only channel."""
+    """The words of members reach the decision. Text is the only input of the respondent."""
     run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", limit=1)
     scores = run.table("scores")
     named = scores.filter(scores["condition"] == "C2")
@@ -40,8 +40,8 @@ def test_a_small_part_of_the_example(tmp_path: Path) -> None:
 
 
 def test_the_respondent_reacts_to_the_decision_it_is_asked_about(tmp_path: Path) -> None:
-    """Who gets the own wish is glad of it, who does not asks for it or is sorry, in every line."""
-    few = ("group_types=[family, elder_young]", "groups_per_type=2", "conditions=[C3]")
+    """Exactly the members who get their first choice say that they are pleased."""
+    few = ("group_types=[family, elder_young]", "groups_per_type=1", "conditions=[C3]")
     run: Any = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "run", overrides=few)
     members = run.table("members").select("group_id", "member_id", "member_name")
     scores = (

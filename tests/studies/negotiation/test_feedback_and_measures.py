@@ -1,4 +1,4 @@
-"""Who is left out, what a revision changes, how content members are, and the comparison."""
+"""Members who are left out, changes by a revision, satisfaction, and the comparison."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from folkmoot.studies.negotiation.rules.tally import count_votes
 from folkmoot.studies.negotiation.tables import MEASURES
 from tests.shown import shown
-from tests.studies.negotiation.conftest import GROUPS, Runner, some
+from tests.studies.negotiation.conftest import GROUPS, Runner, select_groups
 
 FOOD = ("barbecue", "diner", "sushi")
 
@@ -46,14 +46,14 @@ ALL = ("traveler_1", "traveler_2", "traveler_3")
         ("Diners, and barbecue on Day 2", ["traveler_3"]),
         ("Diner, barbecue and a long walk by the river", []),
         ("Nothing that I want or like", ["traveler_1", "traveler_2", "traveler_3"]),
-        # Days and parts of the trip are nobody's wish: traveler_3 named a day as well.
+        # Days and parts of the trip are no wishes: traveler_3 named a day as well.
         (
             "Sushi for everyone (Day 1 and Day 3), whole trip",
             ["traveler_1", "traveler_2", "traveler_3"],
         ),
     ],
 )
-def test_left_out_is_who_has_no_word_in_common(text: str, expected: list[str]) -> None:
+def test_members_without_a_common_word_are_left_out(text: str, expected: list[str]) -> None:
     texts = {
         "traveler_1": "I love the diner.",
         "traveler_2": "I want barbecue, and nothing else that I like!",
@@ -71,12 +71,12 @@ def test_satisfaction_is_the_members_own_score_of_what_the_member_gets() -> None
         return satisfaction_of_members(scores, portions)
 
     assert content(Portion("diner", ALL)) == dict(zip(ALL, (4, 0, 0), strict=True))
-    # One after the other: the mean. Each in the own branch: the own score.
+    # Options one after the other count by their mean. In branches, each member's option counts.
     days = (Portion("diner", ALL, "Day 1"), Portion("sushi", ALL, "Day 2"))
     assert content(*days) == dict(zip(ALL, (1, 1, 0), strict=True))
     apart = (Portion("diner", ALL[:1], "Group A"), Portion("sushi", ALL[1:], "Group B"))
     assert content(*apart) == dict(zip(ALL, (4, 2, 0), strict=True))
-    # Both at once: the better one, unless one of them is strongly rejected.
+    # Of options at the same time the better one counts, unless one is strongly rejected.
     assert content(Portion("diner", ALL), Portion("sushi", ALL))["traveler_1"] == -2
     assert content(Portion("barbecue", ALL), Portion("sushi", ALL))["traveler_2"] == 2
     assert content() == {}
@@ -108,15 +108,15 @@ def test_differences_are_paired_within_groups() -> None:
     # t with 4 degrees of freedom: 1.4 ± 2.7764 · 0.54772 / √5.
     assert difference["low"] == pytest.approx(1.4 - 2.776445 * 0.244949, abs=1e-5)
     assert difference["high"] == pytest.approx(1.4 + 2.776445 * 0.244949, abs=1e-5)
-    # Unpaired, the spread between groups would have drowned it.
+    # Without pairing, the spread between groups would hide the difference.
     wide = found["conditions"]["C3"]["satisfaction"]
     assert wide["high"] - wide["low"] > 30
     assert found["conflict_rate_by_slot"] == {"C3": {"cuisine": 0.8}, "C4": {"cuisine": 1.0}}
 
 
-def test_every_finding_counts_its_groups(whole: Any) -> None:
-    """Five groups, one of each type: enough for the whole, an illustration by type."""
-    found = {f.key: f for f in whole.findings}
+def test_every_finding_counts_its_groups(full_run: Any) -> None:
+    """Five groups, one of each type: enough for all groups together, but not for one type."""
+    found = {f.key: f for f in full_run.findings}
     about_groups = set(found) - {
         *("decisions", "exposure", "coding", "closed_answers", "claims_tested")
     }
@@ -127,11 +127,11 @@ def test_every_finding_counts_its_groups(whole: Any) -> None:
     assert found["by_type"].says.startswith("An illustration, not evidence: 1 group of a type.")
 
 
-def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
-    measures = whole.table("measures")
+def test_measures_of_a_run_are_what_its_tables_say(full_run: Any) -> None:
+    measures = full_run.table("measures")
     assert set(measures.columns) == {"group_id", "group_type", "condition", *MEASURES}
     people = (
-        whole.table("satisfaction")
+        full_run.table("satisfaction")
         .group_by("group_id", "condition", "member_id")
         .agg(pl.col("satisfaction").mean())
         .group_by("group_id", "condition")
@@ -157,16 +157,16 @@ def test_measures_of_a_run_are_what_its_tables_say(whole: Any) -> None:
         assert measures.filter(pl.col("condition") == "C3")[name].is_null().all()
 
 
-def test_c1_serves_its_one_member(whole: Any) -> None:
-    rows = whole.table("satisfaction").filter(
+def test_c1_serves_its_one_member(full_run: Any) -> None:
+    rows = full_run.table("satisfaction").filter(
         (pl.col("condition") == "C1") & (pl.col("group_id") == "pair")
     )
     by = {m: rows.filter(pl.col("member_id") == m)["satisfaction"].mean() for m in ALL[:2]}
     assert by["traveler_1"] > 2 > by["traveler_2"]
 
 
-def test_the_findings_read_the_comparison(whole: Any) -> None:
-    found = {f.key: f for f in whole.findings}
+def test_the_findings_read_the_comparison(full_run: Any) -> None:
+    found = {f.key: f for f in full_run.findings}
     keys = {"satisfaction", "paired_satisfaction", "by_type", "conflicts", "process", "decisions"}
     assert keys <= set(found)
     assert len(found["by_type"].grid.rows) == 5
@@ -176,41 +176,43 @@ def test_the_findings_read_the_comparison(whole: Any) -> None:
     assert len(found["decisions"].grid.rows) == len(GROUPS) * 8
 
 
-def test_preferences_in_another_language_are_said(negotiation: Runner, whole: Any) -> None:
+def test_preferences_in_another_language_are_reported(
+    run_negotiation: Runner, full_run: Any
+) -> None:
     german = {
         "cuisine": "Ich möchte gerne gut essen gehen, am liebsten in einem kleinen Gasthaus.",
         "attraction": "Wir sollten unbedingt zusammen in die Museen der Stadt gehen.",
     }
-    groups = json.loads(json.dumps(some("pair")))
+    groups = json.loads(json.dumps(select_groups("pair")))
     for topic in groups[0]["members"][0]["preferences"]:
         text = german["cuisine" if topic != "attraction" else topic]
         groups[0]["members"][0]["preferences"][topic] = text
-    run = negotiation(groups=groups, conditions=["C2"])
+    run = run_negotiation(groups=groups, conditions=["C2"])
     notes = {f.key: f for f in run.findings}["satisfaction"].notes
     assert notes[0].startswith("1 of 2 members do not write in English")
-    assert "English" not in " ".join({f.key: f for f in whole.findings}["satisfaction"].notes)
+    assert "English" not in " ".join({f.key: f for f in full_run.findings}["satisfaction"].notes)
 
 
-def test_show(whole: Any) -> None:
-    assert "Economical for everyone" in shown(whole.folder)
-    text = shown(whole.folder, "team/C4/cuisine")
+def test_show(full_run: Any) -> None:
+    assert "Economical for everyone" in shown(full_run.folder)
+    text = shown(full_run.folder, "team/C4/cuisine")
     assert "sys_request_vote_cuisine" in text and "sys_synthesize_event" not in text
-    assert "room_type" in shown(whole.folder, "team/c5/lodging")
+    assert "room_type" in shown(full_run.folder, "team/c5/lodging")
     for which in ("nobody", "team/C9", "team/C4/dessert"):
         with pytest.raises(InputError, match=r"there is no|is not in this run"):
-            shown(whole.folder, which)
+            shown(full_run.folder, which)
 
 
-def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(whole: Any) -> None:
+def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(full_run: Any) -> None:
     class Begun(RunFolder):
         def read_table(self, name: str) -> pl.DataFrame:
             return super().read_table(name).clear()
 
-    assert "No decision has been made yet." in shown(Begun(whole.path))
+    assert "No decision has been made yet." in shown(Begun(full_run.path))
 
 
-def test_the_codebook_explains_every_column(whole: Any) -> None:
-    book = whole.folder.read_json("codebook.json")
+def test_the_codebook_explains_every_column(full_run: Any) -> None:
+    book = full_run.folder.read_json("codebook.json")
     columns = [(t, c, f) for t, entry in book.items() for c, f in entry["columns"].items()]
     assert len(columns) > 100
     assert [f"{t}.{c}" for t, c, f in columns if not f["meaning"]] == []
@@ -221,8 +223,8 @@ def test_the_codebook_explains_every_column(whole: Any) -> None:
     }
 
 
-def test_slots_that_conflict_equally_often_are_all_named(whole: Any) -> None:
-    found = {f.key: f for f in whole.findings}["conflicts"]
+def test_slots_that_conflict_equally_often_are_all_named(full_run: Any) -> None:
+    found = {f.key: f for f in full_run.findings}["conflicts"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     shares = {(row["condition"], t): v for row in grid for t, v in row.items() if t != "condition"}
     most = [of for of, share in shares.items() if share == max(shares.values())]

@@ -1,4 +1,4 @@
-"""Groups: composed, read from users' files, and refused with one clear line where they are bad."""
+"""Groups that are generated, read from files of researchers, or refused with one clear line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from folkmoot.studies.negotiation.config import NegotiationConfig
 from folkmoot.studies.negotiation.participants import groups_of, read_groups
 from folkmoot.studies.negotiation.preparation import check_config, limit_groups, template_files
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
-from tests.studies.negotiation.conftest import CALM, GROUPS, members
+from tests.studies.negotiation.conftest import CALM, GROUPS, make_members
 
 
 def config(**settings: Any) -> NegotiationConfig:
@@ -61,7 +61,7 @@ def test_sizes_and_weights_by_role() -> None:
     ]
 
 
-def test_personas_of_ones_own_are_dealt_once_each(tmp_path: Path) -> None:
+def test_custom_personas_are_assigned_once_each(tmp_path: Path) -> None:
     path = tmp_path / "people.jsonl"
     lines = [json.dumps({"persona": f"You are person {n}."}) for n in range(8)]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -114,7 +114,7 @@ def test_the_three_file_kinds_say_the_same(tmp_path: Path) -> None:
 
 
 def changed(**changes: Any) -> list[dict[str, Any]]:
-    """The family group with changes to it or, by `member`, to its last member."""
+    """Return the family group with changes to it or, by `member`, to its last member."""
     group: dict[str, Any] = json.loads(json.dumps(GROUPS[0]))
     group["members"][-1].update(changes.pop("member", {}))
     group.update(changes)
@@ -133,8 +133,8 @@ BAD = [
         {"groups": changed(member={"preferences": ["x"]})},
         "groups[1].members[3].preferences: must be a group of keys",
     ),
-    ({"groups": changed(members=members("child", "child"))}, "needs at least 1 parent"),
-    ({"groups": changed(members=members("parent", "parent"))}, "needs at least 1 child"),
+    ({"groups": changed(members=make_members("child", "child"))}, "needs at least 1 parent"),
+    ({"groups": changed(members=make_members("parent", "parent"))}, "needs at least 1 child"),
     ({"groups": changed(member={"role": "uncle"})}, "has no role `uncle`"),
     ({"groups": changed(member={"role": ""})}, "groups[1].members[3].role: is missing"),
     ({"groups": changed(member={"weight": -1})}, "weight: must be more than 0, is -1"),
@@ -150,7 +150,7 @@ BAD = [
     ({"groups": changed() * 2}, "duplicate group id `fam`"),
     ({"groups": []}, "contains no group"),
     (
-        {"groups": [{"id": "p", "type": "spouses", "members": members(*["partner"] * 3)}]},
+        {"groups": [{"id": "p", "type": "spouses", "members": make_members(*["partner"] * 3)}]},
         "3 members",
     ),
     (
@@ -221,7 +221,7 @@ groups:
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_every_mistake_of_every_group_is_told_at_its_line(tmp_path: Path, inline: bool) -> None:
+def test_every_problem_of_every_group_is_reported_at_its_line(tmp_path: Path, inline: bool) -> None:
     study, file = tmp_path / "study.yaml", tmp_path / "g.yaml"
     file.write_text(MISTAKEN)
     study.write_text("study: negotiation\n" + (MISTAKEN if inline else "groups: g.yaml\n"))

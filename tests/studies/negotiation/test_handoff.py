@@ -16,102 +16,102 @@ from jsonschema import Draft202012Validator
 from folkmoot.engine.study.study_file import validate_settings
 from folkmoot.errors import ProtocolError
 from folkmoot.studies.negotiation import STUDY, files
-from tests.studies.negotiation.conftest import GROUPS, Runner, session_json, some
+from tests.studies.negotiation.conftest import GROUPS, Runner, read_session_file, select_groups
 
 CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 
 
-def test_every_written_payload_is_valid(whole: Any) -> None:
+def test_every_written_payload_is_valid(full_run: Any) -> None:
     validator = Draft202012Validator(files.payload_schema())
     for group in GROUPS:
         for condition in CONDITIONS:
-            payload = session_json(whole, group["id"], condition, "planner_payload")
+            payload = read_session_file(full_run, group["id"], condition, "planner_payload")
             assert list(validator.iter_errors(payload)) == []
 
 
-def _put(*path: str | int) -> Callable[[Any, Any], None]:
-    def put(data: Any, value: Any) -> None:
+def _replace_at(*path: str | int) -> Callable[[Any, Any], None]:
+    def replace_value(data: Any, value: Any) -> None:
         for key in path[:-1]:
             data = data[key]
         data[path[-1]] = value
 
-    return put
+    return replace_value
 
 
 ATTRACTION = ("slot_decision_state", "attraction")
 
 
 @pytest.mark.parametrize(
-    ("put", "value"),
+    ("replace_value", "value"),
     [
-        (_put("condition"), "C6"),
-        (_put("precedence"), ["slot_decision_state"]),
-        (_put("planner_instructions"), []),
-        (_put("extra"), 1),
-        (_put("members"), []),
-        (_put(*ATTRACTION, "subgroup_assignment"), None),
-        (_put(*ATTRACTION, "subgrouping_optional"), True),
-        (_put(*ATTRACTION, "subgroup_assignment", "group_a", "members"), []),
-        (_put(*ATTRACTION, "vote_summary", "method"), "judge"),
-        (_put(*ATTRACTION, "has_conflict"), "yes"),
-        (_put("slot_decision_state", "travel_purpose", "subgrouping_optional"), True),
-        (_put("slot_decision_state", "lodging", "house_rule", "subgrouping_required"), True),
-        (_put("subgroup_signals", "optional_slots"), ["travel_purpose"]),
-        (_put("feedback_overrides", "cuisine"), {"resolution_text": "x"}),
-        (_put("condition"), "C3"),
+        (_replace_at("condition"), "C6"),
+        (_replace_at("precedence"), ["slot_decision_state"]),
+        (_replace_at("planner_instructions"), []),
+        (_replace_at("extra"), 1),
+        (_replace_at("members"), []),
+        (_replace_at(*ATTRACTION, "subgroup_assignment"), None),
+        (_replace_at(*ATTRACTION, "subgrouping_optional"), True),
+        (_replace_at(*ATTRACTION, "subgroup_assignment", "group_a", "members"), []),
+        (_replace_at(*ATTRACTION, "vote_summary", "method"), "judge"),
+        (_replace_at(*ATTRACTION, "has_conflict"), "yes"),
+        (_replace_at("slot_decision_state", "travel_purpose", "subgrouping_optional"), True),
+        (_replace_at("slot_decision_state", "lodging", "house_rule", "subgrouping_required"), True),
+        (_replace_at("subgroup_signals", "optional_slots"), ["travel_purpose"]),
+        (_replace_at("feedback_overrides", "cuisine"), {"resolution_text": "x"}),
+        (_replace_at("condition"), "C3"),
     ],
 )
-def test_what_breaks_the_schema_is_refused(whole: Any, put: Any, value: Any) -> None:
-    payload = copy.deepcopy(session_json(whole, "team", "C4", "planner_payload"))
+def test_what_breaks_the_schema_is_refused(full_run: Any, replace_value: Any, value: Any) -> None:
+    payload = copy.deepcopy(read_session_file(full_run, "team", "C4", "planner_payload"))
     files.validate_payload(payload)
-    put(payload, value)
+    replace_value(payload, value)
     with pytest.raises(ProtocolError, match="planner payload"):
         files.validate_payload(payload)
 
 
-def test_precedence_and_instructions(whole: Any) -> None:
-    locked = session_json(whole, "team", "C5", "planner_payload")
+def test_precedence_and_instructions(full_run: Any) -> None:
+    locked = read_session_file(full_run, "team", "C5", "planner_payload")
     assert locked["precedence"] == ["feedback_overrides", "slot_decision_state", "constraint_state"]
     rules = " ".join(locked["planner_instructions"])
     assert all(word in rules for word in ("Shared Backbone", "Group A", "Group B", "Rejoin"))
     assert "Breakfast/Lunch/Dinner" in rules
-    plain = session_json(whole, "team", "C3", "planner_payload")
+    plain = read_session_file(full_run, "team", "C3", "planner_payload")
     assert "Group A" not in " ".join(plain["planner_instructions"])
 
 
-def test_signals_name_the_split_slots(whole: Any) -> None:
-    payload = session_json(whole, "strange", "C5", "planner_payload")
+def test_signals_name_the_split_slots(full_run: Any) -> None:
+    payload = read_session_file(full_run, "strange", "C5", "planner_payload")
     assert payload["subgroup_signals"] == {
         "required_slots": ["cuisine", "attraction"],
         "optional_slots": ["event"],
     }
 
 
-def test_the_constraint_state_holds_what_users_said_and_nothing_else(whole: Any) -> None:
-    state = session_json(whole, "pair", "C4", "planner_payload")["constraint_state"]
+def test_the_constraint_state_contains_only_stated_preferences(full_run: Any) -> None:
+    state = read_session_file(full_run, "pair", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {
         "traveler_1": "I love a diner.",
         "traveler_2": "I love barbecue, no diner.",
     }
     assert state["lodging"]["house_rule"]["traveler_1"] == "I want no smoking."
-    alone = session_json(whole, "pair", "C1", "planner_payload")["constraint_state"]
+    alone = read_session_file(full_run, "pair", "C1", "planner_payload")["constraint_state"]
     assert alone["cuisine"] == {"traveler_1": "I love a diner."}
 
 
-def rows_of(run: Any, condition: str) -> list[dict[str, str]]:
+def read_trip_rows(run: Any, condition: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(run.folder.text(f"tripcraft/{condition}.csv"))))
 
 
-def test_tripcraft_has_one_row_a_group(whole: Any) -> None:
+def test_tripcraft_has_one_row_a_group(full_run: Any) -> None:
     for condition in CONDITIONS:
-        rows = rows_of(whole, condition)
+        rows = read_trip_rows(full_run, condition)
         assert len(rows) == len(GROUPS)
         assert list(rows[0]) == [
             *("org", "dest", "days", "visiting_city_number", "date", "people_number"),
             *("local_constraint", "budget", "query", "level", "persona"),
             "reference_information",
         ]
-    row = rows_of(whole, "C1")[0]
+    row = read_trip_rows(full_run, "C1")[0]
     assert row["persona"] == (
         "Traveler Type: Laidback Traveler; Purpose of Travel: Relaxation; "
         "Spending Preference: Economical Traveler; Location Preference: Museums"
@@ -129,7 +129,7 @@ def test_tripcraft_has_one_row_a_group(whole: Any) -> None:
     assert "Food: Diner for everyone." in row["query"]
 
 
-def test_reference_information_is_passed_through(negotiation: Runner, tmp_path: Path) -> None:
+def test_reference_information_is_passed_through(run_negotiation: Runner, tmp_path: Path) -> None:
     reference = '[{"Description": "Attractions, \\"quoted\\"", "Content": "é\nx"}]'
     text = io.StringIO()
     writer = csv.writer(text)
@@ -138,8 +138,8 @@ def test_reference_information_is_passed_through(negotiation: Runner, tmp_path: 
     writer.writerow(["fam", "Oslo", "Bergen", "5", "['2024-11-02']", reference])
     (tmp_path / "trips.csv").write_text(text.getvalue(), encoding="utf-8")
     trip = {"file": str(tmp_path / "trips.csv"), "transportation": "no flight"}
-    run = negotiation(groups=some("fam"), conditions=["C4"], trip=trip)
-    (row,) = rows_of(run, "C4")
+    run = run_negotiation(groups=select_groups("fam"), conditions=["C4"], trip=trip)
+    (row,) = read_trip_rows(run, "C4")
     assert row["reference_information_1"] == reference
     assert (row["org"], row["dest"], row["days"]) == ("Oslo", "Bergen", "5")
     assert "reference_information" not in row

@@ -39,13 +39,22 @@ def write(tmp_path: Path) -> Write:
     return write_study
 
 
+@pytest.fixture(scope="module")
+def run_with_speaking_members(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
+    """A run in which all members speak, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("members_speak")
+    study = folder / "trip.yaml"
+    study.write_text(STUDY.format(conditions="C3, C4, C5", members_speak="true"), "utf-8")
+    return folkmoot.run(study, model="synthetic", out=folder / "run")
+
+
 def test_members_are_asked_and_the_mediator_writes_only_for_the_system(
-    write: Write, tmp_path: Path
+    run_with_speaking_members: folkmoot.Run,
 ) -> None:
-    run = folkmoot.run(write(), model="synthetic", out=tmp_path / "run")
+    run = run_with_speaking_members
     said = run.table("utterances").filter(pl.col("phase").is_in(["synthesis", "feedback"]))
     members = said.filter(pl.col("speaker_id") != "system")
-    # Each line of a member is that member's own reply.
+    # The author of each member's utterance is that member.
     assert members["author"].to_list() == members["speaker_id"].to_list()
     answers = run.table("answers").select("address", "speaker_id")
     own = members.join(answers, on="address", how="left", suffix="_asked")
@@ -57,9 +66,9 @@ def test_members_are_asked_and_the_mediator_writes_only_for_the_system(
 
 
 def test_the_mediator_of_a_feedback_round_reads_the_answer_and_others_hear_each_other(
-    write: Write, tmp_path: Path
+    run_with_speaking_members: folkmoot.Run,
 ) -> None:
-    run = folkmoot.run(write(), model="synthetic", out=tmp_path / "run")
+    run = run_with_speaking_members
     shown = run.table("provenance").filter(pl.col("kind") == "utterance")
     asked = dict(run.table("answers").select("address", "speaker_id").iter_rows())
     said = run.table("utterances")
@@ -74,14 +83,9 @@ def test_the_mediator_of_a_feedback_round_reads_the_answer_and_others_hear_each_
     assert second_address in set(shown.filter(pl.col("source_id") == first)["address"])
 
 
-def test_what_a_mediator_writes_for_members_all_the_same_is_left_out(
+def test_lines_that_a_mediator_writes_for_members_are_left_out(
     write: Write, tmp_path: Path
 ) -> None:
-    folkmoot.run(write("C3"), model="synthetic", out=tmp_path / "run")
-    from folkmoot.studies.negotiation.respondent import PART
-
-    assert PART.option_names is not None
-
     def reply(request: ModelRequest, address: str) -> str:
         if "/responses/" in address:
             return "I say this myself."
@@ -106,10 +110,9 @@ def test_humans_can_take_seats_under_every_condition(write: Write, tmp_path: Pat
 
     (reason,) = seats_of(write(members_speak="false"))
     assert "set members_speak to true" in reason
-    path = write()
-    assert seats_of(path) == {""}
+    assert seats_of(write()) == {""}
     run = folkmoot.run(
-        path,
+        write("C3, C5"),
         model="synthetic",
         out=tmp_path / "people",
         seats=("spouses_01/traveler_1",),

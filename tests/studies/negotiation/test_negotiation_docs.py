@@ -1,4 +1,4 @@
-"""The page on negotiations quotes a real trail and names every key and table."""
+"""The page on negotiations quotes the records of a real run and names every key and table."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ PAGE = (ROOT / "docs" / "negotiation.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def docs_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("negotiation") / "run"
     few = ("group_types=[elder_young]", "groups_per_type=1", "conditions=[C4, C5]")
     source = ROOT / "examples" / "negotiation.yaml"
     return folkmoot.run(source, model="synthetic", out=out, overrides=few)
 
 
-def test_the_quoted_trail_is_what_the_example_says(held: Run) -> None:
+def test_the_quoted_trail_is_what_the_example_says(docs_run: Run) -> None:
     quoted = [block for block in blocks(PAGE) if block.startswith(("Grandparent 1: ", "System: "))]
     assert len(quoted) == 3
-    said = shown(held.folder, "elder_young_01/C5/cuisine")
+    said = shown(docs_run.folder, "elder_young_01/C5/cuisine")
     for block in quoted:
         assert block.strip() in said
 
 
-def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
-    record = held.folder.read_json("groups/elder_young_01/C5/decisions.json")["cuisine"]
+def test_the_quoted_count_is_that_of_the_record(docs_run: Run) -> None:
+    record = docs_run.folder.read_json("groups/elder_young_01/C5/decisions.json")["cuisine"]
     for option in record["vote_summary"]["option_details"]:
         scores = [*option["member_scores"].values(), option["total_score"]]
         row = f"| {option['option']} | " + " | ".join(str(s) for s in scores) + " |"
@@ -43,6 +43,6 @@ def test_the_quoted_count_is_that_of_the_record(held: Run) -> None:
     assert round_["targeted_feedback_question"] in PAGE
 
 
-def test_every_table_is_on_the_page(held: Run) -> None:
-    for name in (t for t in held.folder.table_names() if t != "answers"):
+def test_every_table_is_on_the_page(docs_run: Run) -> None:
+    for name in (t for t in docs_run.folder.table_names() if t != "answers"):
         assert f"`{name}`" in PAGE, name

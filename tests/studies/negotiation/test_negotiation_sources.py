@@ -32,27 +32,45 @@ from tests.sweeps import sample_daily
 MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 BALLOTS = import_module("folkmoot.studies.negotiation.ballots")
 PROMPTS = Path(str(STUDY.prompts))
-SMALL: Mapping[str, Any] = {"groups_per_type": 1, "group_types": ["family"], "random_seed": 2}
+SMALL: Mapping[str, Any] = {
+    "groups_per_type": 1,
+    "group_types": ["family"],
+    "sizes": {"family": {"parent": 1, "child": 2}},
+    "random_seed": 2,
+}
 CONDITIONS = ("C1", "C2", "C3", "C4", "C5")
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"{condition} alone": {"conditions": [condition]} for condition in CONDITIONS},
-    "scores, reasons first": {"ballots": "scores", "field_order": "reason_first"},
+    # C5 continues from C4, so that it needs all prompts of C4.
+    "scores, reasons first": {
+        "ballots": "scores",
+        "field_order": "reason_first",
+        "conditions": ["C3", "C5"],
+    },
     "one day, one round": {"days": 1, "max_feedback_rounds": 1, "confirm": False},
     "feedback off, no coding": {"enable_feedback": False, "coding": "off"},
-    "own groups": {"groups": GROUPS[:2], "group_types": None, "groups_per_type": None},
+    "own groups": {
+        "groups": GROUPS[:1],
+        "group_types": None,
+        "groups_per_type": None,
+        "sizes": None,
+    },
     "own sizes, weights and trip": {
         "sizes": {"family": {"parent": 1, "child": 5}},
         "weights": {"family": {"parent": 2}},
         "trip": {"org": "Bonn", "dest": "Rome", "budget": 900},
     },
-    "own options": {"options": {"cuisine": ["Tapas bar", "Ramen/Udon", "Bistro"]}},
+    "own options": {
+        "options": {"cuisine": ["Tapas bar", "Ramen/Udon", "Bistro"]},
+        "conditions": ["C2", "C3", "C5"],
+    },
 }
 
 
 DAILY = ("scores, reasons first", "own groups", "own options", "C2 alone")
 
 
-def play(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
+def run_study(folder: Path, settings: Mapping[str, Any], **more: Any) -> RunFolder:
     raw = {key: value for key, value in {**SMALL, **settings}.items() if value is not None}
     return folkmoot.run(STUDY, raw, out=folder / "run", **(more or {"model": "synthetic"})).folder
 
@@ -62,7 +80,7 @@ def all_types(shared_folder: SharedFolder) -> RunFolder:
     """One group of each type under all conditions, with codes."""
 
     def make(folder: Path) -> None:
-        play(folder, {"group_types": TYPE_IDS})
+        run_study(folder, {"group_types": TYPE_IDS})
 
     return folkmoot.load(shared_folder("negotiation/all_types", make) / "run").folder
 
@@ -74,32 +92,33 @@ def assert_sources(run: RunFolder) -> None:
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_so_it_is_with_groups_of_all_types(all_types: RunFolder) -> None:
+def test_every_text_has_its_source_in_groups_of_all_types(all_types: RunFolder) -> None:
     assert_sources(all_types)
 
 
 @pytest.mark.parametrize("name", sample_daily(VARIANTS, DAILY, part="mutations"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
-    assert_sources(play(tmp_path, VARIANTS[name]))
+    assert_sources(run_study(tmp_path, VARIANTS[name]))
 
 
-def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
-    """All that stands in capitals, in tables and in another order keeps its source."""
+def test_texts_that_custom_prompts_change_keep_their_source(tmp_path: Path) -> None:
+    """Texts in capitals, in tables and in another order keep their sources."""
     names = {"member.text", "line.text", "option", "outcome", "share.who", "persona"}
-    run = play(tmp_path, {"prompts": write_prompts_in_capitals(tmp_path / "own", STUDY, names)})
+    prompts = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
+    run = run_study(tmp_path, {"prompts": prompts, "conditions": ["C2", "C3", "C5"]})
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     altered = run.read_table("provenance").filter("altered")
     assert {"utterance", "option", "persona", "value"} <= set(altered["kind"])
 
 
-# --- replies that are not as they should be -------------------------------------------------------
+# --- invalid replies ------------------------------------------------------------------------------
 
 
-def spoiled(
+def spoil_replies(
     spoil: Callable[[ModelRequest, str, str], str | None], **settings: Any
 ) -> dict[str, Any]:
-    """A provider of the embedded respondent's replies, of which some are others."""
+    """Return options of a run in which `spoil` replaces replies of the embedded respondent."""
     config = NegotiationConfig.model_validate({**SMALL, **settings})
     inner = Respondent(ProviderSettings(seed=2, study=StudyPart(PART, config)))
 
@@ -111,38 +130,44 @@ def spoiled(
     return {"provider": ScriptedProvider(answer), "model": "scripted/test"}
 
 
-def changed(text: str, **fields: Any) -> str:
+def with_fields(text: str, **fields: Any) -> str:
     return json.dumps({**json.loads(text), **fields})
 
 
-def title_of(request: ModelRequest) -> str:
+def schema_title(request: ModelRequest) -> str:
     return str((request.schema or {}).get("title", ""))
 
 
-def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_path: Path) -> None:
-    """What was wrong goes back in quotation marks, and what comes up late is asked about."""
+def test_every_text_has_its_source_after_reasks_and_new_options(tmp_path: Path) -> None:
+    """A re-ask quotes the problem, and members score options that come up late."""
     castle = {"option": "none_of_these", "new_option": "castle tour", "members": ["everyone"]}
 
     def spoil(request: ModelRequest, address: str, text: str) -> str | None:
         first = len(request.messages) < 4
-        match title_of(request):
+        match schema_title(request):
             case "PlainSynthesis" if first:
-                return changed(text, conflict_description="The majority rule decides, or a veto.")
+                return with_fields(
+                    text, conflict_description="The majority rule decides, or a veto."
+                )
             case "PlainSynthesis" if "/attraction/" in address:
-                return changed(text, decision=[castle])
+                return with_fields(text, decision=[castle])
             case "GuidedSynthesis" if first:
-                return changed(text, decision=[{"option": "a unicorn", "members": ["Nobody 9"]}])
+                return with_fields(
+                    text, decision=[{"option": "a unicorn", "members": ["Nobody 9"]}]
+                )
             case "BallotForm" if "traveler_1" in address:
-                return changed(text, top_choice="none_of_these", new_option="picnic", hard_no=[])
+                return with_fields(
+                    text, top_choice="none_of_these", new_option="picnic", hard_no=[]
+                )
             case "BallotForm" if first:
-                return changed(text, acceptable=["a unicorn"])
+                return with_fields(text, acceptable=["a unicorn"])
             case "OwnScores" if first and "/event/" in address:
-                return changed(text, scores=[])
+                return with_fields(text, scores=[])
             case "FeedbackReply" if first:
-                return changed(text, hard_no=["a unicorn"], resolved=False)
+                return with_fields(text, hard_no=["a unicorn"], resolved=False)
         return None
 
-    run = play(tmp_path, {"conditions": ["C2", "C3", "C4", "C5"]}, **spoiled(spoil))
+    run = run_study(tmp_path, {"conditions": ["C2", "C3", "C4", "C5"]}, **spoil_replies(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert {"theory", "unmatched"} <= set(run.read_table("decisions")["asked_again"].drop_nulls())
@@ -153,33 +178,33 @@ def test_so_it_is_where_replies_are_asked_for_again_and_name_new_options(tmp_pat
     assert again.height and set(again["speaker"]) >= {"system", "traveler_2"}
 
 
-def test_so_it_is_where_members_and_mediators_decline_or_say_nothing_readable(
+def test_every_text_has_its_source_after_declined_and_unreadable_replies(
     tmp_path: Path,
 ) -> None:
     def spoil(request: ModelRequest, address: str, text: str) -> str | None:
         if address.startswith("preferences/") and "traveler_1/cuisine" in address:
             return ""
-        if "Synthesis" in title_of(request) and "/event/" in address:
+        if "Synthesis" in schema_title(request) and "/event/" in address:
             return "No idea."
-        if "Synthesis" in title_of(request) and "/house_rule/" in address:
+        if "Synthesis" in schema_title(request) and "/house_rule/" in address:
             return '{"declined": true}'
-        return "{" if title_of(request) == "BallotForm" and "traveler_2" in address else None
+        return "{" if schema_title(request) == "BallotForm" and "traveler_2" in address else None
 
-    run = play(tmp_path, {"group_types": ["family", "spouses"]}, **spoiled(spoil))
+    run = run_study(tmp_path, {"conditions": ["C2", "C3", "C5"]}, **spoil_replies(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert run.read_table("decisions")["parse_error"].any()
-    assert run.read_table("preferences")["missing"].drop_nulls().len() >= 2
+    assert run.read_table("preferences")["missing"].drop_nulls().len() == 1
 
 
 def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path) -> None:
     def spoil(request: ModelRequest, address: str, text: str) -> str | None:
-        if title_of(request) != "PlainSynthesis":
+        if schema_title(request) != "PlainSynthesis":
             return None
         dialogue = [{"speaker": "System", "text": "By majority rule it is so."}]
-        return changed(text, dialogue=[*dialogue, *json.loads(text)["dialogue"][1:]])
+        return with_fields(text, dialogue=[*dialogue, *json.loads(text)["dialogue"][1:]])
 
-    run = play(tmp_path, {"conditions": ["C3"]}, **spoiled(spoil))
+    run = run_study(tmp_path, {"conditions": ["C3"]}, **spoil_replies(spoil))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     spans = run.read_table("provenance")
@@ -190,17 +215,15 @@ def test_a_line_of_c3_with_a_word_of_theory_is_shown_in_our_words(tmp_path: Path
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(
-    all_types: RunFolder,
-) -> None:
-    run = all_types
+def test_every_utterance_is_recorded_once_with_its_reply(tmp_path: Path) -> None:
+    run = run_study(tmp_path, {})
     said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     assert set(said.filter(said["address"] != "")["address"]) <= set(answers["address"])
     stated = said.filter(phase="preference")
     assert stated.height == run.read_table("preferences").height
     assert set(stated["condition"]) == {"all"} and (stated["author"] == stated["speaker_id"]).all()
-    # The mediator writes what members say to a proposal; what is rendered from data has no author.
+    # The mediator writes the responses of members. Texts rendered from data have no author.
     responses = said.filter(said["intent"].str.starts_with("user_respond"))
     assert set(responses["author"]) == {"system"} and "system" not in set(responses["speaker_id"])
     asked = dict(answers.select("address", "speaker_id").iter_rows())
@@ -215,7 +238,7 @@ def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: what a member told the researcher alone reaches the mediator in a plain string."""
+    """Planted fault: a private answer of a member reaches the mediator in a plain string."""
     leak = "Asked alone, Parent 1 gave the museums a 4."
 
     def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
@@ -223,7 +246,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
         return [{**first, "text": concatenate_texts((first["text"], f" {leak}"))}, *others]
 
     monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
-    run = play(tmp_path, {"conditions": ["C3", "C4"]})
+    run = run_study(tmp_path, {"conditions": ["C3", "C4"]})
     counted = count_unattributed_characters(run)
     synthesis = run.read_table("answers").filter(role="moderator")
     assert set(counted) == set(synthesis["address"])
@@ -232,7 +255,7 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
 
 
 def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Miswired: the label of a topic is quoted as the question that members are asked."""
+    """Planted fault: the label of a topic is quoted as the question to members."""
     right = BALLOTS.quote_topic
 
     def wrong(topic: Any, column: str) -> str:
@@ -240,7 +263,7 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return quote_value(str(text), "material", f"topics.question/{topic.id}")
 
     monkeypatch.setattr(BALLOTS, "quote_topic", wrong)
-    run = play(tmp_path, {"conditions": ["C2"]})
+    run = run_study(tmp_path, {"conditions": ["C2"]})
     found = find_wrong_sources(run, STUDY.tables)
     assert {w.source_id.partition("/")[0] for w in found} == {"topics.question"}
     labels = set(run.read_table("topics")["label"])
@@ -252,12 +275,16 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_short_line_of_another_decision_that_leaks_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: the mediator is shown what a member said of another decision: "No."."""
+    """Planted fault: the mediator sees a member's "No." on another decision."""
     short = {"cuisine": "No."}
     pair = {"id": "pair", "type": "spouses"}
     members = [{**m, "preferences": {**m["preferences"], **short}} for m in GROUPS[3]["members"]]
-    settings = {"groups": [{**pair, "members": members}], "conditions": ["C3", "C4"]}
-    assert describe_deviations(play(tmp_path / "right", settings)) == []
+    settings = {
+        "groups": [{**pair, "members": members}],
+        "conditions": ["C3", "C4"],
+        **dict.fromkeys(("group_types", "groups_per_type", "sizes")),
+    }
+    assert describe_deviations(run_study(tmp_path / "right", settings)) == []
 
     def leaking(case: Negotiation, topic: Any) -> list[dict[str, str]]:
         rows = list_preferences(case, topic)
@@ -265,7 +292,7 @@ def test_a_short_line_of_another_decision_that_leaks_is_found(
         return [*rows, {**rows[0], "text": line.quoted_text}] if topic.id == "attraction" else rows
 
     monkeypatch.setattr(MEDIATION, "list_preferences", leaking)
-    run = play(tmp_path / "wrong", settings)
+    run = run_study(tmp_path / "wrong", settings)
     found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     said = dict(run.read_table("utterances").select("utterance_id", "text").iter_rows())
     assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {"No."}

@@ -1,4 +1,4 @@
-"""Each operator against its textbook rule, Masthoff's worked example, and what must not matter."""
+"""Each operator against its textbook rule and Masthoff's worked example, and invariances."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ APPROVALS_ABOVE_5 = (2, 1, 1, 3, 3, 3, 2, 3, 2, 3)
 ITEMS = "ABCDEFGHIJ"
 
 
-def tally(
+def make_tally(
     scores: Mapping[str, Mapping[str, float]],
     roles: Mapping[str, str] | None = None,
     weights: Mapping[str, float] | None = None,
@@ -54,79 +54,86 @@ def tally(
     return Tally(tuple(sorted(next(iter(scores.values())))), voters, scores)
 
 
-def case(operator: str, *, binding: str = "", topic: str = "cuisine", days: int = 3) -> Case:
+def make_case(operator: str, *, binding: str = "", topic: str = "cuisine", days: int = 3) -> Case:
     return Case(Strategy("family", topic, operator, operator, binding, "rule", "style"), days)
 
 
-def run(operator: str, t: Tally, **how: object) -> Outcome:
-    return OPERATIONS[operator](t, case(operator, **how))  # type: ignore[arg-type]
+def apply_rule(operator: str, tally: Tally, **how: object) -> Outcome:
+    return OPERATIONS[operator](tally, make_case(operator, **how))  # type: ignore[arg-type]
 
 
-def masthoff(shift: float = 0.0) -> Tally:
+def make_masthoff_tally(shift: float = 0.0) -> Tally:
     rows = {
         m: {i: float(r) - shift for i, r in zip(ITEMS, row, strict=True)}
         for m, row in MASTHOFF.items()
     }
-    return tally(rows)
+    return make_tally(rows)
 
 
 def test_masthoff_average() -> None:
-    t = masthoff()
-    assert tuple(t.total(i) for i in ITEMS) == SUM
-    outcome = run("weighted_avg", t)
-    # E and F share the highest sum; score does not part them, so the alphabet does.
+    tally = make_masthoff_tally()
+    assert tuple(tally.total(i) for i in ITEMS) == SUM
+    outcome = apply_rule("weighted_avg", tally)
+    # E and F share the highest sum, so the alphabet decides.
     assert (outcome.selected_option, outcome.decided_by) == ("E", "alphabetical")
     assert outcome.details["weighted_average"]["D"] == pytest.approx(22 / 3, abs=1e-6)
 
 
 def test_masthoff_least_misery() -> None:
-    t = masthoff()
-    assert tuple(t.lowest_score(i) for i in ITEMS) == LOWEST
-    assert run("least_misery", t).selected_option == "F"
+    tally = make_masthoff_tally()
+    assert tuple(tally.lowest_score(i) for i in ITEMS) == LOWEST
+    assert apply_rule("least_misery", tally).selected_option == "F"
 
 
 def test_masthoff_approval() -> None:
     # Our approval is a score above zero, so the ratings are centred on the book's threshold.
-    t = masthoff(shift=5)
-    assert tuple(len(t.supporting_voters(i)) for i in ITEMS) == APPROVALS_ABOVE_5
-    outcome = run("approval_vote_plus_coverage", t)
+    tally = make_masthoff_tally(shift=5)
+    assert tuple(len(tally.supporting_voters(i)) for i in ITEMS) == APPROVALS_ABOVE_5
+    outcome = apply_rule("approval_vote_plus_coverage", tally)
     assert (outcome.selected_option, outcome.decided_by) == ("E", "alphabetical")
 
 
 def test_weights_move_the_average() -> None:
-    t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 3}}, weights={"ann": 1, "bob": 2})
-    assert run("weighted_avg", t).selected_option == "y"
-    assert run("weighted_avg", t).details["weighted_average"] == {"x": 1.333333, "y": 2.0}
+    tally = make_tally(
+        {"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 3}}, weights={"ann": 1, "bob": 2}
+    )
+    assert apply_rule("weighted_avg", tally).selected_option == "y"
+    assert apply_rule("weighted_avg", tally).details["weighted_average"] == {
+        "x": 1.333333,
+        "y": 2.0,
+    }
 
 
 def test_least_misery_counts_strong_rejections_first() -> None:
-    t = tally({"ann": {"x": -2, "y": -1}, "bob": {"x": -2, "y": -1}, "cal": {"x": 9, "y": -1}})
-    assert run("least_misery", t).selected_option == "y"
-    # One strong rejection beats two although its lowest score is lower.
-    t = tally({"ann": {"x": -4, "y": -2}, "bob": {"x": 0, "y": -2}})
-    assert run("least_misery", t).selected_option == "x"
+    tally = make_tally(
+        {"ann": {"x": -2, "y": -1}, "bob": {"x": -2, "y": -1}, "cal": {"x": 9, "y": -1}}
+    )
+    assert apply_rule("least_misery", tally).selected_option == "y"
+    # One strong rejection is better than two, although its lowest score is lower.
+    tally = make_tally({"ann": {"x": -4, "y": -2}, "bob": {"x": 0, "y": -2}})
+    assert apply_rule("least_misery", tally).selected_option == "x"
 
 
 def test_mutual_interest_is_what_all_support_or_says_so() -> None:
-    t = tally({"ann": {"x": 1, "y": 4}, "bob": {"x": 1, "y": 0}})
-    outcome = run("mutual_interest", t)
+    tally = make_tally({"ann": {"x": 1, "y": 4}, "bob": {"x": 1, "y": 0}})
+    outcome = apply_rule("mutual_interest", tally)
     assert (outcome.selected_option, outcome.fell_back_to) == ("x", "")
-    t = tally({"ann": {"x": 0, "y": 4}, "bob": {"x": 4, "y": -2}})
-    outcome = run("mutual_interest", t)
+    tally = make_tally({"ann": {"x": 0, "y": 4}, "bob": {"x": 4, "y": -2}})
+    outcome = apply_rule("mutual_interest", tally)
     assert (outcome.selected_option, outcome.fell_back_to) == ("x", "least_misery")
     assert "No option has everyone's support" in outcome.steps[0]
 
 
 def test_higher_preference_wins_and_the_other_is_owed() -> None:
-    t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 2}})
-    outcome = run("higher_pref_with_compensation", t)
+    tally = make_tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 2}})
+    outcome = apply_rule("higher_pref_with_compensation", tally)
     assert outcome.selected_option == "x"
     assert outcome.owed == (("bob", "y"),)
 
 
 def test_rules_differ_from_one_another() -> None:
-    """One tally, five answers: no rule is another under a new name."""
-    t = tally(
+    """Five rules give five results for one tally, so that no rule equals another one."""
+    tally = make_tally(
         {
             "p1": {"a": 4, "b": 1, "c": 0, "d": 3, "e": 0},
             "p2": {"a": -2, "b": 1, "c": 0, "d": 3, "e": 6},
@@ -136,12 +143,12 @@ def test_rules_differ_from_one_another() -> None:
         roles={"p2": "parent"},
         weights={"p2": 9.0},
     )
-    assert run("approval_vote_plus_coverage", t).selected_option == "a"
-    assert run("higher_pref_with_compensation", t).selected_option == "e"
-    assert run("least_misery", t).selected_option == "d"
-    assert run("weighted_avg", t).selected_option == "e"
-    assert run("parent_vote_lower_misery", t, binding="parent").selected_option == "e"
-    assert run("hard_constraint", t, binding="parent").removed == (("a", ("p2",)),)
+    assert apply_rule("approval_vote_plus_coverage", tally).selected_option == "a"
+    assert apply_rule("higher_pref_with_compensation", tally).selected_option == "e"
+    assert apply_rule("least_misery", tally).selected_option == "d"
+    assert apply_rule("weighted_avg", tally).selected_option == "e"
+    assert apply_rule("parent_vote_lower_misery", tally, binding="parent").selected_option == "e"
+    assert apply_rule("hard_constraint", tally, binding="parent").removed == (("a", ("p2",)),)
 
 
 def test_children_do_not_vote() -> None:
@@ -153,7 +160,7 @@ def test_children_do_not_vote() -> None:
         "c2": {"x": 0, "y": 4},
         "c3": {"x": 0, "y": 4},
     }
-    outcome = run("parent_vote_lower_misery", tally(scores, roles), binding="parent")
+    outcome = apply_rule("parent_vote_lower_misery", make_tally(scores, roles), binding="parent")
     assert outcome.selected_option == "x"
     assert outcome.details["votes"] == {"p1": "x", "p2": "x"}
 
@@ -161,42 +168,44 @@ def test_children_do_not_vote() -> None:
 def test_a_tied_parents_vote_goes_to_the_lower_misery() -> None:
     roles = {"p1": "parent", "p2": "parent", "c1": "child"}
     scores = {"p1": {"x": 4, "y": 0}, "p2": {"x": 0, "y": 2}, "c1": {"x": -2, "y": 0}}
-    outcome = run("parent_vote_lower_misery", tally(scores, roles), binding="parent")
+    outcome = apply_rule("parent_vote_lower_misery", make_tally(scores, roles), binding="parent")
     assert outcome.selected_option == "y"
 
 
 def test_a_parents_vote_that_stays_tied_goes_by_the_alphabet_not_by_score() -> None:
     roles = {"p1": "parent", "p2": "parent", "c1": "child"}
     scores = {"p1": {"x": 1, "y": 0}, "p2": {"x": 0, "y": 4}, "c1": {"x": 0, "y": 4}}
-    outcome = run("parent_vote_lower_misery", tally(scores, roles), binding="parent")
+    outcome = apply_rule("parent_vote_lower_misery", make_tally(scores, roles), binding="parent")
     assert (outcome.selected_option, outcome.decided_by) == ("x", "alphabetical")
 
 
 def test_hard_constraint_removes_first_and_binds_only_those_it_names() -> None:
     roles = {"p1": "parent", "c1": "child"}
-    t = tally({"p1": {"x": -2, "y": 1, "z": 0}, "c1": {"x": 4, "y": -2, "z": 4}}, roles)
-    outcome = run("hard_constraint", t, binding="parent")
+    tally = make_tally({"p1": {"x": -2, "y": 1, "z": 0}, "c1": {"x": 4, "y": -2, "z": 4}}, roles)
+    outcome = apply_rule("hard_constraint", tally, binding="parent")
     assert outcome.removed == (("x", ("p1",)),)
     assert outcome.selected_option == "y"
-    nothing = run("hard_constraint", tally({"p1": {"x": -2}, "c1": {"x": 4}}, roles), binding="all")
+    nothing = apply_rule(
+        "hard_constraint", make_tally({"p1": {"x": -2}, "c1": {"x": 4}}, roles), binding="all"
+    )
     assert nothing.infeasible and nothing.selected_option == "x"
 
 
 def test_house_rules_hold_together() -> None:
-    t = tally(
+    tally = make_tally(
         {
             "a": {"quiet": 4, "pets": -2, "smoke free": 2},
             "b": {"quiet": 0, "pets": 4, "smoke free": 4},
         }
     )
-    outcome = run("hard_constraint", t, binding="all", topic="house_rule")
+    outcome = apply_rule("hard_constraint", tally, binding="all", topic="house_rule")
     assert [p.option for p in outcome.portions] == ["smoke free", "quiet"]
 
 
 def test_include_both_gives_each_side_its_days() -> None:
     roles = {"p1": "parent", "c1": "child"}
-    t = tally({"p1": {"x": 4, "y": 0}, "c1": {"x": 0, "y": 4}}, roles)
-    outcome = run("include_both", t, days=3)
+    tally = make_tally({"p1": {"x": 4, "y": 0}, "c1": {"x": 0, "y": 4}}, roles)
+    outcome = apply_rule("include_both", tally, days=3)
     assert [(p.option, p.when) for p in outcome.portions] == [
         ("x", "Day 1 and Day 3"),
         ("y", "Day 2"),
@@ -204,35 +213,35 @@ def test_include_both_gives_each_side_its_days() -> None:
 
 
 def test_include_both_with_one_option_covers_every_day() -> None:
-    t = tally({"p1": {"x": 4}, "c1": {"x": 0}}, {"p1": "parent", "c1": "child"})
-    (portion,) = run("include_both", t, days=3).portions
+    tally = make_tally({"p1": {"x": 4}, "c1": {"x": 0}}, {"p1": "parent", "c1": "child"})
+    (portion,) = apply_rule("include_both", tally, days=3).portions
     assert (portion.option, portion.when) == ("x", "whole trip")
 
 
-def test_include_both_leaves_out_what_everybody_rejects() -> None:
-    t = tally(
+def test_include_both_leaves_out_options_that_all_members_reject() -> None:
+    tally = make_tally(
         {"p1": {"x": 4, "y": -2, "z": 0}, "c1": {"x": 1, "y": -2, "z": -1}},
         {"p1": "parent", "c1": "child"},
     )
-    assert [p.option for p in run("include_both", t).portions] == ["x", "z"]
-    only = tally(
+    assert [p.option for p in apply_rule("include_both", tally).portions] == ["x", "z"]
+    only = make_tally(
         {"p1": {"x": 4, "y": -2}, "c1": {"x": 1, "y": -2}}, {"p1": "parent", "c1": "child"}
     )
-    assert [p.option for p in run("include_both", only).portions] == ["x"]
-    # Nor has anybody a day of what they reject themselves and nobody else wants.
-    refusing = tally(
+    assert [p.option for p in apply_rule("include_both", only).portions] == ["x"]
+    # No member gets a day of an option that the member rejects and no other member wants.
+    refusing = make_tally(
         {"p1": {"x": -2, "y": -2}, "c1": {"x": 4, "y": 0}}, {"p1": "parent", "c1": "child"}
     )
-    assert [p.option for p in run("include_both", refusing).portions] == ["x"]
+    assert [p.option for p in apply_rule("include_both", refusing).portions] == ["x"]
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_rule_says_when_all_strongly_reject_everything(operator: str) -> None:
-    strategy = case(operator, binding="parent").strategy
+    strategy = make_case(operator, binding="parent").strategy
     roles = {"p1": "parent", "c1": "child"}
-    hated = tally({"p1": {"x": -2, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
+    hated = make_tally({"p1": {"x": -2, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
     assert apply_operator(hated, strategy, 3).infeasible
-    borne = tally({"p1": {"x": 0, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
+    borne = make_tally({"p1": {"x": 0, "y": -2}, "c1": {"x": -2, "y": -2}}, roles)
     assert not apply_operator(borne, strategy, 3).infeasible
 
 
@@ -242,8 +251,8 @@ def test_the_margin_is_the_lead_in_what_the_rule_goes_by() -> None:
         "bob": {"x": -2, "y": 1, "z": 1},
         "cal": {"x": 4, "y": 1, "z": 0},
     }
-    t = tally(scores)
-    found = counterfactual_outcomes(t, strategy_for("strangers", "cuisine"), 3)
+    tally = make_tally(scores)
+    found = counterfactual_outcomes(tally, strategy_for("strangers", "cuisine"), 3)
     assert set(found) == OPERATORS
     # Means 2, 5/3 and 1/3; supporters 2, 3 and 1; strong rejections 1, 0 and 0; best wishes 4, 1.
     told = {name: (o.selected_option, o.margin) for name, o in found.items()}
@@ -256,19 +265,19 @@ def test_the_margin_is_the_lead_in_what_the_rule_goes_by() -> None:
 
 
 def test_a_counterfactual_binds_whom_the_rule_binds_in_such_groups() -> None:
-    """The parents' vote on a slot where nobody is binding is still the parents'."""
-    t = tally(
+    """Where only parents vote, only parents vote, also if no role may rule options out."""
+    tally = make_tally(
         {"p1": {"x": 4, "y": 0}, "c1": {"x": 0, "y": 4}, "c2": {"x": 0, "y": 4}},
         {"p1": "parent", "c1": "child", "c2": "child"},
     )
-    found = counterfactual_outcomes(t, strategy_for("family", "cuisine"), 3)
+    found = counterfactual_outcomes(tally, strategy_for("family", "cuisine"), 3)
     assert found["parent_vote_lower_misery"].selected_option == "x"
     assert found["approval_vote_plus_coverage"].selected_option == "y"
 
 
 def test_alternate_gives_days_in_turn() -> None:
-    t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 4}})
-    got = [(p.when, p.option, p.owner) for p in run("alternate", t, days=4).portions]
+    tally = make_tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 4}})
+    got = [(p.when, p.option, p.owner) for p in apply_rule("alternate", tally, days=4).portions]
     assert got == [
         ("Day 1", "x", "ann"),
         ("Day 2", "y", "bob"),
@@ -278,20 +287,20 @@ def test_alternate_gives_days_in_turn() -> None:
 
 
 def test_log_roll_gives_options_to_those_who_value_them_most() -> None:
-    t = tally({"ann": {"x": 4, "y": 2, "z": 0}, "bob": {"x": 4, "y": 0, "z": 1}})
-    wins = run("log_roll", t).details["wins"]
+    tally = make_tally({"ann": {"x": 4, "y": 2, "z": 0}, "bob": {"x": 4, "y": 0, "z": 1}})
+    wins = apply_rule("log_roll", tally).details["wins"]
     # x is 4 of Bob's 5 points and 4 of Ann's 6: Bob has it; y is worth something to Ann alone.
     assert wins == {"ann": ["y"], "bob": ["x", "z"]}
 
 
-def test_log_roll_leaves_nobody_without_a_win() -> None:
-    t = tally({"ann": {"x": 4, "y": 2}, "bob": {"x": 4, "y": 1}})
-    assert all(run("log_roll", t).details["wins"].values())
+def test_log_roll_gives_every_member_a_win() -> None:
+    tally = make_tally({"ann": {"x": 4, "y": 2}, "bob": {"x": 4, "y": 1}})
+    assert all(apply_rule("log_roll", tally).details["wins"].values())
 
 
 def test_self_select_has_a_frame_and_own_choices() -> None:
-    t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": -2, "y": 2}, "cal": {"x": 0, "y": 0}})
-    outcome = run("self_select", t)
+    tally = make_tally({"ann": {"x": 4, "y": 0}, "bob": {"x": -2, "y": 2}, "cal": {"x": 0, "y": 0}})
+    outcome = apply_rule("self_select", tally)
     assert outcome.selected_option == "y"
     assert {(p.option, p.members) for p in outcome.portions} == {
         ("x", ("ann",)),
@@ -300,14 +309,14 @@ def test_self_select_has_a_frame_and_own_choices() -> None:
 
 
 def test_individual_choice_selects_nothing_for_all() -> None:
-    t = tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 2}})
-    outcome = run("individual_choice", t)
+    tally = make_tally({"ann": {"x": 4, "y": 0}, "bob": {"x": 0, "y": 2}})
+    outcome = apply_rule("individual_choice", tally)
     assert outcome.selected_option is None
     assert [(p.option, p.members) for p in outcome.portions] == [("x", ("ann",)), ("y", ("bob",))]
 
 
 def test_cluster_brings_singles_to_a_cluster_they_like() -> None:
-    t = tally(
+    tally = make_tally(
         {
             "a": {"x": 4, "y": 0, "z": 0},
             "b": {"x": 4, "y": 0, "z": 0},
@@ -315,7 +324,7 @@ def test_cluster_brings_singles_to_a_cluster_they_like() -> None:
             "d": {"x": 0, "y": 0, "z": 4},
         }
     )
-    outcome = run("cluster", t)
+    outcome = apply_rule("cluster", tally)
     assert [(p.option, p.members) for p in outcome.portions] == [
         ("x", ("a", "b", "c")),
         ("z", ("d",)),
@@ -323,15 +332,15 @@ def test_cluster_brings_singles_to_a_cluster_they_like() -> None:
     assert outcome.selected_option == "x"
 
 
-def test_shared_first_makes_exceptions_only_for_those_who_cannot() -> None:
-    t = tally(
+def test_shared_first_makes_exceptions_only_for_members_who_reject() -> None:
+    tally = make_tally(
         {
             "a": {"house": 2, "rooms": -2},
             "b": {"house": 2, "rooms": -2},
             "c": {"house": -2, "rooms": 4},
         }
     )
-    outcome = run("flexible_shared_first", t)
+    outcome = apply_rule("flexible_shared_first", tally)
     assert [(p.option, p.members) for p in outcome.portions] == [
         ("house", ("a", "b")),
         ("rooms", ("c",)),
@@ -339,8 +348,8 @@ def test_shared_first_makes_exceptions_only_for_those_who_cannot() -> None:
 
 
 def test_subgroup_optional_is_a_backbone_with_a_branch() -> None:
-    t = tally({"a": {"x": 2, "y": 0}, "b": {"x": 2, "y": 0}, "c": {"x": 1, "y": 4}})
-    outcome = run("subgroup_optional", t)
+    tally = make_tally({"a": {"x": 2, "y": 0}, "b": {"x": 2, "y": 0}, "c": {"x": 1, "y": 4}})
+    outcome = apply_rule("subgroup_optional", tally)
     assert [(p.option, p.members, p.when) for p in outcome.portions] == [
         ("x", ("a", "b", "c"), "shared backbone"),
         ("y", ("c",), "optional branch"),
@@ -356,45 +365,45 @@ options = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5, unique=Tru
 
 
 @st.composite
-def tallies(draw: st.DrawFn) -> Tally:
+def draw_tally(draw: st.DrawFn) -> Tally:
     names = draw(options)
     size = draw(st.integers(2, 5))
     score = st.integers(-2, 4)
     roles = ("parent", "child", "grandparent", "young_adult", "member")
     people = [f"traveler_{n}" for n in range(1, size + 1)]
     rows = {m: {o: float(draw(score)) for o in names} for m in people}
-    return tally(
+    return make_tally(
         rows, {m: draw(st.sampled_from(roles)) for m in people[1:]} | {people[0]: "parent"}
     )
 
 
-@given(tallies(), st.sampled_from(sorted(OPERATORS)), st.integers(1, 7))
-def test_decisions_are_whole(t: Tally, operator: str, days: int) -> None:
-    outcome = run(operator, t, binding="parent", days=days)
-    everyone = {v.id for v in t.voters}
+@given(draw_tally(), st.sampled_from(sorted(OPERATORS)), st.integers(1, 7))
+def test_decisions_are_whole(tally: Tally, operator: str, days: int) -> None:
+    outcome = apply_rule(operator, tally, binding="parent", days=days)
+    everyone = {v.id for v in tally.voters}
     assert outcome.portions and {m for p in outcome.portions for m in p.members} == everyone
     assert outcome.steps or operator == "log_roll"
     if operator != "subgroup_required":
-        assert all(p.option in t.options for p in outcome.portions)
+        assert all(p.option in tally.options for p in outcome.portions)
     if operator not in ("individual_choice", "subgroup_required"):
-        assert outcome.selected_option in t.options
+        assert outcome.selected_option in tally.options
 
 
-@given(tallies(), st.sampled_from(sorted(OPERATORS)), st.randoms(use_true_random=False))
-def test_the_order_of_members_never_matters(t: Tally, operator: str, random: object) -> None:
-    """Through `count_votes`, which is how the study makes a tally."""
+@given(draw_tally(), st.sampled_from(sorted(OPERATORS)), st.randoms(use_true_random=False))
+def test_the_order_of_members_never_matters(tally: Tally, operator: str, random: object) -> None:
+    """The tally comes from `count_votes`, as in the study."""
     people = [MemberInput(role=role) for role in ("parent", "child", "child")]
     group = build_group("g", group_type("family"), people)
     texts = {"traveler_1": "I love a", "traveler_2": "I want b, no a", "traveler_3": "c or b"}
     shuffled = list(group.members)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     first, second = count_votes(group.members, texts, "abc"), count_votes(shuffled, texts, "cab")
-    how = case(operator, binding="parent")
+    how = make_case(operator, binding="parent")
     assert OPERATIONS[operator](first, how) == OPERATIONS[operator](second, how)
 
 
 @pytest.mark.parametrize("kind", [t.id for t in GROUP_TYPES])
-def test_nobody_naming_anything_is_no_crash(kind: str) -> None:
+def test_a_group_without_options_is_undecided(kind: str) -> None:
     type_ = group_type(kind)
     people = [MemberInput(role=r.id) for r in type_.roles for _ in range(r.size)]
     group = build_group("g", type_, people)

@@ -1,4 +1,4 @@
-"""Members' own scores, what satisfaction makes of them, and slots that nobody decided."""
+"""Members' own scores, satisfaction computed from them, and undecided slots."""
 
 from __future__ import annotations
 
@@ -16,72 +16,72 @@ from folkmoot.studies.negotiation.measures import satisfaction_of_members
 from folkmoot.studies.negotiation.rules.operators import Portion
 from tests.studies.negotiation.conftest import (
     Runner,
-    gives,
-    gives_new,
-    mediator,
-    options_in,
-    question_of,
-    session_json,
-    some,
+    get_question,
+    list_options,
+    make_new_share,
+    make_share,
+    read_session_file,
+    reply_sensibly,
+    select_groups,
 )
 
 CONDITIONS = ["C1", "C2", "C3", "C4", "C5"]
 
 
-def is_alone(request: ModelRequest) -> bool:
+def asks_for_own_scores(request: ModelRequest) -> bool:
     return bool(request.schema) and request.schema["title"] == "OwnScores"  # type: ignore[index]
 
 
-def scoring(scores: dict[str, Any], answering: Any = mediator, **more: Any) -> Any:
-    """Members who tell the researcher these scores (0 for what is not named)."""
+def script_own_scores(scores: dict[str, Any], reply_to: Any = reply_sensibly, **more: Any) -> Any:
+    """Return a script in which members give these scores in private, and 0 to other options."""
 
     def reply(request: ModelRequest, address: str) -> str:
-        if not is_alone(request):
-            return str(answering(request, address))
+        if not asks_for_own_scores(request):
+            return str(reply_to(request, address))
         listed = [
-            {"option": o, "score": scores.get(o, 0)} for o in options_in(question_of(request))
+            {"option": o, "score": scores.get(o, 0)} for o in list_options(get_question(request))
         ]
         return json.dumps({"reason": "My secret reason.", "scores": listed, "hard_no": [], **more})
 
     return reply
 
 
-def test_they_are_asked_once_and_seen_by_nobody(negotiation: Runner) -> None:
+def test_own_scores_are_asked_once_and_no_prompt_shows_them(run_negotiation: Runner) -> None:
     others: list[str] = []
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         words = "\n".join(m.content for m in request.messages)
-        (seen if is_alone(request) else others).append(words)
-        return str(scoring({"diner": 3})(request, address))
+        (seen if asks_for_own_scores(request) else others).append(words)
+        return str(script_own_scores({"diner": 3})(request, address))
 
-    run = negotiation(answering, groups=some("pair"))
+    run = run_negotiation(reply_to, groups=select_groups("pair"))
     rows = run.table("own_scores")
     asked = [a for a in run.table("answers")["address"] if a.startswith("own_scores/")]
     assert len(asked) == len(set(asked)) == 2 * 8
     assert set(rows["entered"]) == {"before"} and set(rows["reason"]) == {"My secret reason."}
     assert not any("secret" in words for words in others)
-    # Nobody hears there what others wish.
+    # No prompt for scores shows the wishes of other members.
     assert not any("I love a diner" in s and "I love barbecue" in s for s in seen)
 
 
-def test_satisfaction_is_computed_from_them_under_all_conditions(negotiation: Runner) -> None:
-    """Everybody's text is for one thing; everybody tells the researcher 3 for all things."""
+def test_satisfaction_is_computed_from_them_under_all_conditions(run_negotiation: Runner) -> None:
+    """Each member's text is for one option, but all members score every option with 3."""
     every = dict.fromkeys(
         ("diner", "barbecue", "museums", "nature parks", "theatre", "sports", "luxury"), 3
     )
-    run = negotiation(scoring(every), groups=some("team"))
+    run = run_negotiation(script_own_scores(every), groups=select_groups("team", size=2))
     rows = run.table("satisfaction").filter(pl.col("topic").is_in(["cuisine", "attraction"]))
     assert set(rows["satisfaction"]) == {3.0} and set(rows["condition"]) == set(CONDITIONS)
-    # The vote goes by the source's rules all the same.
+    # The vote still follows the rules of the source.
     voted = run.table("scores").filter(condition="C4", topic="cuisine")
     assert voted["score"].n_unique() > 2
 
 
-def test_a_firm_no_is_the_lowest_score(negotiation: Runner) -> None:
-    run = negotiation(
-        scoring({"diner": 4, "barbecue": 4}, hard_no=["barbecue"], objection="no garlic"),
-        groups=some("team"),
+def test_a_firm_no_is_the_lowest_score(run_negotiation: Runner) -> None:
+    run = run_negotiation(
+        script_own_scores({"diner": 4, "barbecue": 4}, hard_no=["barbecue"], objection="no garlic"),
+        groups=select_groups("team", size=2),
         conditions=["C3"],
     )
     own = run.table("own_scores").filter(topic="cuisine", option="barbecue")
@@ -93,18 +93,19 @@ def test_options_at_once_count_by_the_best_unless_one_is_rejected() -> None:
     scores = {"a": {"x": 3.0, "y": -2.0}, "b": {"x": 1.0, "y": -4.0}}
     both = [Portion("x", ("a", "b")), Portion("y", ("a", "b"))]
     assert satisfaction_of_members(scores, both, -4) == {"a": 3.0, "b": -4.0}
-    # Of times left open nobody knows whether they are one.
+    # If the times are left open, it is unknown whether they are the same.
     apart = [Portion("x", ("a",), "time left open"), Portion("y", ("a",), "time left open")]
     assert satisfaction_of_members(scores, apart, -4) == {"a": 0.5}
-    # An option without a score is unknown, and so is the whole.
+    # The satisfaction is unknown if one option has no score.
     assert satisfaction_of_members(scores, [*both, Portion("z", ("a",))], -4) == {"b": -4.0}
 
 
 @pytest.mark.parametrize("score", [None, "cannot_say", "cannot say"])
-def test_who_cannot_say_is_unknown_and_asked_no_second_time(
-    negotiation: Runner, score: Any
+def test_a_score_that_a_member_cannot_state_is_missing_without_a_reask(
+    run_negotiation: Runner, score: Any
 ) -> None:
-    run = negotiation(scoring({"barbecue": score}), groups=some("team"), conditions=["C3"])
+    team = select_groups("team", size=2)
+    run = run_negotiation(script_own_scores({"barbecue": score}), groups=team, conditions=["C3"])
     own = run.table("own_scores").filter(option="barbecue")
     assert own["score"].is_null().all() and set(own["missing"]) == {"cannot_say"}
     assert not [a for a in run.table("answers")["address"] if a.endswith("ask1")]
@@ -112,27 +113,27 @@ def test_who_cannot_say_is_unknown_and_asked_no_second_time(
     assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
 
 
-def test_who_declines_is_unknown(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        if is_alone(request) and "/traveler_2/" in address:
+def test_scores_of_a_member_who_declines_are_missing(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        if asks_for_own_scores(request) and "/traveler_2/" in address:
             return '{"declined": true}'
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team", size=2), conditions=["C3"])
     own = run.table("own_scores").filter(member_id="traveler_2")
     assert set(own["missing"]) == {"declined"} and own["score"].is_null().all()
     rows = run.table("satisfaction").filter(member_id="traveler_2")
     assert set(rows["unknown"]) == {"not_scored"}
 
 
-def test_an_option_without_a_score_goes_back_once(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        if not is_alone(request):
-            return mediator(request, address)
+def test_an_option_without_a_score_goes_back_once(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        if not asks_for_own_scores(request):
+            return reply_sensibly(request, address)
         scores = [{"option": "diner", "score": 2}, {"option": "whatever", "score": 1}]
         return json.dumps({"reason": "", "scores": scores, "hard_no": []})
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"])
     asked = [a for a in run.table("answers")["address"] if "/traveler_1/cuisine/" in a]
     assert asked == [
         "own_scores/pair/traveler_1/cuisine/ask0",
@@ -144,72 +145,79 @@ def test_an_option_without_a_score_goes_back_once(negotiation: Runner) -> None:
 
 @pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
 def test_an_option_that_comes_up_later_is_scored_when_it_enters(
-    negotiation: Runner, condition: str
+    run_negotiation: Runner, condition: str
 ) -> None:
     def mediating(request: ModelRequest, address: str) -> str:
         if "/cuisine/ballots/traveler_1/" in address:
-            ballot = json.loads(mediator(request, address))
+            ballot = json.loads(reply_sensibly(request, address))
             ballot |= {"top_choice": "none_of_these", "new_option": "Tapas"}
             return json.dumps(ballot)
         if condition != "C4" and "/cuisine/" in address and request.schema:
-            return mediator(request, address, decision=[gives_new("tapas")])
-        return mediator(request, address)
+            return reply_sensibly(request, address, decision=[make_new_share("tapas")])
+        return reply_sensibly(request, address)
 
-    run = negotiation(scoring({"tapas": 2}, mediating), groups=some("team"), conditions=[condition])
+    team = select_groups("team", size=2)
+    run = run_negotiation(
+        script_own_scores({"tapas": 2}, mediating), groups=team, conditions=[condition]
+    )
     own = run.table("own_scores").filter(option="tapas")
-    assert len(own) == 4 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
+    assert len(own) == 2 and set(own["entered"]) == {condition} and set(own["score"]) == {2}
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     if condition != "C4":
         assert row["selected_option"] == "tapas"
         content = run.table("satisfaction").filter(topic="cuisine")
-        assert content["satisfaction"].to_list() == [2.0] * 4
+        assert content["satisfaction"].to_list() == [2.0] * 2
 
 
 # --- undecided ---------------------------------------------------------------------------------
 
 
-def deciding(*topics: str) -> Any:
-    """A C3 mediator that decides some slots and leaves the others open."""
+def decide_only(*topics: str) -> Any:
+    """Return a script of a C3 mediator that decides only these slots."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "-C3/" in address and not any(f"/{topic}/" in address for topic in topics):
-            return mediator(request, address, decision=[])
-        return mediator(request, address)
+            return reply_sensibly(request, address, decision=[])
+        return reply_sensibly(request, address)
 
-    return answering
+    return reply_to
 
 
-def mean(run: Any, measure: str = "satisfaction") -> float:
+def mean_of_c3(run: Any, measure: str = "satisfaction") -> float:
     (value,) = run.table("measures").filter(condition="C3")[measure]
     return float(value)
 
 
-def test_who_decides_only_what_nobody_contests_is_not_best(negotiation: Runner) -> None:
-    every = {"groups": some("team"), "conditions": ["C3"]}
-    whole = negotiation(**every)
-    some_slots = negotiation(deciding("event"), **every)
-    assert mean(some_slots) < mean(whole)
+def test_deciding_only_uncontested_slots_lowers_satisfaction(run_negotiation: Runner) -> None:
+    every: dict[str, Any] = {"groups": select_groups("team", size=2), "conditions": ["C3"]}
+    whole = run_negotiation(**every)
+    some_slots = run_negotiation(decide_only("event"), **every)
+    assert mean_of_c3(some_slots) < mean_of_c3(whole)
     undecided = some_slots.table("measures")["undecided_share"].to_list()
     assert undecided == [7 / 8]
     (event,) = (
         some_slots.table("satisfaction").filter(topic="event").select(pl.col("satisfaction").mean())
     )
-    assert mean(some_slots) == pytest.approx((event.item() + 7 * -4) / 8)
-    assert mean(some_slots, "satisfaction_decided") == pytest.approx(event.item())
-    assert mean(some_slots, "satisfaction_if_lowest") == mean(some_slots)
-    assert mean(some_slots, "satisfaction_if_highest") == pytest.approx((event.item() + 7 * 4) / 8)
+    assert mean_of_c3(some_slots) == pytest.approx((event.item() + 7 * -4) / 8)
+    assert mean_of_c3(some_slots, "satisfaction_decided") == pytest.approx(event.item())
+    assert mean_of_c3(some_slots, "satisfaction_if_lowest") == mean_of_c3(some_slots)
+    assert mean_of_c3(some_slots, "satisfaction_if_highest") == pytest.approx(
+        (event.item() + 7 * 4) / 8
+    )
     says = {f.key: f for f in some_slots.findings}["satisfaction"].says
-    assert "Slots left open count as −4 (C3: 28 of 32 member scores)." in says
+    assert "Slots left open count as −4 (C3: 14 of 16 member scores)." in says
 
 
-def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner) -> None:
-    run = negotiation(deciding("event"), groups=some("pair"), conditions=["C3"])
+def test_a_slot_left_open_is_null_with_its_cause_everywhere(run_negotiation: Runner) -> None:
+    run = run_negotiation(decide_only("event"), groups=select_groups("pair"), conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["undecided"], row["selected_option"], row["resolution_text"]) == (
         *("left_open", None, None),
     )
-    payload = session_json(run, "pair", "C3", "planner_payload")["slot_decision_state"]["cuisine"]
-    trail = session_json(run, "pair", "C3", "decisions")["cuisine"]
+    payload = read_session_file(run, "pair", "C3", "planner_payload")["slot_decision_state"][
+        "cuisine"
+    ]
+    trail = read_session_file(run, "pair", "C3", "decisions")["cuisine"]
     for kept in (payload, trail):
         assert kept["undecided"] == "left_open"
         assert kept["portions"] is kept["resolution_text"] is kept["selected_option"] is None
@@ -226,31 +234,37 @@ def test_a_slot_left_open_is_null_with_its_cause_everywhere(negotiation: Runner)
     ],
 )
 def test_what_cannot_be_read_is_missing_and_not_lowest(
-    negotiation: Runner, reply: str | None, cause: str
+    run_negotiation: Runner, reply: str | None, cause: str
 ) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "-C3/cuisine/ask" not in address:
-            return mediator(request, address)
-        nonsense = [gives("whatever the others want"), gives("TBD")]
-        return reply or mediator(request, address, decision=nonsense)
+            return reply_sensibly(request, address)
+        nonsense = [make_share("whatever the others want"), make_share("TBD")]
+        return reply or reply_sensibly(request, address, decision=nonsense)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team", size=2), conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert row["undecided"] == cause
     rows = run.table("satisfaction")
     assert set(rows.filter(topic="cuisine")["unknown"]) == {cause}
     others = rows.filter(pl.col("topic") != "cuisine")["satisfaction"].mean()
-    assert mean(run) == pytest.approx(others)
-    assert mean(run, "satisfaction_if_lowest") < mean(run) < mean(run, "satisfaction_if_highest")
+    assert mean_of_c3(run) == pytest.approx(others)
+    assert (
+        mean_of_c3(run, "satisfaction_if_lowest")
+        < mean_of_c3(run)
+        < mean_of_c3(run, "satisfaction_if_highest")
+    )
 
 
-def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        stated = [gives("barbecue", "Colleague 2", "Colleague 4")]
+def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(
+    run_negotiation: Runner,
+) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        stated = [make_share("barbecue", "Colleague 2", "Colleague 4")]
         here = "-C3/cuisine/ask" in address
-        return mediator(request, address, **({"decision": stated} if here else {}))
+        return reply_sensibly(request, address, **({"decision": stated} if here else {}))
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3"])
     rows = run.table("satisfaction").filter(topic="cuisine")
     unknown = dict(rows.select("member_id", "unknown").rows())
     assert unknown == {
@@ -259,33 +273,38 @@ def test_a_member_whom_a_decision_gives_nothing_counts_as_left_open(negotiation:
     }
 
 
-def test_the_agreement_of_text_scoring_is_printed(negotiation: Runner, whole: Any) -> None:
-    """The scripted members score as their texts are scored; then just the other way round."""
-    found = {f.key: f for f in whole.findings}["text_scoring"]
+def test_the_agreement_of_text_scoring_is_printed(run_negotiation: Runner, full_run: Any) -> None:
+    """The scripted members score as the text parser does, and then with the opposite sign."""
+    found = {f.key: f for f in full_run.findings}["text_scoring"]
     rows = {row[0]: row[1:] for row in found.grid.rows}
     assert rows["first choice"][0] == rows["first choice"][1] > 0
 
     def turned(request: ModelRequest, address: str) -> str:
-        reply = mediator(request, address)
-        if not is_alone(request):
+        reply = reply_sensibly(request, address)
+        if not asks_for_own_scores(request):
             return reply
         data = json.loads(reply)
         for score in data["scores"]:
             score["score"] *= -1
         return json.dumps(data)
 
-    other = negotiation(turned, groups=some("team"), conditions=["C3"])
+    other = run_negotiation(turned, groups=select_groups("team", size=2), conditions=["C3"])
     found = {f.key: f for f in other.findings}["text_scoring"]
     assert {row[0]: row[1] for row in found.grid.rows}["for or against an option"] == 0
 
 
 def test_compare_reads_a_measure_from_the_table_that_the_report_reads(
-    negotiation: Runner,
+    run_negotiation: Runner,
 ) -> None:
-    """`own_scores` has the column too, but from before the decisions, without conditions."""
+    """`own_scores` has a column of that name, too, but without conditions."""
     hypothesis = {"measure": "score", "contrast": ["C4", "C1"], "direction": "greater"}
     runs = [
-        negotiation(groups=some("pair", "team"), hypotheses=[hypothesis], random_seed=seed).folder
+        run_negotiation(
+            groups=select_groups("pair", "team", size=2),
+            conditions=["C1", "C4"],
+            hypotheses=[hypothesis],
+            random_seed=seed,
+        ).folder
         for seed in (1, 2)
     ]
     for sample in load_samples(runs):

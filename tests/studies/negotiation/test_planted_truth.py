@@ -1,8 +1,9 @@
-"""Planted truth: a mediator who follows a minority, or ignores it, and miswirings that must show.
+"""A mediator that follows a minority with a known probability, and planted faults that must show.
 
-With chance `follows` the embedded mediator gives everybody outside the most common first wish the
-own wish on another day (C3), and the member asked in a round of feedback hers (C5). C3's minority
-coverage is `follows` itself, and C5 − C4 is 0 without it and grows with it.
+With probability `follows`, the embedded mediator gives each member outside the most common first
+choice that member's choice on another day (C3). In a round of feedback it does so for the member
+who is asked (C5). So the minority coverage of C3 equals `follows`. C5 − C4 is 0 if `follows` is 0,
+and grows with it.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ MEDIATION = import_module("folkmoot.studies.negotiation.mediation")
 SHARE = "minority_coverage_share"
 
 
-def held(
+def run_groups(
     out: Path, follows: float, conditions: Sequence[str], groups: int = 1, **settings: Any
 ) -> Any:
-    """A run of made-up groups of all types whose mediator follows a minority so often."""
+    """Run generated groups with a mediator that follows a minority with probability `follows`."""
     return folkmoot.run(
         replace(STUDY, respondent_part=respondent_part(follows)),
         {
@@ -66,26 +67,26 @@ def held(
     )
 
 
-# Families and spouses are enough where every group shows the truth exactly.
+# Two group types are enough where every group shows the planted value exactly.
 FEW: dict[str, Any] = {"group_types": ["family", "spouses"]}
 
 
 @pytest.fixture(scope="module")
-def certain(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Any]:
-    """Runs whose mediator never follows a minority, and always."""
+def certain_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Any]:
+    """Runs in which the mediator never follows a minority (0), and in which it always does (1)."""
     folder = tmp_path_factory.mktemp("certain")
-    return {at: held(folder / str(at), at, ["C3", "C4", "C5"], **FEW) for at in (0.0, 1.0)}
+    return {at: run_groups(folder / str(at), at, ["C4", "C5"], **FEW) for at in (0.0, 1.0)}
 
 
-def estimate(run: Any, condition: str, measure: str = SHARE) -> dict[str, Any]:
+def read_estimate(run: Any, condition: str, measure: str = SHARE) -> dict[str, Any]:
     found: dict[str, Any] = run.folder.read_json("comparison.json")["conditions"][condition][
         measure
     ]
     return found
 
 
-def gain(run: Any, measure: str = SHARE) -> float:
-    """C5 − C4, paired within groups."""
+def read_gain(run: Any, measure: str = SHARE) -> float:
+    """Return the difference C5 − C4, paired within groups."""
     (row,) = (
         d
         for d in run.folder.read_json("comparison.json")["paired_differences"]
@@ -95,12 +96,11 @@ def gain(run: Any, measure: str = SHARE) -> float:
 
 
 @pytest.mark.nightly(part="truths")
-def test_c3_finds_how_often_the_mediator_follows_a_minority(
-    certain: dict[float, Any], tmp_path: Path
-) -> None:
-    runs = {0.35: held(tmp_path / "run", 0.35, ["C3"], 2), **certain}
+def test_c3_finds_how_often_the_mediator_follows_a_minority(tmp_path: Path) -> None:
+    certain = {at: run_groups(tmp_path / str(at), at, ["C3"], **FEW) for at in (0.0, 1.0)}
+    runs = {0.35: run_groups(tmp_path / "run", 0.35, ["C3"], 2), **certain}
     for follows, run in runs.items():
-        found = estimate(run, "C3")["estimate"]
+        found = read_estimate(run, "C3")["estimate"]
         assert abs(found - follows) <= (0.005 if follows in (0, 1) else TOLERANCE), follows
         assert run.table("answers")["missing"].is_null().all()
         assert run.table("answers")["reasks"].sum() == 0
@@ -108,40 +108,45 @@ def test_c3_finds_how_often_the_mediator_follows_a_minority(
 
 
 def test_feedback_adds_nothing_without_it_and_more_with_more(
-    certain: dict[float, Any], tmp_path: Path
+    certain_runs: dict[float, Any], tmp_path: Path
 ) -> None:
-    never, always = certain[0], certain[1]
-    assert gain(never) == gain(never, "satisfaction") == gain(never, "covered_share") == 0
-    some = gain(held(tmp_path / "run", 0.3, ["C4", "C5"], **FEW))
-    assert gain(always) - TOLERANCE > some > TOLERANCE / 2
+    never, always = certain_runs[0], certain_runs[1]
+    assert (
+        read_gain(never)
+        == read_gain(never, "satisfaction")
+        == read_gain(never, "covered_share")
+        == 0
+    )
+    some = read_gain(run_groups(tmp_path / "run", 0.3, ["C4", "C5"], **FEW))
+    assert read_gain(always) - TOLERANCE > some > TOLERANCE / 2
 
 
 @pytest.mark.nightly(part="wordings")
 def test_no_word_of_the_instructions_is_what_the_respondent_reads(
-    certain: dict[float, Any], tmp_path: Path
+    certain_runs: dict[float, Any], tmp_path: Path
 ) -> None:
-    """With every word of the prompts but their variables made nonsense the same truth is found."""
+    """The planted value is found even if only the variables of the prompts are kept."""
     folder = tmp_path / "prompts"
     folder.mkdir()
     for path in (Path(STUDY.prompts or "")).glob("*.md"):
         pieces = re.split(r"({{.*?}}|{%.*?%})", path.read_text("utf-8"), flags=re.DOTALL)
         kept = (p if p[:1] == "{" else re.sub(r"[A-Za-z]+", "lorem", p) for p in pieces)
         (folder / path.name).write_text("".join(kept), "utf-8")
-    always = held(tmp_path / "always", 1.0, ["C3", "C4", "C5"], prompts=str(folder), **FEW)
-    assert estimate(always, "C3")["estimate"] == pytest.approx(1, abs=0.02)
-    assert gain(always) == pytest.approx(gain(certain[1]), abs=0.03)
-    never = held(tmp_path / "never", 0.0, ["C3", "C4", "C5"], prompts=str(folder), **FEW)
-    assert estimate(never, "C3")["estimate"] == gain(never) == 0
+    always = run_groups(tmp_path / "always", 1.0, ["C3", "C4", "C5"], prompts=str(folder), **FEW)
+    assert read_estimate(always, "C3")["estimate"] == pytest.approx(1, abs=0.02)
+    assert read_gain(always) == pytest.approx(read_gain(certain_runs[1]), abs=0.03)
+    never = run_groups(tmp_path / "never", 0.0, ["C3", "C4", "C5"], prompts=str(folder), **FEW)
+    assert read_estimate(never, "C3")["estimate"] == read_gain(never) == 0
 
 
-def departs(tmp_path: Path) -> float:
-    """How far C3's minority coverage is from the truth of a mediator who always follows."""
-    run = held(tmp_path / "miswired", 1.0, ["C3"])
-    return 1 - float(estimate(run, "C3")["estimate"])
+def measure_bias(tmp_path: Path) -> float:
+    """Return how far the minority coverage of C3 is below the planted value of 1."""
+    run = run_groups(tmp_path / "miswired", 1.0, ["C3"], **FEW)
+    return 1 - float(read_estimate(run, "C3")["estimate"])
 
 
-def misnamed(run: Any) -> set[str]:
-    """The decisions in whose prompts words stand under another's name."""
+def list_misattributed_decisions(run: Any) -> set[str]:
+    """Return the decisions with prompts that attribute words to the wrong speaker."""
     found = run.table("exposure").filter(pl.col("texts") > 0, kind=MISATTRIBUTED_WORDS)
     assert any(MISATTRIBUTED_WORDS in said for said in describe_deviations(run.folder)) is bool(
         len(found)
@@ -150,7 +155,7 @@ def misnamed(run: Any) -> set[str]:
 
 
 def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Miswired: each member's wish is put down to the next member after it was recorded."""
+    """Planted fault: each member's recorded wish is shown as the wish of the next member."""
 
     def swapped(case: Negotiation, topic: Any) -> list[dict[str, str]]:
         stated = case.stated[topic.id]
@@ -159,12 +164,12 @@ def test_two_speakers_swapped_are_caught(tmp_path: Path, monkeypatch: pytest.Mon
         return list_preferences(replace(case, stated={topic.id: turned}), topic)
 
     monkeypatch.setattr(MEDIATION, "list_preferences", swapped)
-    run = held(tmp_path / "miswired", 1.0, ["C3"])
-    assert 1 - float(estimate(run, "C3")["estimate"]) > 3 * TOLERANCE
-    assert misnamed(run) == {"proposal"}
+    run = run_groups(tmp_path / "miswired", 1.0, ["C3"], **FEW)
+    assert 1 - float(read_estimate(run, "C3")["estimate"]) > 3 * TOLERANCE
+    assert list_misattributed_decisions(run) == {"proposal"}
 
 
-def test_lines_of_a_talk_under_others_names_are_seen(
+def test_utterances_under_other_names_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def swapped(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
@@ -179,24 +184,26 @@ def test_lines_of_a_talk_under_others_names_are_seen(
         )
 
     some: dict[str, Any] = {"confirm": True, "group_types": ["strangers"]}
-    right = held(tmp_path / "right", 0.5, ["C3", "C5"], **some)
-    assert misnamed(right) == set() and describe_deviations(right.folder) == []
-    assert estimate(right, "C3", "confirmed_share")["estimate"] == 1
+    right = run_groups(tmp_path / "right", 0.5, ["C3", "C5"], **some)
+    assert list_misattributed_decisions(right) == set() and describe_deviations(right.folder) == []
+    assert read_estimate(right, "C3", "confirmed_share")["estimate"] == 1
     monkeypatch.setattr(PROTOCOL, "confirm_decision", swapped)
-    assert misnamed(held(tmp_path / "wrong", 0.5, ["C3"], **some)) == {"confirmation"}
+    assert list_misattributed_decisions(run_groups(tmp_path / "wrong", 0.5, ["C3"], **some)) == {
+        "confirmation"
+    }
 
 
 def test_a_statement_that_does_not_reach_the_mediator_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MEDIATION, "list_preferences", lambda *of: list_preferences(*of)[1:])
-    assert departs(tmp_path) > TOLERANCE
+    assert measure_bias(tmp_path) > TOLERANCE
 
 
 def test_another_decision_s_proposal_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each decision gets what was proposed for the one before."""
+    """Planted fault: each decision gets the proposal for the decision before."""
     last: dict[str, Any] = {}
 
     async def late(scope: Any, case: Negotiation, topic: Any, tally: Any, *more: Any) -> Any:
@@ -206,10 +213,10 @@ def test_another_decision_s_proposal_is_caught(
         return before
 
     monkeypatch.setattr(PROTOCOL, "propose_decision", late)
-    assert departs(tmp_path) > 3 * TOLERANCE
+    assert measure_bias(tmp_path) > 3 * TOLERANCE
 
 
-def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
+def test_an_ignored_last_round_of_feedback_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = PROTOCOL.hold_feedback
@@ -219,16 +226,16 @@ def test_a_last_round_of_feedback_that_nobody_hears_is_caught(
         return replace(decision, feedback=after.feedback, lines=after.lines)
 
     monkeypatch.setattr(PROTOCOL, "hold_feedback", unheard)
-    assert gain(held(tmp_path / "run", 1.0, ["C4", "C5"])) == 0
+    assert read_gain(run_groups(tmp_path / "run", 1.0, ["C4", "C5"], **FEW)) == 0
 
 
-# How the shipped prompt shows a line of the discussion, to models and to people.
-SAID = next(
+# The line of the shipped prompt that shows an utterance of the discussion.
+UTTERANCE_LINE = next(
     line.removesuffix('{{ cache if goes_on else "" }}')
     for line in (PROMPTS / "confirm.md").read_text("utf-8").splitlines()
     if line.startswith("{{ line.name }}")
 )
-GIVEN = (
+SHARE_LINE = (
     "- {{ share.option }} for {{ share.who }}{% if share.when %} ({{ share.when }}){% endif %}\n\n"
 )
 
@@ -236,7 +243,7 @@ GIVEN = (
 @pytest.mark.parametrize(
     ("said", "given"),
     [
-        pytest.param(SAID, GIVEN, marks=pytest.mark.nightly(part="truths")),
+        pytest.param(UTTERANCE_LINE, SHARE_LINE, marks=pytest.mark.nightly(part="truths")),
         (
             "| {{ line.name }} | {{ line.text }} |",
             "| {{ share.option }} | {{ share.who }} | {{ share.when }} |\n",
@@ -254,21 +261,21 @@ def test_a_record_of_another_decision_is_not_confirmed(
     folder = tmp_path / "prompts"
     copytree(PROMPTS, folder)
     text = (folder / "confirm.md").read_text("utf-8")
-    assert SAID in text and GIVEN in text
-    text = text.replace(SAID, said).replace(GIVEN, given)
+    assert UTTERANCE_LINE in text and SHARE_LINE in text
+    text = text.replace(UTTERANCE_LINE, said).replace(SHARE_LINE, given)
     (folder / "confirm.md").write_text(text, "utf-8")
 
     def confirmed(name: str) -> float:
         some = {"confirm": True, "prompts": str(folder), "group_types": ["strangers"]}
-        run = held(tmp_path / name, 0.5, ["C3", "C4"], 2, **some)
+        run = run_groups(tmp_path / name, 0.5, ["C3", "C4"], **some)
         assert set(run.table("answers")["finish"]) == {"stop"}
-        return min(estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
+        return min(read_estimate(run, c, "confirmed_share")["estimate"] for c in ("C3", "C4"))
 
     assert confirmed("right") == 1
     last: dict[str, Any] = {}
 
     async def mixed_up(scope: Any, case: Negotiation, decision: SlotDecision) -> SlotDecision:
-        # Conditions run side by side: theirs may be the same decision.
+        # Conditions run concurrently, so the key contains the condition.
         place = case.group.id + case.condition.id
         before = last.get(place, decision)
         last[place] = decision
@@ -284,13 +291,17 @@ def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: 
     for name, was, now in (
         ("synthesis_guided", "{{ outcome }}", "As it comes out (take it; keep it): {{ outcome }}"),
         ("feedback", "Current decision:", "So far it stands at this (see below):"),
-        ("feedback", GIVEN, "| {{ share.option }} | {{ share.who }} | {{ share.when or '–' }} |\n"),
+        (
+            "feedback",
+            SHARE_LINE,
+            "| {{ share.option }} | {{ share.who }} | {{ share.when or '–' }} |\n",
+        ),
     ):
         path = folder / f"{name}.md"
         text = path.read_text("utf-8")
         assert was in text
         path.write_text(text.replace(was, now), "utf-8")
-    run = held(tmp_path / "run", 1.0, ["C5"], prompts=str(folder), group_types=["spouses"])
+    run = run_groups(tmp_path / "run", 1.0, ["C5"], prompts=str(folder), group_types=["spouses"])
     said = " ".join(run.table("decisions")["mediator_words"].drop_nulls())
     assert re.search(r"\. Day 1 [^\n]+Day 2", said) and "comes out" not in said
     revised = run.table("feedback")["revised_decision"].drop_nulls().to_list()
@@ -302,7 +313,7 @@ def test_a_mediator_says_no_label_of_a_prompt_and_gives_nothing_twice(tmp_path: 
 def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     """Over 100 seeds: bias at most .02, coverage .90 to 1 (t over 15 groups; sd .03)."""
     found = [
-        estimate(held(tmp_path / str(seed), 0.5, ["C3"], 3, random_seed=seed), "C3")
+        read_estimate(run_groups(tmp_path / str(seed), 0.5, ["C3"], 3, random_seed=seed), "C3")
         for seed in range(100)
     ]
     mean = sum(e["estimate"] for e in found) / len(found)
@@ -311,7 +322,7 @@ def test_intervals_cover_the_truth(tmp_path: Path) -> None:
     assert covered >= 0.90
 
 
-def name(number: int) -> str:
+def quote_name(number: int) -> str:
     return quote_value(
         NAMES[number], "value", cell_id("members.member_name", "g", f"traveler_{number}")
     )
@@ -325,8 +336,8 @@ WISHES = [
 ]
 
 
-def share(number: int, option: str, who: str, when: str) -> list[str]:
-    """The texts of a share of the decision on record."""
+def quote_share(number: int, option: str, who: str, when: str) -> list[str]:
+    """Return the texts of one share of the recorded decision."""
     row = ("g", "C5", "event", "record", number)
     return [
         quote_value(option, "value", cell_id("shown_shares.option", *row)),
@@ -339,9 +350,9 @@ GIVEN_UP = [
     quote_value(o, "option", cell_id("options.option", "g", "C5", "event", o)) for o in ("film",)
 ]
 SHOWN = [
-    *(name(1), name(2), *WISHES, *GIVEN_UP),
-    *share(0, "comedy", "everyone", "Day 1"),
-    *share(1, "concert", "Ann B", "Day 2"),
+    *(quote_name(1), quote_name(2), *WISHES, *GIVEN_UP),
+    *quote_share(0, "comedy", "everyone", "Day 1"),
+    *quote_share(1, "concert", "Ann B", "Day 2"),
 ]
 IN_ORDERS = pytest.mark.parametrize(
     "shown",
@@ -355,8 +366,10 @@ IN_ORDERS = pytest.mark.parametrize(
 )
 
 
-def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> SimulatedRespondent:
-    """Who is asked in a negotiation, by a prompt that has these texts and no instruction."""
+def make_respondent(
+    speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any
+) -> SimulatedRespondent:
+    """Return the respondent for a prompt that contains these texts and no instruction."""
     study = StudyPart(respondent_part(), NegotiationConfig.model_validate({}))
     model = Respondent(ProviderSettings(seed=1, study=study))
     schema = hints.pop("schema", None)
@@ -368,11 +381,11 @@ def asked(speaker: Speaker, kind: str, shown: Sequence[str], **hints: Any) -> Si
 
 @IN_ORDERS
 def test_wishes_and_shares_are_known_by_their_sources_in_any_order(shown: list[str]) -> None:
-    """What is given up, and a name beside a wish or a share, is not what somebody gets."""
+    """Dropped options, and names beside a wish or a share, are not read as shares."""
     speakers = {"dialogue.speaker": ["System", *NAMES.values()]}
     options = {"decision.option": ["comedy", "concert", "film", "none_of_these"]}
     schema = Json(PlainSynthesis, options=speakers | options).schema
-    at = MediationPrompt(asked(SYSTEM, "json", shown, schema=schema))
+    at = MediationPrompt(make_respondent(SYSTEM, "json", shown, schema=schema))
     assert {who: text.casefold() for who, text in at.texts.items()} == {
         "Ann B": "i want a concert.", "Cleo": "i would like a comedy show.",
     }  # fmt: skip
@@ -387,5 +400,5 @@ def test_wishes_and_shares_are_known_by_their_sources_in_any_order(shown: list[s
 def test_what_is_given_up_is_not_on_record(shown: list[str], given: str, answer: str) -> None:
     said = f"Comedy, and a {given} as well."
     spoken = quote_value(said, "utterance", "negotiation/g-C5/event/ask0#opening", "system")
-    mind = asked(ME, "choice", [spoken, *shown], offered=("yes", "no"))
+    mind = make_respondent(ME, "choice", [spoken, *shown], offered=("yes", "no"))
     assert answer_confirmation(mind) == answer

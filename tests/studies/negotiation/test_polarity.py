@@ -1,4 +1,4 @@
-"""The vote parser: a table of sentences, properties, and text that nobody would write."""
+"""The vote parser: a table of sentences, properties, and unusual texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.studies.negotiation.rules.tally import (
 FOOD = ("diner", "barbecue", "brew pub", "pub", "sushi", "arts and theatre", "no smoking")
 
 _LIST = {"sushi": -2, "barbecue": -2, "pub": -2}
-# (sentence, {option: score}); options that are not named here score 0.
+# (sentence, {option: score}). Options that are not listed score 0.
 SENTENCES = [
     # named
     ("Sushi.", {"sushi": 2}),
@@ -50,7 +50,7 @@ SENTENCES = [
     ("Sushi is what I love", {"sushi": 2}),
     ("I love sushi and barbecue", {"sushi": 4, "barbecue": 4}),
     ("I love it here. Sushi is fine", {"sushi": 2}),
-    # turned down
+    # rejected
     ("No sushi", {"sushi": -2}),
     ("no sushi please", {"sushi": -2}),
     ("not sushi", {"sushi": -2}),
@@ -113,7 +113,7 @@ SENTENCES = [
     ("I want no smoking", {"no smoking": 4}),
     ("no smoking and a diner", {"no smoking": 2, "diner": 2}),
     ("a no-frills diner", {"diner": 2}),
-    # what such an option turns down is meant by who turns it down, not by who wants it
+    # a negation in the name of an option counts for members who reject the option only
     ("no heavy smoking", {"no smoking": 1}),
     ("I hate smoking", {"no smoking": 1}),
     ("I love smoking", {}),
@@ -149,7 +149,7 @@ def test_adding_a_rejection_never_raises_a_score(text: str, option: str, form: s
 
 @given(speech, st.permutations(PLACES))
 def test_renaming_options_permutes_the_result(text: str, order: list[str]) -> None:
-    # The names change places everywhere at once; words of names stay words of names.
+    # All names are exchanged at the same time, and words of names stay words of names.
     codes = {"harbour": "qqa", "old": "qqb", "market": "qqc", "garden": "qqd", "walk": "qqe"}
     codes |= {"tower": "qqf", "harbours": "qqas", "towers": "qqfs"}
 
@@ -188,7 +188,7 @@ def test_saying_it_twice_weighs_no_more() -> None:
 
 @given(st.lists(st.sampled_from(PLACES[:1] + PLACES[3:]), min_size=2, max_size=3, unique=True))
 def test_a_list_that_is_turned_down_is_turned_down_whole(some: list[str]) -> None:
-    """However long its options' names are, and with or without the last comma."""
+    """The length of the names of options and the last comma do not matter."""
     for last in (" or ", ", or ", " or the "):
         text = "I don't want the " + ", ".join(some[:-1]) + last + some[-1]
         found = text_scores(text, PLACES)
@@ -201,5 +201,5 @@ def test_content_words_leave_out_small_words_and_cues() -> None:
 
 
 @pytest.mark.parametrize("mark", [*"'‘’‛′‵ʹʻʼʽˈ´`＇՚ꞌˊˋʾʿ׳", "", " "])
-def test_whatever_stands_for_the_apostrophe_a_no_is_a_no(mark: str) -> None:
+def test_a_negation_is_read_with_any_apostrophe(mark: str) -> None:
     assert text_scores(f"I don{mark}t want sushi", FOOD)["sushi"] == -2

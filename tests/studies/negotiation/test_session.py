@@ -1,4 +1,4 @@
-"""Whole runs with a scripted mediator: locks, votes, splits, feedback, failures."""
+"""Runs with a scripted mediator: fixed decisions, votes, splits, feedback, failures."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import pytest
 
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.studies.negotiation.rules.strategies import SLOTS
-from tests.studies.negotiation.conftest import CALM, GROUPS, Runner, mediator, session_json, some
+from tests.studies.negotiation.conftest import (
+    CALM,
+    GROUPS,
+    Runner,
+    read_session_file,
+    reply_sensibly,
+    select_groups,
+)
 
 
-def test_every_group_has_its_files_under_every_condition(whole: Any) -> None:
-    run = whole
+def test_every_group_has_its_files_under_every_condition(full_run: Any) -> None:
+    run = full_run
     for group in GROUPS:
         for condition in ("C1", "C2", "C3", "C4", "C5"):
-            dialogue = session_json(run, group["id"], condition, "dialogue")
+            dialogue = read_session_file(run, group["id"], condition, "dialogue")
             assert list(dialogue) == list(SLOTS)
-            decisions = session_json(run, group["id"], condition, "decisions")
+            decisions = read_session_file(run, group["id"], condition, "decisions")
             assert set(decisions["lodging"]) == {"room_type", "house_rule"}
     table = run.table("decisions")
     assert len(table) == len(GROUPS) * 5 * 8
@@ -28,12 +35,12 @@ def test_every_group_has_its_files_under_every_condition(whole: Any) -> None:
 
 
 def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
-    whole: Any,
+    full_run: Any,
 ) -> None:
-    run = whole
+    run = full_run
     said: dict[str, list[str]] = {}
     for condition in ("C1", "C2", "C3", "C4", "C5"):
-        lines = session_json(run, "fam", condition, "dialogue")["cuisine"]
+        lines = read_session_file(run, "fam", condition, "dialogue")["cuisine"]
         stated = [
             (x["speaker"], x["text"]) for x in lines if x["intent"].startswith("user_provide")
         ]
@@ -43,62 +50,62 @@ def test_preferences_are_the_same_under_all_conditions_and_one_members_under_c1(
     assert said["C2"] == said["C3"] == said["C4"] == said["C5"]
 
 
-def test_preferences_are_asked_once_for_all_conditions(negotiation: Runner) -> None:
+def test_preferences_are_asked_once_for_all_conditions(run_negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if address.startswith("preferences/"):
             seen.append(address)
             return "I love barbecue."
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
-    run = negotiation(answering, groups=[{"id": "p", "type": "spouses", "members": people}])
+    run = run_negotiation(reply_to, groups=[{"id": "p", "type": "spouses", "members": people}])
     assert len(seen) == len(set(seen)) == 2 * 8
     assert len(run.table("preferences")) == 16
 
 
-def test_a_trip_of_one_day_is_called_so(negotiation: Runner) -> None:
+def test_a_trip_of_one_day_is_called_so(run_negotiation: Runner) -> None:
     told: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         told.extend(m.content for m in request.messages)
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
-    negotiation(answering, groups=some("fam"), days=1)
+    run_negotiation(reply_to, groups=select_groups("fam"), days=1, confirm=True)
     assert any("trip of 1 day." in said for said in told)
     assert not any("1 days" in said for said in told)
 
 
-def test_a_refusal_is_no_preference(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str | Completion:
+def test_a_refusal_is_no_preference(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str | Completion:
         if not address.startswith("preferences/"):
-            return mediator(request, address)
+            return reply_sensibly(request, address)
         if "/traveler_2/" in address:
             return Completion("I love sushi but cannot answer.", finish="refusal")
         return "I love barbecue."
 
     people = [{"role": "partner", "persona": f"a traveller number {n}."} for n in range(2)]
-    run = negotiation(
-        answering, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
+    run = run_negotiation(
+        reply_to, groups=[{"id": "p", "type": "spouses", "members": people}], conditions=["C4"]
     )
     rows = run.table("preferences").filter(pl.col("member_id") == "traveler_2")
     assert rows["text"].is_null().all() and set(rows["missing"]) == {"refused"}
-    state = session_json(run, "p", "C4", "planner_payload")["constraint_state"]
+    state = read_session_file(run, "p", "C4", "planner_payload")["constraint_state"]
     assert state["cuisine"] == {"traveler_1": "I love barbecue."}
-    assert "sushi" not in json.dumps(session_json(run, "p", "C4", "dialogue"))
+    assert "sushi" not in json.dumps(read_session_file(run, "p", "C4", "dialogue"))
 
 
-def test_the_label_is_clamped_and_kept(whole: Any) -> None:
-    run = whole
+def test_the_label_is_clamped_and_kept(full_run: Any) -> None:
+    run = full_run
     rows = run.table("decisions").filter(pl.col("condition").is_in(["C4", "C5"]))
     assert rows["proposed_strategy"].unique().to_list() == ["policy"]
     assert (rows["resolution_strategy"] == rows["strategy_id"]).all()
     assert run.table("measures").filter(pl.col("condition") == "C4")["drift_rate"].mean() == 1.0
 
 
-def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
-    run = whole
+def test_every_locked_system_turn_follows_the_contract(full_run: Any) -> None:
+    run = full_run
     rows = run.table("utterances").filter(
         pl.col("condition").is_in(["C4", "C5"]) & (pl.col("speaker_id") == "system")
     )
@@ -116,8 +123,8 @@ def test_every_locked_system_turn_follows_the_contract(whole: Any) -> None:
     }
 
 
-def test_intents_and_speakers_are_as_the_source_names_them(whole: Any) -> None:
-    lines = session_json(whole, "old", "C5", "dialogue")["cuisine"]
+def test_intents_and_speakers_are_as_the_source_names_them(full_run: Any) -> None:
+    lines = read_session_file(full_run, "old", "C5", "dialogue")["cuisine"]
     assert {x["speaker"] for x in lines} == {
         "System",
         "Grandparent 1",
@@ -137,8 +144,8 @@ def test_intents_and_speakers_are_as_the_source_names_them(whole: Any) -> None:
     ]
 
 
-def test_votes_are_held_exactly_where_they_are_due(whole: Any, negotiation: Runner) -> None:
-    rows = whole.table("decisions").filter(pl.col("ballots") == "collected")
+def test_votes_are_held_exactly_where_they_are_due(full_run: Any, run_negotiation: Runner) -> None:
+    rows = full_run.table("decisions").filter(pl.col("ballots") == "collected")
     held = {(r["group_type"], r["topic"]) for r in rows.to_dicts()}
     assert held == {
         ("family", "travel_purpose"),
@@ -154,17 +161,26 @@ def test_votes_are_held_exactly_where_they_are_due(whole: Any, negotiation: Runn
         ("spouses", "room_type"),
     }
     assert set(rows["condition"]) == {"C4", "C5"}
-    calm = negotiation(
-        lambda r, a: mediator(r, a, has_conflict=False), groups=some("pair"), conditions=["C4"]
+    calm = run_negotiation(
+        lambda r, a: reply_sensibly(r, a, has_conflict=False),
+        groups=select_groups("pair"),
+        conditions=["C4"],
     )
     assert set(calm.table("decisions")["ballots"]) == {"not_held"}
 
 
-def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        return mediator(request, address, resolution_explanation="Split the group into subgroups!")
+def test_splits_are_derived_from_strategy_slot_and_conflict_alone(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        return reply_sensibly(
+            request, address, resolution_explanation="Split the group into subgroups!"
+        )
 
-    rows = negotiation(answering, conditions=["C3", "C4"]).table("decisions").to_dicts()
+    run = run_negotiation(
+        reply_to,
+        groups=select_groups(*(group["id"] for group in GROUPS), size=2),
+        conditions=["C3", "C4"],
+    )
+    rows = run.table("decisions").to_dicts()
     required = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_required"]}
     optional = {(r["group_type"], r["topic"]) for r in rows if r["subgrouping_optional"]}
     assert required == {
@@ -176,14 +192,16 @@ def test_splits_are_derived_from_strategy_slot_and_conflict_alone(negotiation: R
     # elder_young/travel_purpose has the strategy but not the slot.
     assert optional == {("colleagues", "event"), ("strangers", "event")}
     assert {r["condition"] for r in rows if r["subgrouping_required"]} == {"C4"}
-    calm = negotiation(
-        lambda r, a: mediator(r, a, has_conflict=False), groups=some("team"), conditions=["C5"]
+    calm = run_negotiation(
+        lambda r, a: reply_sensibly(r, a, has_conflict=False),
+        groups=select_groups("strange", size=2),
+        conditions=["C5"],
     ).table("decisions")
     assert not calm["subgrouping_required"].any() and not calm["subgrouping_optional"].any()
 
 
-def test_a_split_slot_has_a_summary_without_ballots(whole: Any) -> None:
-    slot = session_json(whole, "team", "C4", "planner_payload")["slot_decision_state"]
+def test_a_split_slot_has_a_summary_without_ballots(full_run: Any) -> None:
+    slot = read_session_file(full_run, "team", "C4", "planner_payload")["slot_decision_state"]
     attraction = slot["attraction"]
     assert attraction["vote_summary"]["ballots"] == "not_held"
     top = [o["option"] for o in attraction["vote_summary"]["option_details"]][:2]
@@ -193,54 +211,62 @@ def test_a_split_slot_has_a_summary_without_ballots(whole: Any) -> None:
     assert sorted(placed) == [f"traveler_{n}" for n in range(1, 5)]
 
 
-def test_feedback_ends_early_and_only_under_c5(whole: Any, negotiation: Runner) -> None:
-    assert set(whole.table("feedback")["condition"]) == {"C5"}
-    rows = whole.table("decisions").filter(pl.col("condition") == "C5")
+def test_feedback_ends_early_and_only_under_c5(full_run: Any, run_negotiation: Runner) -> None:
+    assert set(full_run.table("feedback")["condition"]) == {"C5"}
+    rows = full_run.table("decisions").filter(pl.col("condition") == "C5")
     assert set(rows["feedback_rounds"]) == {2}
-    pair: Any = {"groups": some("pair"), "conditions": ["C5"]}
-    quick = negotiation(lambda r, a: mediator(r, a, resolved=True), max_feedback_rounds=5, **pair)
+    pair: Any = {"groups": select_groups("pair"), "conditions": ["C5"]}
+    quick = run_negotiation(
+        lambda r, a: reply_sensibly(r, a, resolved=True), max_feedback_rounds=5, **pair
+    )
     assert quick.table("feedback")["round"].max() == 1
-    never = negotiation(lambda r, a: mediator(r, a, resolved=False), max_feedback_rounds=3, **pair)
+    never = run_negotiation(
+        lambda r, a: reply_sensibly(r, a, resolved=False), max_feedback_rounds=3, **pair
+    )
     assert never.table("feedback")["round"].max() == 3
-    assert negotiation(max_feedback_rounds=0, **pair).table("feedback").is_empty()
-    off = negotiation(enable_feedback=False, **pair)
+    assert run_negotiation(max_feedback_rounds=0, **pair).table("feedback").is_empty()
+    off = run_negotiation(enable_feedback=False, **pair)
     assert off.table("feedback").is_empty()
     assert set(off.table("decisions")["feedback_rounds"]) == {0}
 
 
-def test_the_revised_decision_supersedes(negotiation: Runner) -> None:
+def test_the_revised_decision_supersedes(run_negotiation: Runner) -> None:
     text = "Diner for dinner, barbecue for Day 2 lunch"
     stated = [
         {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "dinner"},
         {"option": "barbecue", "members": ["everyone"], "when": "Day 2 lunch"},
     ]
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/cuisine/feedback/" not in address:
-            return mediator(request, address)
-        return mediator(request, address, final_revised_decision=text, decision=stated)
+            return reply_sensibly(request, address)
+        return reply_sensibly(request, address, final_revised_decision=text, decision=stated)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C4", "C5"])
-    state = session_json(run, "team", "C5", "planner_payload")
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4", "C5"])
+    state = read_session_file(run, "team", "C5", "planner_payload")
     cuisine = state["slot_decision_state"]["cuisine"]
     rendered = "Diner for Colleague 1 and Colleague 3 (dinner); barbecue for everyone (Day 2 lunch)"
     assert (cuisine["source"], cuisine["resolution_text"]) == ("feedback", rendered)
     assert {p["option"] for p in cuisine["portions"]} == {"diner", "barbecue"}
     assert state["feedback_overrides"]["cuisine"]["resolution_text"] == rendered
-    before = session_json(run, "team", "C4", "planner_payload")
+    before = read_session_file(run, "team", "C4", "planner_payload")
     assert before["feedback_overrides"] == {}
     assert before["slot_decision_state"]["cuisine"]["source"] == "vote"
 
 
-def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(
+    run_negotiation: Runner,
+) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/spending_preference/feedback/" not in address:
-            return mediator(request, address)
+            return reply_sensibly(request, address)
         luxury = [{"option": "luxury", "members": ["everyone"], "when": ""}]
-        return mediator(request, address, final_revised_decision="Luxury it is", decision=luxury)
+        return reply_sensibly(
+            request, address, final_revised_decision="Luxury it is", decision=luxury
+        )
 
-    run = negotiation(answering, groups=some("fam"), conditions=["C5"])
-    trail = session_json(run, "fam", "C5", "decisions")["spending_preference"]
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C5"])
+    trail = read_session_file(run, "fam", "C5", "decisions")["spending_preference"]
     assert trail["operator_decision"]["removed"] == [{"option": "luxury", "by": ["traveler_1"]}]
     assert trail["selected_option"] == "economical"
     assert trail["resolution_text"] == "Economical for everyone"
@@ -248,8 +274,8 @@ def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(negotiatio
     assert trail["feedback"][0]["refused_because"] == "struck"
 
 
-def test_the_question_goes_to_who_is_left_out(whole: Any) -> None:
-    rows = whole.table("feedback").filter(
+def test_the_question_goes_to_members_who_are_left_out(full_run: Any) -> None:
+    rows = full_run.table("feedback").filter(
         (pl.col("group_id") == "fam") & (pl.col("topic") == "spending_preference")
     )
     # "Economical for everyone" shares no word with the children's or the second's "luxury".
@@ -257,78 +283,80 @@ def test_the_question_goes_to_who_is_left_out(whole: Any) -> None:
     assert rows["targeted"].all()
 
 
-def test_ballots_that_cannot_be_had_fall_back_to_texts(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_ballots_that_cannot_be_had_fall_back_to_texts(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema and request.schema["title"] == "BallotForm":
             return "I would rather not say."
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    cuisine = session_json(run, "team", "C4", "planner_payload")["slot_decision_state"]["cuisine"]
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
+    cuisine = read_session_file(run, "team", "C4", "planner_payload")["slot_decision_state"][
+        "cuisine"
+    ]
     assert cuisine["vote_summary"]["ballots"] == "missing"
     assert cuisine["vote_summary"]["selected_option"] == "barbecue"
     assert run.table("ballots")["missing"].all()
 
 
 @pytest.mark.parametrize("empty", [None, []])
-def test_a_null_in_a_ballot_is_an_empty_list(negotiation: Runner, empty: Any) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_a_null_in_a_ballot_is_an_empty_list(run_negotiation: Runner, empty: Any) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
-        reply = json.loads(mediator(request, address))
+        reply = json.loads(reply_sensibly(request, address))
         return json.dumps(
             {k: empty if k in ("acceptable", "hard_no") else v for k, v in reply.items()}
         )
 
-    run = negotiation(answering, groups=some("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     ballots = run.table("ballots")
     assert not ballots["missing"].any()
     assert (ballots["top_choice"] != "").all()
     assert set(ballots["hard_no"]) == {""}
 
 
-def test_a_single_option_in_place_of_a_list_counts(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        return mediator(request, address, hard_no="Diner")
+def test_a_single_option_in_place_of_a_list_counts(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        return reply_sensibly(request, address, hard_no="Diner")
 
-    run = negotiation(answering, groups=some("team"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
     assert set(run.table("ballots").filter(topic="cuisine")["hard_no"]) == {"diner"}
     assert run.table("answers")["reasks"].sum() == 0
 
 
-def test_a_null_text_of_the_mediator_is_an_empty_one(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_a_null_text_of_the_mediator_is_an_empty_one(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
         words = ("conflict_description", "updated_resolution_explanation", "final_revised_decision")
         return json.dumps(
             {
                 k: None if k in words else v
-                for k, v in json.loads(mediator(request, address)).items()
+                for k, v in json.loads(reply_sensibly(request, address)).items()
             }
         )
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C5"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C5"])
     assert not run.table("decisions")["parse_error"].any()
     assert not run.table("feedback")["parse_error"].any()
     assert run.table("answers")["reasks"].sum() == 0
 
 
-def test_a_json_answer_shows_no_options(whole: Any) -> None:
-    """Names and options in a request's schema are no list that somebody chose from."""
-    answers = whole.table("answers").filter(pl.col("kind") != "choice")
+def test_a_json_answer_shows_no_options(full_run: Any) -> None:
+    """Names and options in the schema of a JSON answer are not the options of a choice."""
+    answers = full_run.table("answers").filter(pl.col("kind") != "choice")
     assert set(answers["kind"]) == {"json"}
     assert answers["options"].is_null().all() and answers["position"].is_null().all()
 
 
-def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_missing_ballots_are_recorded(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/ballots/traveler_2/" in address:
             return "no"
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C4"])
-    trail = session_json(run, "team", "C4", "decisions")["cuisine"]
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C4"])
+    trail = read_session_file(run, "team", "C4", "decisions")["cuisine"]
     assert trail["ballots"]["state"] == "partial"
     assert [b["member"] for b in trail["ballots"]["cast"]] == [
         "Colleague 1",
@@ -337,47 +365,47 @@ def test_some_ballots_missing_is_said(negotiation: Runner) -> None:
     ]
 
 
-def test_an_unreadable_synthesis_gives_the_minimal_structure(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_an_unreadable_synthesis_gives_the_minimal_structure(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         synthesis = request.schema and request.schema["title"].endswith("Synthesis")
-        return "Let us all be friends." if synthesis else mediator(request, address)
+        return "Let us all be friends." if synthesis else reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3", "C4"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3", "C4"])
     rows = run.table("decisions")
     assert rows["parse_error"].all()
-    trail = session_json(run, "team", "C4", "decisions")["cuisine"]
+    trail = read_session_file(run, "team", "C4", "decisions")["cuisine"]
     assert trail["_parse_error"] is True
-    # Whether there is a conflict then follows from the texts, and the vote is held as usual.
+    # The texts then decide if there is a conflict, and the vote is held as usual.
     assert trail["has_conflict"] and trail["ballots"]["state"] == "collected"
-    # No label was read, so nothing says that the model drifted.
+    # No label could be read, so it is unknown if the model drifted.
     assert trail["proposed_strategy"] is trail["drifted"] is None
     assert rows["drifted"].is_null().all()
     assert run.table("measures")["drift_rate"].is_null().all()
 
 
-def test_a_fenced_or_broken_object_is_still_read(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_a_fenced_or_broken_object_is_still_read(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if request.schema is None:
             return "yes"
-        return f"Here you are:\n```json\n{mediator(request, address)[:-1]}\n```"
+        return f"Here you are:\n```json\n{reply_sensibly(request, address)[:-1]}\n```"
 
-    run = negotiation(answering, groups=some("pair"))
+    run = run_negotiation(reply_to, groups=select_groups("pair"))
     assert not run.table("decisions")["parse_error"].any()
 
 
-def test_lines_of_unknown_speakers_are_dropped_and_counted(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
+def test_lines_of_unknown_speakers_are_dropped_and_counted(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
         odd = [{"speaker": "Uncle Bob", "text": "Me too!"}, {"speaker": "PARENT 1", "text": "Yes."}]
-        return mediator(request, address, dialogue=odd)
+        return reply_sensibly(request, address, dialogue=odd)
 
-    run = negotiation(answering, groups=some("fam"), conditions=["C4"])
-    trail = session_json(run, "fam", "C4", "decisions")["cuisine"]
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C4"])
+    trail = read_session_file(run, "fam", "C4", "decisions")["cuisine"]
     assert trail["dropped_lines"] == 1
-    lines = session_json(run, "fam", "C4", "dialogue")["cuisine"]
+    lines = read_session_file(run, "fam", "C4", "dialogue")["cuisine"]
     assert [x["speaker"] for x in lines if x["intent"] == "user_respond_cuisine"] == ["Parent 1"]
 
 
-def digest(run: Any) -> str:
+def digest_run(run: Any) -> str:
     tables = {
         name: run.table(name).to_dicts()
         for name in run.folder.table_names()
@@ -388,17 +416,22 @@ def digest(run: Any) -> str:
     )
 
 
-def test_decisions_do_not_depend_on_concurrency_or_latency(negotiation: Runner) -> None:
+def test_decisions_do_not_depend_on_concurrency_or_latency(run_negotiation: Runner) -> None:
     def slow(address: str) -> float:
         return (sum(map(ord, address)) % 7) / 2000
 
-    one = negotiation(concurrency=1, groups=some("fam", "pair"))
-    many = negotiation(concurrency=64, groups=some("fam", "pair"), latency=slow)
-    assert digest(one) == digest(many)
+    # C5 continues from C4, so that every call of C4 is made as well.
+    study: dict[str, Any] = {
+        "groups": select_groups("fam", "pair"),
+        "conditions": ["C1", "C2", "C3", "C5"],
+    }
+    one = run_negotiation(concurrency=1, confirm=True, **study)
+    many = run_negotiation(concurrency=64, confirm=True, latency=slow, **study)
+    assert digest_run(one) == digest_run(many)
 
 
 @pytest.mark.parametrize("conditions", [["C1"], ["C2"], ["C3"], ["C5", "C1"]])
-def test_any_set_of_conditions_runs(negotiation: Runner, conditions: list[str]) -> None:
-    run = negotiation(conditions=conditions, groups=GROUPS[:1])
+def test_any_set_of_conditions_runs(run_negotiation: Runner, conditions: list[str]) -> None:
+    run = run_negotiation(conditions=conditions, groups=GROUPS[:1])
     assert sorted(set(run.table("decisions")["condition"])) == sorted(conditions)
     assert set(run.folder.read_json("comparison.json")["conditions"]) == set(conditions)

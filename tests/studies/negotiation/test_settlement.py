@@ -1,4 +1,4 @@
-"""What a mediator states to be decided, as data: reading it, and that words decide nothing."""
+"""The decision that a mediator states as data: its parsing. Free text decides nothing."""
 
 from __future__ import annotations
 
@@ -25,83 +25,87 @@ from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from tests.shown import shown
 from tests.studies.negotiation.conftest import (
     Runner,
-    gives_new,
-    mediator,
-    options_in,
-    question_of,
-    session_json,
-    some,
+    get_question,
+    list_options,
+    make_new_share,
+    read_session_file,
+    reply_sensibly,
+    select_groups,
 )
 
 FOOD = ("barbecue", "diner", "sushi")
 ALL = ("traveler_1", "traveler_2", "traveler_3")
 
 
-def family() -> Group:
+def make_family() -> Group:
     roles = ("parent", "child", "child")
     return build_group("g", group_type("family"), [MemberInput(role=r) for r in roles])
 
 
-def entry(option: str, *members: str, when: str = "") -> Share:
+def make_entry(option: str, *members: str, when: str = "") -> Share:
     return Share(option=option, members=list(members or ("everyone",)), when=when)
 
 
-def new(option: str, *members: str, when: str = "") -> Share:
-    return entry(NONE_OF_THESE, *members, when=when).model_copy(update={"new_option": option})
+def make_new_entry(option: str, *members: str, when: str = "") -> Share:
+    return make_entry(NONE_OF_THESE, *members, when=when).model_copy(update={"new_option": option})
 
 
-def read(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") -> Any:
+def read_settlement(*shares: Share, dropped: tuple[str, ...] = (), topic: str = "cuisine") -> Any:
     said = FeedbackReply(decision=list(shares), dropped=list(dropped))
-    return parse_settlement(Vocabulary(family(), topic, FOOD, days=3), said)
+    return parse_settlement(Vocabulary(make_family(), topic, FOOD, days=3), said)
 
 
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [
-        ([entry("diner")], [("diner", ALL, "whole trip")]),
-        ([entry("Diners!", "everyone")], [("diner", ALL, "whole trip")]),
-        ([entry("diner", when="The whole trip")], [("diner", ALL, "whole trip")]),
-        ([entry("sushi", "Child 2", when="Day 2")], [("sushi", ALL[2:], "Day 2")]),
-        ([entry("sushi", "child 1", "PARENT_1")], [("sushi", ALL[:2], "whole trip")]),
-        ([entry("sushi", "children")], [("sushi", ALL[1:], "whole trip")]),
-        ([entry("sushi", "traveler_3")], [("sushi", ALL[2:], "whole trip")]),
-        # Two for the same people and the whole trip share it.
+        ([make_entry("diner")], [("diner", ALL, "whole trip")]),
+        ([make_entry("Diners!", "everyone")], [("diner", ALL, "whole trip")]),
+        ([make_entry("diner", when="The whole trip")], [("diner", ALL, "whole trip")]),
+        ([make_entry("sushi", "Child 2", when="Day 2")], [("sushi", ALL[2:], "Day 2")]),
+        ([make_entry("sushi", "child 1", "PARENT_1")], [("sushi", ALL[:2], "whole trip")]),
+        ([make_entry("sushi", "children")], [("sushi", ALL[1:], "whole trip")]),
+        ([make_entry("sushi", "traveler_3")], [("sushi", ALL[2:], "whole trip")]),
+        # Two options for the same members and the whole trip share the time.
         (
-            [entry("diner"), entry("sushi")],
+            [make_entry("diner"), make_entry("sushi")],
             [("diner", ALL, "part with diner"), ("sushi", ALL, "part with sushi")],
         ),
-        # Branches do not.
+        # Options in branches do not share the time.
         (
-            [entry("diner", "Parent 1"), entry("sushi", "Child 1", "Child 2")],
+            [make_entry("diner", "Parent 1"), make_entry("sushi", "Child 1", "Child 2")],
             [("diner", ALL[:1], "whole trip"), ("sushi", ALL[1:], "whole trip")],
         ),
-        # One entry written as two is one.
+        # Two entries that differ only in the day become one.
         (
-            [entry("diner", when="Day 1"), entry("Diner", when="Day 3")],
+            [make_entry("diner", when="Day 1"), make_entry("Diner", when="Day 3")],
             [("diner", ALL, "Day 1 and Day 3")],
         ),
-        # So is one for each member.
+        # Entries that differ only in the member become one, too.
         (
-            [entry("diner", "Parent 1"), entry("sushi", "Child 2"), entry("diner", "Child 1")],
+            [
+                make_entry("diner", "Parent 1"),
+                make_entry("sushi", "Child 2"),
+                make_entry("diner", "Child 1"),
+            ],
             [("diner", ALL[:2], "whole trip"), ("sushi", ALL[2:], "whole trip")],
         ),
         # An option that is not on the table enters by its own field.
-        ([new("a picnic")], [("a picnic", ALL, "whole trip")]),
-        ([new("Diners")], [("diner", ALL, "whole trip")]),
-        ([entry("diner", "the children")], [("diner", ALL[1:], "whole trip")]),
-        ([entry("diner", "both children")], [("diner", ALL[1:], "whole trip")]),
-        ([entry("diner", when="days 1-2")], [("diner", ALL, "Day 1 and Day 2")]),
-        ([entry("diner", when="Day 1, Day 2 and Day 3")], [("diner", ALL, "whole trip")]),
-        ([entry("diner", when="by majority rule")], [("diner", ALL, "time left open")]),
+        ([make_new_entry("a picnic")], [("a picnic", ALL, "whole trip")]),
+        ([make_new_entry("Diners")], [("diner", ALL, "whole trip")]),
+        ([make_entry("diner", "the children")], [("diner", ALL[1:], "whole trip")]),
+        ([make_entry("diner", "both children")], [("diner", ALL[1:], "whole trip")]),
+        ([make_entry("diner", when="days 1-2")], [("diner", ALL, "Day 1 and Day 2")]),
+        ([make_entry("diner", when="Day 1, Day 2 and Day 3")], [("diner", ALL, "whole trip")]),
+        ([make_entry("diner", when="by majority rule")], [("diner", ALL, "time left open")]),
     ],
 )
 def test_what_is_stated_is_read(shares: list[Share], expected: list[Any]) -> None:
-    found = read(*shares)
+    found = read_settlement(*shares)
     assert [(p.option, p.members, p.when) for p in found.portions] == expected
     assert found.unread_count == 0
 
 
-# Ordinary words that name no listed option, or more and less than one.
+# Ordinary phrases that name no listed option or several ones.
 NO_OPTION = [
     *("whatever the others want", "A", "undecided", "no preference", "anything but sushi"),
     *("all except diner", "sushi or diner", "TBD", "a compromise", "diner (no barbecue)"),
@@ -114,22 +118,22 @@ NO_MEMBER = [
 ]
 
 
-@pytest.mark.parametrize("share", [entry(option) for option in NO_OPTION])
+@pytest.mark.parametrize("share", [make_entry(option) for option in NO_OPTION])
 def test_what_names_no_listed_option_is_unread(share: Share) -> None:
-    found = read(share, entry("sushi", "Child 1"))
+    found = read_settlement(share, make_entry("sushi", "Child 1"))
     assert ([p.option for p in found.portions], found.unread_count) == (["sushi"], 1)
 
 
-@pytest.mark.parametrize("share", [entry("diner", name) for name in NO_MEMBER])
+@pytest.mark.parametrize("share", [make_entry("diner", name) for name in NO_MEMBER])
 def test_what_names_no_member_is_unread(share: Share) -> None:
-    found = read(share, entry("sushi", "Child 1"))
+    found = read_settlement(share, make_entry("sushi", "Child 1"))
     assert ([p.option for p in found.portions], found.unread_count) == (["sushi"], 1)
-    without = read(Share(option="diner", members=[]))
+    without = read_settlement(Share(option="diner", members=[]))
     assert (without.portions, without.unread_count) == ((), 1)
 
 
-def test_nobody_is_lost_in_silence_beside_a_member_who_is_named() -> None:
-    found = read(entry("diner", "Parent 1", "everyone else"))
+def test_unread_members_beside_a_named_member_are_counted() -> None:
+    found = read_settlement(make_entry("diner", "Parent 1", "everyone else"))
     assert [(p.option, p.members) for p in found.portions] == [("diner", ALL[:1])]
     assert found.unmatched == {"members and groups of members": ("everyone else",)}
 
@@ -142,7 +146,7 @@ NO_NEW_OPTION = [
 
 @pytest.mark.parametrize("name", ["", "none_of_these", *NO_NEW_OPTION])
 def test_a_new_option_needs_a_name(name: str) -> None:
-    found = read(new(name))
+    found = read_settlement(make_new_entry(name))
     assert (found.portions, found.unread_count) == ((), 1)
     # What goes back are the words of the entry.
     assert found.unmatched == {"options on the table": (name or NONE_OF_THESE,)}
@@ -150,20 +154,22 @@ def test_a_new_option_needs_a_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vegetarian sushi", "a picnic", "寿司"])
 def test_words_of_its_own_make_a_new_option(name: str) -> None:
-    assert [p.option for p in read(new(name)).portions] == [name]
+    assert [p.option for p in read_settlement(make_new_entry(name)).portions] == [name]
 
 
 def test_a_new_option_beside_a_listed_one_does_not_replace_it() -> None:
     share = Share(option="diner", new_option="tapas", members=["everyone"])
-    assert [p.option for p in read(share).portions] == ["diner"]
+    assert [p.option for p in read_settlement(share).portions] == ["diner"]
 
 
-def test_what_somebody_gets_is_not_dropped() -> None:
-    assert read(entry("diner"), dropped=("Sushi", "diner", "")).dropped == ("sushi",)
+def test_an_option_that_a_member_gets_is_not_dropped() -> None:
+    assert read_settlement(make_entry("diner"), dropped=("Sushi", "diner", "")).dropped == (
+        "sushi",
+    )
 
 
 def test_house_rules_hold_together() -> None:
-    found = read(entry("diner"), entry("sushi"), topic="house_rule")
+    found = read_settlement(make_entry("diner"), make_entry("sushi"), topic="house_rule")
     assert {p.when for p in found.portions} == {"whole trip"}
 
 
@@ -176,8 +182,8 @@ def test_summed_up_and_same() -> None:
     assert not same_allocation(most, most[:1])
 
 
-# Ordinary sentences that say one and the same decision, or seem to say something else.
-SAME = [
+# Sentences about one decision. Some of them seem to state another decision.
+EQUIVALENT_WORDS = [
     "The diner for everyone, that is settled.",
     "Instead of barbecue we go to the diner.",
     "Barbecue was popular, yet the diner it is.",
@@ -190,14 +196,16 @@ SAME = [
 
 
 @pytest.mark.nightly(part="wordings")
-def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner) -> None:
-    """The same statement in other words gives the same state, scores and shares. Each group is the
-    same, and its mediator uses other words."""
-    words_by_group = {f"strange{number}": words for number, words in enumerate(SAME)}
+def test_the_wording_of_a_decision_decides_nothing(run_negotiation: Runner) -> None:
+    """The same statement in other words gives the same state, scores and shares.
 
-    def answering(request: ModelRequest, address: str) -> str:
+    All groups are equal, but their mediators use different words.
+    """
+    words_by_group = {f"strange{number}": words for number, words in enumerate(EQUIVALENT_WORDS)}
+
+    def reply_to(request: ModelRequest, address: str) -> str:
         words = next((w for id, w in words_by_group.items() if f"/{id}-" in address), "")
-        return mediator(
+        return reply_sensibly(
             request,
             address,
             resolution_explanation=words,
@@ -205,14 +213,14 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner) -> None:
             decision=[{"option": "diner", "members": ["everyone"], "when": ""}],
         )
 
-    (group,) = some("strange")
+    (group,) = select_groups("strange")
     groups = [group | {"id": id} for id in words_by_group]
-    run = negotiation(answering, groups=groups, conditions=["C3", "C5"])
+    run = run_negotiation(reply_to, groups=groups, conditions=["C3", "C5"])
     measures = run.table("measures").drop("words_per_decision")
     for condition in ("C3", "C5"):
         found = []
         for id in words_by_group:
-            trail = session_json(run, id, condition, "decisions")["cuisine"]
+            trail = read_session_file(run, id, condition, "decisions")["cuisine"]
             of = {"group_id": id, "condition": condition}
             tables = [t.filter(**of) for t in (measures, run.table("satisfaction"))]
             assert all(table.height for table in tables)
@@ -222,42 +230,42 @@ def test_the_wording_of_a_decision_decides_nothing(negotiation: Runner) -> None:
         assert found[0][1] == "diner"
 
 
-def test_what_c3_states_is_what_it_decided(negotiation: Runner) -> None:
+def test_what_c3_states_is_what_it_decided(run_negotiation: Runner) -> None:
     stated = [
         {"option": "barbecue", "members": ["Colleague 2", "Colleague 4"], "when": "Day 2"},
         {"option": "diner", "members": ["Colleague 1", "Colleague 3"], "when": "Day 2"},
     ]
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/cuisine/" in address:
-            return mediator(request, address, decision=stated, dropped=["sushi"])
-        return mediator(request, address, decision=[])
+            return reply_sensibly(request, address, decision=stated, dropped=["sushi"])
+        return reply_sensibly(request, address, decision=[])
 
-    run = negotiation(answering, groups=some("team"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("team"), conditions=["C3"])
     rows = {r["topic"]: r for r in run.table("decisions").to_dicts()}
     assert rows["cuisine"]["selected_option"] == "barbecue"
     # What is not on the table cannot be dropped.
     assert rows["cuisine"]["dropped"] == ""
     got = run.table("portions").filter(topic="cuisine").sort("member_id")
     assert got["option"].to_list() == ["diner", "barbecue"] * 2
-    # Nothing is put in the place of what was not stated.
+    # A decision that was not stated stays open.
     assert rows["event"]["selected_option"] is None
     assert run.table("measures")["undecided_share"].to_list() == [7 / 8]
     happy = run.table("satisfaction").filter(topic="event")
     assert happy["satisfaction"].is_null().all()
 
 
-def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runner) -> None:
+def test_all_mediators_are_asked_for_the_decision_in_one_form(run_negotiation: Runner) -> None:
     asked: dict[str, Any] = {}
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         decides = request.schema and "decision" in request.schema["properties"]
         if request.schema and decides and "/cuisine/" in address:
             shown = {k: request.schema["properties"][k] for k in ("decision", "dropped")}
             asked[request.schema["title"]] = [shown, request.schema["$defs"]["Share"]]
-        return mediator(request, address)
+        return reply_sensibly(request, address)
 
-    negotiation(answering, groups=some("fam"))
+    run_negotiation(reply_to, groups=select_groups("fam"))
     assert set(asked) == {"PlainSynthesis", "GuidedSynthesis", "FeedbackReply"}
     assert len({json.dumps(form, sort_keys=True) for form in asked.values()}) == 1
     _, share = asked["PlainSynthesis"]
@@ -266,62 +274,65 @@ def test_all_mediators_are_asked_for_the_decision_in_one_form(negotiation: Runne
     assert members == ["Parent 1", "Child 1", "Child 2", "everyone", "the children"]
 
 
-def test_what_c3_gives_against_a_firm_no_is_on_record_whoever_named_it(
-    negotiation: Runner,
+def test_c3_records_an_option_that_overrides_a_rejection(
+    run_negotiation: Runner,
 ) -> None:
-    """An option that nobody has on the table, and that one member turned down beforehand."""
-    groups = some("pair")
+    """The option is not on the table, and one member rejected it beforehand."""
+    groups = select_groups("pair")
     against = {**groups[0]["members"][0]["preferences"], "cuisine": "I love a diner, no karaoke."}
     members = [{"role": "partner", "preferences": against}, groups[0]["members"][1]]
 
-    def answering(request: ModelRequest, address: str) -> str:
-        karaoke = [gives_new("karaoke")]
-        return mediator(
+    def reply_to(request: ModelRequest, address: str) -> str:
+        karaoke = [make_new_share("karaoke")]
+        return reply_sensibly(
             request, address, **({"decision": karaoke} if "/cuisine/" in address else {})
         )
 
-    run = negotiation(answering, groups=[{**groups[0], "members": members}], conditions=["C3"])
+    run = run_negotiation(reply_to, groups=[{**groups[0], "members": members}], conditions=["C3"])
     row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
     assert (row["selected_option"], row["overridden"]) == ("karaoke", "karaoke: traveler_1")
 
 
-def test_a_reply_without_a_strategy_named_no_other(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        return mediator(request, address, resolution_strategy=None)
+def test_a_reply_without_a_strategy_named_no_other(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        return reply_sensibly(request, address, resolution_strategy=None)
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C4"])
     assert run.table("decisions")["drifted"].is_null().all()
     assert run.table("measures")["drift_rate"].is_null().all()
 
 
-def test_the_statement_is_compared_with_the_operator(negotiation: Runner) -> None:
-    """Family spending is a hard constraint: economical. Cuisine includes both."""
+def test_the_statement_is_compared_with_the_operator(run_negotiation: Runner) -> None:
+    """In the family, spending is a hard constraint (economical), and cuisine includes both."""
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         stated = [{"option": "economical", "members": ["everyone"], "when": ""}]
-        return mediator(request, address, decision=stated if "/spending" in address else [])
+        return reply_sensibly(request, address, decision=stated if "/spending" in address else [])
 
-    run = negotiation(answering, groups=some("fam"), conditions=["C4"])
+    run = run_negotiation(reply_to, groups=select_groups("fam"), conditions=["C4"])
     agrees = dict(run.table("decisions").select("topic", "statement_agrees").rows())
     assert agrees["spending_preference"] is True
     assert agrees["cuisine"] is None  # nothing stated
-    lying = negotiation(groups=some("fam"), conditions=["C4"]).table("decisions")
+    lying = run_negotiation(groups=select_groups("fam"), conditions=["C4"]).table("decisions")
     agrees = dict(lying.select("topic", "statement_agrees").rows())
     assert agrees["cuisine"] is False
     assert agrees["travel_purpose"] is None  # stated before the vote
 
 
-def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
+def test_each_member_confirms_in_one_word(run_negotiation: Runner) -> None:
     seen: list[str] = []
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         if "/confirm/" not in address:
-            return mediator(request, address)
+            return reply_sensibly(request, address)
         if "/cuisine/" in address:
             seen.append(request.messages[-1].content)
         return "no" if "traveler_2" in address else "Yes."
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C2", "C3", "C4"])
+    conditions = ["C2", "C3", "C4"]
+    run = run_negotiation(
+        reply_to, groups=select_groups("pair"), conditions=conditions, confirm=True
+    )
     words = run.table("confirmations")
     assert len(words) == 2 * 8 * 2
     said = dict(zip(words["member_id"], words["confirmed"], strict=True))
@@ -330,25 +341,25 @@ def test_each_member_confirms_in_one_word(negotiation: Runner) -> None:
         run.table("measures").drop_nulls("confirmed_share")["confirmed_share"].to_list()
         == [0.5] * 2
     )
-    # They see the talk and the statement, as data.
+    # Members see the transcript and the statement as data.
     assert all("barbecue for everyone" in prompt for prompt in seen)
     assert all("“I love a diner.”" in prompt for prompt in seen)
-    off = negotiation(groups=some("pair"), conditions=["C3"], confirm=False)
+    off = run_negotiation(groups=select_groups("pair"), conditions=["C3"], confirm=False)
     assert off.table("confirmations").is_empty()
 
 
-def test_a_word_that_cannot_be_read_is_missing(negotiation: Runner) -> None:
-    def answering(request: ModelRequest, address: str) -> str:
-        return "That depends." if "/confirm/" in address else mediator(request, address)
+def test_a_word_that_cannot_be_read_is_missing(run_negotiation: Runner) -> None:
+    def reply_to(request: ModelRequest, address: str) -> str:
+        return "That depends." if "/confirm/" in address else reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("pair"), conditions=["C3"])
+    run = run_negotiation(reply_to, groups=select_groups("pair"), conditions=["C3"], confirm=True)
     words = run.table("confirmations")
     assert words["confirmed"].is_null().all() and set(words["missing"]) == {"unparsed"}
     assert run.table("measures")["confirmed_share"].is_null().all()
 
 
-# Ways to turn the diner down aloud that the list of cues does not know.
-ALOUD = [
+# Spoken rejections that the list of cues does not contain.
+SPOKEN_REJECTIONS = [
     "Absolutely not, I won't go there.",
     "Over my dead body.",
     "I can’t stand diners.",
@@ -366,36 +377,38 @@ ALOUD = [
 
 @pytest.mark.parametrize("condition", ["C3", "C4", "C5"])
 def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
-    negotiation: Runner, condition: str
+    run_negotiation: Runner, condition: str
 ) -> None:
-    """Who speaks it is asked whether it is one, whatever the words; then the record says so."""
-    left, asked = iter(ALOUD), dict[str, str]()
+    """The speaker is asked if the words are a rejection, and the record contains the answer."""
+    left, asked = iter(SPOKEN_REJECTIONS), dict[str, str]()
     topics = ("cuisine", "attraction", "travel_purpose", "event")
 
-    def answering(request: ModelRequest, address: str) -> str:
+    def reply_to(request: ModelRequest, address: str) -> str:
         topic = next((t for t in topics if f"/{t}/" in address), None)
         if topic is None:
-            return mediator(request, address)
+            return reply_sensibly(request, address)
         if "/confirm/" in address:
             prompt = request.messages[-1].content
             refusals = [x for x in prompt.splitlines() if x.startswith("refused: ")]
             refuses = "/traveler_2/" in address and refusals
             return refusals[0] if refuses else "yes"
         if request.schema and "dialogue" in request.schema["properties"]:
-            words = asked.setdefault(f"{topic} {address}", next(left, ALOUD[0]))
+            words = asked.setdefault(f"{topic} {address}", next(left, SPOKEN_REJECTIONS[0]))
             lines = [{"speaker": "Colleague 2", "text": words}]
-            options = options_in(question_of(request))
+            options = list_options(get_question(request))
             decision = [{"option": options[0], "members": ["everyone"], "when": ""}]
             changes = {"dialogue": lines, "decision": decision, "has_conflict": condition == "C5"}
-            return mediator(request, address, **changes)
-        return mediator(request, address)
+            return reply_sensibly(request, address, **changes)
+        return reply_sensibly(request, address)
 
-    run = negotiation(answering, groups=some("team"), conditions=[condition])
+    run = run_negotiation(
+        reply_to, groups=select_groups("team"), conditions=[condition], confirm=True
+    )
     rows = run.table("decisions").filter(pl.col("topic").is_in(topics))
     assert len(rows) == 4 and all(": traveler_2" in over for over in rows["overridden"])
     words = run.table("confirmations").filter(pl.col("topic").is_in(topics)).drop_nulls("refused")
     assert words["member_id"].to_list() == ["traveler_2"] * 4 and words["confirmed"].all()
-    trail = session_json(run, "team", condition, "decisions")["cuisine"]
+    trail = read_session_file(run, "team", condition, "decisions")["cuisine"]
     (refused,) = trail["refused"]["traveler_2"]
     assert "traveler_2" in trail["overridden"][refused]
     over = run.table("decisions").filter(pl.col("overridden") != "").height
@@ -404,27 +417,30 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     assert "against a firm no: " in shown(run.folder)
 
 
-def test_who_gets_several_options_refuses_one_or_all(negotiation: Runner) -> None:
+def test_a_member_with_several_options_refuses_one_or_all(run_negotiation: Runner) -> None:
     both = [{"option": "diner", "members": ["everyone"], "when": "Day 1"}]
-    both += [gives_new("sushi", "Partner 2", when="Day 2")]
+    both += [make_new_share("sushi", "Partner 2", when="Day 2")]
 
-    def refusing(word: str) -> Any:
-        def answering(request: ModelRequest, address: str) -> str:
-            if "/confirm/" in address and "traveler_2" in address:
-                return word
-            return mediator(request, address, decision=both)
+    rejection = "diner: traveler_2"  # in the stated preference as well
+    # What the second member says, and what is recorded: overridden, refused, confirmed.
+    cases = {
+        "one": ("refused: sushi", (f"{rejection}; sushi: traveler_2", "sushi", True)),
+        "all": ("Refused: all of it.", (f"{rejection}; sushi: traveler_2", "diner; sushi", True)),
+        "no": ("no", (rejection, None, False)),
+        # The decision gives barbecue to no member.
+        "not_given": ("refused: barbecue", (rejection, None, None)),
+    }
 
-        run = negotiation(answering, groups=some("pair"), conditions=["C3"])
-        row = run.table("decisions").filter(topic="cuisine").to_dicts()[0]
-        (said,) = (
-            run.table("confirmations")
-            .filter(topic="cuisine", member_id="traveler_2")
-            .rows(named=True)
-        )
-        return row["overridden"], said["refused"], said["confirmed"]
+    def reply_to(request: ModelRequest, address: str) -> str:
+        if "/confirm/" in address and "traveler_2" in address:
+            return next(word for id, (word, _) in cases.items() if f"/{id}-C3/" in address)
+        return reply_sensibly(request, address, decision=both)
 
-    over = "diner: traveler_2"  # in the stated preference as well
-    assert refusing("refused: sushi") == (f"{over}; sushi: traveler_2", "sushi", True)
-    assert refusing("Refused: all of it.") == (f"{over}; sushi: traveler_2", "diner; sushi", True)
-    assert refusing("no") == (over, None, False)
-    assert refusing("refused: barbecue") == (over, None, None)  # which nobody gives
+    (pair,) = select_groups("pair")
+    groups = [pair | {"id": group_id} for group_id in cases]
+    run = run_negotiation(reply_to, groups=groups, conditions=["C3"], confirm=True)
+    decisions = run.table("decisions").filter(topic="cuisine")
+    confirmations = run.table("confirmations").filter(topic="cuisine", member_id="traveler_2")
+    found = decisions.join(confirmations, on="group_id")
+    rows = found.select("group_id", "overridden", "refused", "confirmed").rows()
+    assert {id: tuple(rest) for id, *rest in rows} == {id: end for id, (_, end) in cases.items()}

@@ -1,4 +1,4 @@
-"""The strategy table as data, and the clamp."""
+"""The strategy table as data, and the correction of the mediator's label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
 
 TEXT = files(rules).joinpath("strategies.csv").read_text(encoding="utf-8")
 
-# Typed from the method's description, not read from the table under test.
+# Typed from the description of the method, independently of the table under test.
 IDS = {
     "family": """hard_constraint weighted_avg parent_budget_hc include_both include_both
         parent_veto_hc parent_vote_lower_misery hard_constraint""",
@@ -81,7 +81,7 @@ def test_a_faulty_table_is_refused(old: str, new: str, says: str) -> None:
         ("weighted_avg", True),
     ],
 )
-def test_the_canonical_id_stands_whatever_was_proposed(label: str, drifted: bool) -> None:
+def test_the_canonical_id_replaces_the_proposed_one(label: str, drifted: bool) -> None:
     strategy = strategy_for("elder_young", "cuisine")
     decision = SlotDecision("cuisine", "vote", True, "", strategy=strategy, proposed=label)
     assert decision.strategy_id == "least_misery"

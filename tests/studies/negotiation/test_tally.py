@@ -1,4 +1,4 @@
-"""Ballots on top of texts, candidates, splits and coverage."""
+"""Ballots added to texts, candidate options, splits and coverage."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_summary_is_the_audit_trail() -> None:
     }
 
 
-def test_coverage_names_who_is_owed_what() -> None:
+def test_coverage_names_members_and_their_options() -> None:
     texts = {"traveler_1": "I prefer diners", "traveler_2": "I love barbecue", "traveler_3": "hm"}
     tally = count_votes(group(3), texts, ("barbecue", "diner"))
     assert describe_coverage("cuisine", tally, "diner") == {
@@ -144,7 +144,7 @@ def test_coverage_names_who_is_owed_what() -> None:
     )
     assert describe_coverage("cuisine", agreed, "diner") is None
     assert describe_coverage("cuisine", tally, None) is None
-    # Who gets the own wish on another day is promised no more.
+    # Members who get their first choice on another day need no compensation.
     assert (
         describe_coverage("cuisine", tally, "diner", {"traveler_2": {"diner", "barbecue"}}) is None
     )
@@ -158,11 +158,11 @@ def test_candidates_are_what_was_named_in_one_spelling() -> None:
     assert candidate_options(FOOD, {}) == ()
 
 
-def test_what_is_turned_down_is_no_wish_of_ones_own() -> None:
+def test_a_rejected_option_is_no_wish() -> None:
     assert candidate_options(FOOD, {"a": "I don't want ramen"}) == ()
 
 
-def test_a_wish_of_ones_own_counts_beside_a_usual_option_turned_down() -> None:
+def test_an_unusual_wish_counts_beside_a_rejected_usual_option() -> None:
     assert candidate_options(FOOD, {"a": "I love ramen, no diner"}) == ("diner", "ramen")
     assert candidate_options(FOOD, {"a": "I don't want a diner"}) == ("diner",)
 
@@ -180,7 +180,7 @@ def test_a_bare_phrase_is_a_wish() -> None:
 @pytest.mark.parametrize(
     ("text", "wishes"),
     [
-        # The first four, a little shorter, are by a model of 135 million parameters.
+        # A model of 135 million parameters wrote the first four texts. They are slightly shortened.
         ("I would love to visit the island of Azores, a magical place", ("island",)),
         ("They want to visit the Eiffel Tower.", ("eiffel tower",)),
         ("I'd like to see it!", ()),
@@ -218,7 +218,7 @@ def test_the_split_is_nearest_with_a_stable_tie_break() -> None:
     }
     group_a, group_b = nearest_split(count_votes(group(5), texts, ("barbecue", "diner")))
     assert group_a.anchor == "diner"
-    # Even place among all members by id (0-based): A; odd: B.
+    # Members at even positions by id (from 0) are in A, and members at odd positions in B.
     assert group_a.members == ("traveler_1", "traveler_3", "traveler_5")
     assert group_b.members == ("traveler_2", "traveler_4")
 
@@ -236,9 +236,7 @@ texts_strategy = st.lists(
 
 
 @given(texts_strategy, st.lists(st.sampled_from(FOOD), max_size=4, unique=True))
-def test_both_groups_are_never_empty_and_nobody_is_lost(
-    said: list[str], options: list[str]
-) -> None:
+def test_no_group_is_empty_and_no_member_is_lost(said: list[str], options: list[str]) -> None:
     texts = {f"traveler_{n}": text for n, text in enumerate(said, start=1)}
     group_a, group_b = nearest_split(count_votes(group(len(said)), texts, options))
     assert group_a.members and group_b.members
@@ -246,7 +244,7 @@ def test_both_groups_are_never_empty_and_nobody_is_lost(
     assert group_a.anchor != group_b.anchor
 
 
-def test_who_gives_up_least_is_moved() -> None:
+def test_the_member_who_loses_least_is_moved() -> None:
     texts = {
         "traveler_1": "I love a diner",
         "traveler_2": "a diner or a pub",

@@ -1,4 +1,4 @@
-"""A human experiment replayed: the same people, texts and arms, and how the model fits them."""
+"""Replay of a human experiment: the same participants, texts and arms, and the fit of the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EFFECTS = {"read": (20.0, 5.0, -10.0), "control": (0.0, 0.0, 0.0)}
 
 
 def write_table(path: Path, **columns: Callable[[int], str]) -> Path:
-    """Sixty people; those who read move by the effect of the item, the others not at all."""
+    """Write sixty participants. Readers move by the effect of the item, and others do not move."""
     rows = []
     for number in range(60):
         arm = ("read", "control")[number % 2]
@@ -61,22 +61,22 @@ def write_study(folder: Path, table: Path, new_scale: str = "[0, 100]") -> Path:
     return folder / "replay.yaml"
 
 
-def moved(request: ModelRequest, _address: str) -> str:
-    """A model that takes the first answer and moves by half of what the text says."""
+def reply_with_shift(request: ModelRequest, _address: str) -> str:
+    """Reply with the first answer, moved by half of the number in the text."""
     prompt = request.messages[-1].content
     before = float(prompt.partition("You answered ")[2].partition(".\n")[0])
     move = prompt.partition("Move by ")[2].partition(".\n")[0]
     return f"{before + float(move or 0) / 2:g}"
 
 
-def rows_of(findings: folkmoot.Run, key: str) -> list[dict[str, object]]:
+def read_rows_by_key(findings: folkmoot.Run, key: str) -> list[dict[str, object]]:
     found: Finding = next(f for f in findings.findings if f.key == key)
     return [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
 
 
 def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
     study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
-    model = ScriptedProvider(moved, keep_requests=True)
+    model = ScriptedProvider(reply_with_shift, keep_requests=True)
     run = folkmoot.run(study, out=tmp_path / "run", provider=model, trust=True)
     assert model.calls == 60
     table = run.table("replayed")
@@ -91,14 +91,14 @@ def test_the_same_people_texts_and_arms_are_asked(tmp_path: Path) -> None:
     assert not provenance.filter(kind="unattributed").height
     assert verify_run(run.folder, run.study).is_consistent
 
-    arms = {row["arm"]: row for row in rows_of(run, "replay")}
+    arms = {row["arm"]: row for row in read_rows_by_key(run, "replay")}
     read = arms["read"]
     assert read["people_change"] == pytest.approx(5.0)
     assert read["simulated_change"] == pytest.approx(2.5)
     assert read["r"] == pytest.approx(1.0) and read["slope"] == pytest.approx(2.0)
-    moves = {row["group"]: row for row in rows_of(run, "replay_moves")}
+    moves = {row["group"]: row for row in read_rows_by_key(run, "replay_moves")}
     assert moves["control"]["people_moved_share"] == moves["control"]["moved_share"] == 0
-    assert {row["subgroup"] for row in rows_of(run, "replay_subgroups")} == {
+    assert {row["subgroup"] for row in read_rows_by_key(run, "replay_subgroups")} == {
         "lives in: town",
         "lives in: village",
     }
@@ -136,11 +136,13 @@ def test_few_people_correct_the_simulation(tmp_path: Path) -> None:
         tmp_path / "people.csv", after=lambda n: str(35 + n % 7) if n < 48 else "NA"
     )
     study = write_study(tmp_path / "study", table)
-    run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(moved), trust=True)
-    rows = rows_of(run, "replay_rectified")
+    run = folkmoot.run(
+        study, out=tmp_path / "run", provider=ScriptedProvider(reply_with_shift), trust=True
+    )
+    rows = read_rows_by_key(run, "replay_rectified")
     assert [row["people"] for row in rows] == [24, 24]
     assert [row["simulated_others"] for row in rows] == [6, 6]
-    # Every known change is 4.5 points, so the corrected mean is what these people say.
+    # Every known change is 4.5 points, so the corrected mean is that of these participants.
     assert [row["people_alone"] for row in rows] == [pytest.approx(4.5)] * 2
     assert [row["corrected"] for row in rows] == [pytest.approx(4.5)] * 2
 
@@ -151,7 +153,7 @@ def write_answers(path: Path, rows: list[dict[str, object]]) -> Path:
 
 
 def replay_answers(folder: Path, rows: list[dict[str, object]], scale: str) -> folkmoot.Run:
-    """Replay rows in which `model` is what the model answers."""
+    """Replay rows in which the column `model` is the answer of the model."""
     answers = {str(row["person"]): str(row["model"]) for row in rows}
     table = write_answers(
         folder / "people.csv", [{k: v for k, v in row.items() if k != "model"} for row in rows]
@@ -162,7 +164,7 @@ def replay_answers(folder: Path, rows: list[dict[str, object]], scale: str) -> f
 
 
 def test_the_report_of_each_arm_has_the_figures_that_were_computed_by_hand(tmp_path: Path) -> None:
-    """Six people who read a text, and six others who did not and never changed."""
+    """Six participants read a text. Six others did not, and did not change."""
     before, after, simulated = [1, 2, 3, 4, 5, 2], [2, 4, 3, 4, 3, 4], [1, 4, 3, 2, 4, 3]
     rows: list[dict[str, object]] = [
         {
@@ -189,7 +191,10 @@ def test_the_report_of_each_arm_has_the_figures_that_were_computed_by_hand(tmp_p
         # Sorted final answers 2 3 3 4 4 4 and 1 2 3 3 4 4, on a scale of 4.
         "distance_share": 3 / 6 / 4,
     }
-    (read, control), subgroups = rows_of(run, "replay"), rows_of(run, "replay_subgroups")
+    (read, control), subgroups = (
+        read_rows_by_key(run, "replay"),
+        read_rows_by_key(run, "replay_subgroups"),
+    )
     for row in (read, subgroups[0]):
         assert {key: row[key] for key in expected} == pytest.approx(expected)
     # Gaps −1, 0, 0, −2, 1, −1: standard error √(1.1 / 6), 5 degrees of freedom.
@@ -206,7 +211,7 @@ def test_the_report_of_each_arm_has_the_figures_that_were_computed_by_hand(tmp_p
         "people_regression": -57 / 65,
         "regression": -42 / 65,
     }
-    rows_of_moves = {row["group"]: row for row in rows_of(run, "replay_moves")}
+    rows_of_moves = {row["group"]: row for row in read_rows_by_key(run, "replay_moves")}
     assert [*rows_of_moves] == ["read", "control", "lives in: town", "lives in: village"]
     for group in ("read", "lives in: town"):
         assert {key: rows_of_moves[group][key] for key in moved} == pytest.approx(moved)
@@ -214,7 +219,7 @@ def test_the_report_of_each_arm_has_the_figures_that_were_computed_by_hand(tmp_p
 
 
 def test_effects_can_be_right_where_the_answers_are_wrong(tmp_path: Path) -> None:
-    """The model is about 20 points too low everywhere, and has half of each effect."""
+    """The model is about 20 points too low everywhere, and shows half of each effect."""
     effects = [20, 8, -4, -12, 16]
     rows: list[dict[str, object]] = [
         {
@@ -230,10 +235,10 @@ def test_effects_can_be_right_where_the_answers_are_wrong(tmp_path: Path) -> Non
         for n in range(3)
     ]
     run = replay_answers(tmp_path, rows, "[0, 100]")
-    gaps = {row["arm"]: row["gap"] for row in rows_of(run, "replay")}
+    gaps = {row["arm"]: row["gap"] for row in read_rows_by_key(run, "replay")}
     assert gaps["control"] == -19
-    assert {row["verdict"] for row in rows_of(run, "replay")} == {"failed"}
-    causal = {row["effect"]: row for row in rows_of(run, "causal_fidelity")}
+    assert {row["verdict"] for row in read_rows_by_key(run, "replay")} == {"failed"}
+    causal = {row["effect"]: row for row in read_rows_by_key(run, "causal_fidelity")}
     contrast = causal["read − control"]
     assert contrast["items"] == 5 and contrast["r"] == pytest.approx(1)
     assert contrast["slope"] == pytest.approx(2) and contrast["same_sign_share"] == 1
@@ -243,7 +248,7 @@ def test_missing_answers_are_counted_by_reason(tmp_path: Path) -> None:
     study = write_study(tmp_path / "study", write_table(tmp_path / "people.csv"))
 
     def answer(request: ModelRequest, address: str) -> str:
-        return "cannot_say" if address.startswith("a1") else moved(request, address)
+        return "cannot_say" if address.startswith("a1") else reply_with_shift(request, address)
 
     run = folkmoot.run(study, out=tmp_path / "run", provider=ScriptedProvider(answer), trust=True)
     (finding,) = (finding for finding in run.findings if finding.key == "replay")
@@ -251,7 +256,7 @@ def test_missing_answers_are_counted_by_reason(tmp_path: Path) -> None:
     assert "11 answers of the model are missing: cannot_say 11." in finding.notes
 
 
-def test_mistakes_in_the_table_are_told_by_line(tmp_path: Path) -> None:
+def test_problems_in_the_table_are_reported_by_line(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("person,item,before,after\na,Buses,3,x\na,Buses,3,4\nb,,3,4\n", "utf-8")
     with pytest.raises(InputError) as caught:
@@ -279,7 +284,7 @@ def test_a_first_vote_in_a_table_of_personas_is_refused(tmp_path: Path) -> None:
 
 
 def test_regression_to_the_mean_is_no_effect() -> None:
-    """Two sets of answers that share nothing but their first answers have no alike effects."""
+    """Two sets of answers that share only their first answers have different effects."""
     rng = np.random.default_rng(1)
     before = np.repeat(rng.uniform(0, 100, 40), 5)
     items = np.repeat(np.arange(40), 5)
@@ -299,7 +304,7 @@ def test_regression_to_the_mean_is_no_effect() -> None:
     assert raw.correlation > 0.9 and abs(adjusted.correlation) < 0.4
 
 
-def test_who_crosses_the_middle_is_counted() -> None:
+def test_participants_who_cross_the_middle_are_counted() -> None:
     fit = fit_of_changes(
         ([2, 4, 5], [4, 4, 1]), ([2, 4, 5], [2, 2, 5]), ["a", "b", "c"], (1.0, 5.0)
     )

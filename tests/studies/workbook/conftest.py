@@ -1,5 +1,5 @@
-"""Workbooks of our own are read in the process of the tests: a process for each takes a quarter of
-a second. Tests of files from elsewhere, and all tests of other folders, read as users do.
+"""Valid workbooks are read in the process of the tests, because a child process for each takes a
+quarter of a second. Tests of hostile files read them in a child process, as the study does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import pytest
 from folkmoot import spreadsheet_cells
 from folkmoot.child_process import Limits
 
-AS_USERS_DO = ("test_workbook_security", "test_workbook_bombs")
+MODULES_WITH_CHILD_PROCESSES = ("test_workbook_security", "test_workbook_bombs")
 
 
-def call_here(
+def call_in_process(
     fn: Callable[..., object],
     args: Sequence[object],
     *,
@@ -26,6 +26,8 @@ def call_here(
 
 
 @pytest.fixture(autouse=True)
-def read_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.module.__name__.rpartition(".")[2] not in AS_USERS_DO:
-        monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_here)
+def read_workbooks_in_process(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if request.module.__name__.rpartition(".")[2] not in MODULES_WITH_CHILD_PROCESSES:
+        monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_in_process)

@@ -1,4 +1,4 @@
-"""One expression of a prompt that fails says so, and leaves the rest of the prompt as it is."""
+"""An expression that fails in a prompt is reported, and the rest of the prompt is unchanged."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 
 from folkmoot.studies.workbook.language.expressions import MissingValue
 from folkmoot.studies.workbook.language.placeholders import render_text
-from tests.studies.workbook.test_workbook_play import TASKS, play, requests
-from tests.studies.workbook.workbook_builder import good, player, task
+from tests.studies.workbook.test_workbook_play import TASKS, run_workbook, select_requests
+from tests.studies.workbook.workbook_builder import make_provider, make_task_row, make_workbook
 
 
 def test_a_failing_expression_changes_no_condition_and_no_other_value(tmp_path: Path) -> None:
     text = "{% if offer > 1 %}Why {{ offer }}? Ratio {{ offer / (total - 12) }}.{% endif %}"
-    book = good()
-    book[TASKS].append(task("why", "private_question", 3, text, "why"))
-    provider = player(number=3)
-    run = play(book, tmp_path, provider)
-    asked = requests(provider, "/why/")
+    book = make_workbook()
+    book[TASKS].append(make_task_row("why", "private_question", 3, text, "why"))
+    provider = make_provider(number=3)
+    run = run_workbook(book, tmp_path, provider)
+    asked = select_requests(provider, "/why/")
     assert len(asked) == 8
     assert all("Why 3? Ratio not available." in r.messages[-1].content for r in asked)
     found = run.table("responses").filter(var_name="why")
@@ -32,11 +32,11 @@ def test_a_failing_expression_changes_no_condition_and_no_other_value(tmp_path: 
 
 def test_a_failing_condition_is_false_and_its_failure_is_logged(tmp_path: Path) -> None:
     text = "{% if 1 / (total - 12) > 1 %}Much{% else %}Little of {{ total }}{% endif %}"
-    book = good()
-    book[TASKS].append(task("why", "private_question", 3, text, "why"))
-    provider = player(number=3)
-    run = play(book, tmp_path, provider, limit=1)
-    prompts = [r.messages[-1].content for r in requests(provider, "/why/")]
+    book = make_workbook()
+    book[TASKS].append(make_task_row("why", "private_question", 3, text, "why"))
+    provider = make_provider(number=3)
+    run = run_workbook(book, tmp_path, provider, limit=1)
+    prompts = [r.messages[-1].content for r in select_requests(provider, "/why/")]
     assert len(prompts) == 4 and all("Little of 12" in prompt for prompt in prompts)
     assert "a condition counts as false" in (run.path / "log.jsonl").read_text()
 

@@ -1,4 +1,4 @@
-"""What a run says before and after: notes, the estimate, findings, `show`, its own repetition."""
+"""Output of a run before and after: notes, the estimate, findings, `show`, and repeating it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import shown
 from tests.studies.workbook.workbook_builder import (
-    good,
+    make_provider,
     make_script,
-    player,
-    put,
-    read,
-    save,
-    setting,
-    task,
+    make_task_row,
+    make_workbook,
+    read_config,
+    save_workbook,
+    with_cell,
+    with_setting,
 )
 
 TASKS = "interview_prompts"
 
 
-def rounds() -> Any:
-    """Three rounds of one variable in ten sessions under two treatments."""
-    book = setting(good(), "num_sessions", 10)
+def make_workbook_with_rounds() -> Any:
+    """Make a workbook with three rounds of one variable in ten sessions under two treatments."""
+    book = with_setting(make_workbook(), "num_sessions", 10)
     head = book["agent_profiles"][:2]
     book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(40))]
     for n in (1, 2, 3):
         book[TASKS].append(
-            task(
+            make_task_row(
                 f"g{n}",
                 "private_question",
                 5 + n,
@@ -52,8 +52,8 @@ def rounds() -> Any:
     return book
 
 
-def generous(request: Any, address: str) -> str:
-    """Gives 8 in calm markets and 2 in others, one more each round; every fourth one less."""
+def answer_generously(request: Any, address: str) -> str:
+    """Give 8 in calm markets and 2 in others, one more per round, every fourth time one less."""
     found = re.search(r"/g(\d)/p(\d+)/", address)
     if found is None:
         return make_script()(request, address)
@@ -64,16 +64,16 @@ def generous(request: Any, address: str) -> str:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("findings")
-    path = save(rounds(), folder / "book.xlsx")
-    return folkmoot.run(path, out=folder / "out", provider=ScriptedProvider(generous))
+    path = save_workbook(make_workbook_with_rounds(), folder / "book.xlsx")
+    return folkmoot.run(path, out=folder / "out", provider=ScriptedProvider(answer_generously))
 
 
-def by_key(run: Any) -> dict[str, Finding]:
+def index_findings(run: Any) -> dict[str, Finding]:
     return {f.key: f for f in run.findings}
 
 
 def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
-    found = by_key(run)["rounds_give"]
+    found = index_findings(run)["rounds_give"]
     assert isinstance(found.chart, LineChart)
     points = {(s, x): y for s, x, y in found.chart.items}
     assert points["calm", 3] - points["calm", 1] == pytest.approx(2)
@@ -81,25 +81,31 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
 
 
 def test_treatments_are_compared_by_session(run: Any) -> None:
-    found = by_key(run)["treatment_give"]
+    found = index_findings(run)["treatment_give"]
     assert isinstance(found.chart, IntervalChart) and not found.headline
-    assert by_key(run)["treatment_kept"].headline  # what is computed is what the study is about
+    assert index_findings(run)[
+        "treatment_kept"
+    ].headline  # what is computed is what the study is about
     assert [label for label, *_ in found.chart.items] == ["calm", "NONE"]
     grid = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert {row["sessions"] for row in grid} == {5}
     means = {row["treatment"]: row["mean"] for row in grid}
     assert means["calm"] - means["NONE"] == pytest.approx(4, abs=0.5)
     assert found.independent == "Independent unit: session (10)."
-    # What is not computed is secondary: an estimate, and a p in the table alone.
+    # A contrast of an uncomputed variable is secondary: only the table contains its p-value.
     assert re.search(r"without a conclusion: NONE − calm −4\.\d\d \(−.* to −[^,]*\)\.$", found.says)
     assert grid[1]["adjusted_p"] < 0.001
-    kept = by_key(run)["treatment_kept"].says
+    kept = index_findings(run)["treatment_kept"].says
     assert re.search(r"NONE − calm \+4\.\d\d \(.*p < \.001\): a difference is shown", kept)
 
 
 def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> None:
-    found = by_key(
-        folkmoot.run(save(good(), tmp_path / "b.xlsx"), out=tmp_path / "o", provider=player())
+    found = index_findings(
+        folkmoot.run(
+            save_workbook(make_workbook(), tmp_path / "b.xlsx"),
+            out=tmp_path / "o",
+            provider=make_provider(),
+        )
     )
     about_people = [f for key, f in found.items() if key.startswith(("treatment_", "answers_"))]
     assert about_people
@@ -109,13 +115,13 @@ def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> No
 
 
 def test_computed_values_have_findings_of_their_own(run: Any) -> None:
-    found = by_key(run)
+    found = index_findings(run)
     assert isinstance(found["rounds_kept"].chart, LineChart)
     assert "treatment_share" in found
 
 
 def test_answers_are_counted_in_shares(run: Any) -> None:
-    chart = by_key(run)["answers_trade"].chart
+    chart = index_findings(run)["answers_trade"].chart
     assert isinstance(chart, BarChart)
     assert list(dict.fromkeys(o for o, _, _ in chart.items)) == ["yes", "no", "I don’t know"]
     for arm in ("calm", "NONE"):
@@ -146,21 +152,23 @@ def test_answers_given_equally_often_are_all_named(given: list[str], says: str) 
 
 
 def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:
-    grid = by_key(run)["respondent_checks"].grid
+    grid = index_findings(run)["respondent_checks"].grid
     rows = {row[0]: dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
     checked = rows["Position bias"]  # the scripted player always takes the first of three
     assert checked["verdict"] == "failed" and checked["value"] == pytest.approx(1)
 
 
 def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
-    run = folkmoot.run(path, out=tmp_path / "out", provider=player(number="lots"))
-    found = by_key(run)["answer_quality"]
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider(number="lots"))
+    found = index_findings(run)["answer_quality"]
     assert found.headline and "8 failed validation" in found.says
 
 
 def test_constants_are_compared(tmp_path: Path) -> None:
-    path = save(put(good(), "constants!B2", '["apples", "pears"]'), tmp_path / "book.xlsx")
+    path = save_workbook(
+        with_cell(make_workbook(), "constants!B2", '["apples", "pears"]'), tmp_path / "book.xlsx"
+    )
 
     def answer(request: Any, address: str) -> str:
         if "/o/" in address:
@@ -168,7 +176,7 @@ def test_constants_are_compared(tmp_path: Path) -> None:
         return make_script()(request, address)
 
     run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
-    says = by_key(run)["constants_offer"].says
+    says = index_findings(run)["constants_offer"].says
     assert (
         "means of offer per participant go from 3 with goods = apples to 9 with goods = pears"
         in says
@@ -176,9 +184,9 @@ def test_constants_are_compared(tmp_path: Path) -> None:
 
 
 def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> None:
-    """Three combinations of six sessions are six units, compared within people."""
-    book = put(good(), "constants!B2", '["apples", "pears", "plums"]')
-    book = setting(book, "num_sessions", 6)
+    """Three combinations of six sessions are six units, compared within participants."""
+    book = with_cell(make_workbook(), "constants!B2", '["apples", "pears", "plums"]')
+    book = with_setting(book, "num_sessions", 6)
     book["agent_profiles"] = [*book["agent_profiles"][:2], *([f"p{i}", i, "x"] for i in range(24))]
 
     def answer(request: Any, address: str) -> str:
@@ -189,15 +197,17 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
         return str(who % 8 + more)
 
     run = folkmoot.run(
-        save(book, tmp_path / "b.xlsx"), out=tmp_path / "o", provider=ScriptedProvider(answer)
+        save_workbook(book, tmp_path / "b.xlsx"),
+        out=tmp_path / "o",
+        provider=ScriptedProvider(answer),
     )
-    found = by_key(run)["constants_offer"]
+    found = index_findings(run)["constants_offer"]
     assert found.independent == "Independent unit: session (6)."
     rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
     assert [r["minus_first"] for r in rows] == [None, pytest.approx(1.5), 0]
     assert rows[1]["p"] < rows[1]["adjusted_p"] < 0.05 < rows[2]["p"]
     assert "goods = pears − goods = apples +1.50 (" in found.says
-    assert by_key(run)["treatment_offer"].units == 6
+    assert index_findings(run)["treatment_offer"].units == 6
 
 
 def test_show_lists_and_shows(run: Any) -> None:
@@ -211,8 +221,8 @@ def test_show_lists_and_shows(run: Any) -> None:
             shown(run.folder, unknown)
 
 
-def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
-    config = read(setting(good(), "max_conversation_length", 6), tmp_path)
+def test_a_conversation_that_will_be_cut_is_reported_beforehand(tmp_path: Path) -> None:
+    config = read_config(with_setting(make_workbook(), "max_conversation_length", 6), tmp_path)
     assert any(
         "about 15 messages" in n and "will end early" in n for n in config_advisories(config)
     )
@@ -220,15 +230,17 @@ def test_what_will_be_cut_is_said_beforehand(tmp_path: Path) -> None:
 
 def test_a_run_folder_holds_all_that_its_repetition_needs(run: Any, tmp_path: Path) -> None:
     again = folkmoot.run(
-        run.path / "study.yaml", out=tmp_path / "again", provider=ScriptedProvider(generous)
+        run.path / "study.yaml",
+        out=tmp_path / "again",
+        provider=ScriptedProvider(answer_generously),
     )
     for name in ("market.csv", "market.json"):
         assert (again.path / name).read_bytes() == (run.path / name).read_bytes()
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
-    whole = folkmoot.run(path, out=tmp_path / "whole", provider=player())
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
+    whole = folkmoot.run(path, out=tmp_path / "whole", provider=make_provider())
 
     def dies(request: Any, address: str) -> str:
         if "market.2/m/" in address:
@@ -237,7 +249,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(dies))
-    provider = player()
+    provider = make_provider()
     resumed = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     assert 0 < provider.calls < 30
     for name in ("market.csv", "market.json"):

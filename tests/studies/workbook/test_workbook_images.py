@@ -1,5 +1,6 @@
-"""Images in a workbook: sent where the model takes them, refused where it does not; and the preview
-of what would be sent."""
+"""Images in workbooks are sent to models that accept them and refused for others. The preview shows
+the requests.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from folkmoot.studies.workbook.preparation import config_advisories
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import (
-    good,
-    mistakes,
-    player,
-    put,
-    read,
-    save,
-    setting,
+    find_mistakes,
+    make_provider,
+    make_workbook,
+    read_config,
+    save_workbook,
+    with_cell,
+    with_setting,
 )
 from tests.sweeps import sample_daily
 
@@ -37,21 +38,21 @@ APPLES, PEARS = FRUIT.replace("{{ goods }}", "apples"), FRUIT.replace("{{ goods 
 PROMPTS = "interview_prompts!F"
 
 
-def pictured() -> dict[str, list[list[Any]]]:
-    """An image in the context, in a treatment and in a question, one of them by a constant."""
-    book = put(good(), f"{PROMPTS}2", f"This is a market. Its plan: {PLAN}")
-    book = put(book, "treatments!B2", "Today: ![the weather](https://example.org/sun)")
-    book = put(book, f"{PROMPTS}3", f"What is a fair price for {FRUIT}?")
-    return put(book, "constants!B2", '["apples", "pears"]')
+def make_workbook_with_images() -> dict[str, list[list[Any]]]:
+    """Make a workbook with images in the context, a treatment, a question and a constant."""
+    book = with_cell(make_workbook(), f"{PROMPTS}2", f"This is a market. Its plan: {PLAN}")
+    book = with_cell(book, "treatments!B2", "Today: ![the weather](https://example.org/sun)")
+    book = with_cell(book, f"{PROMPTS}3", f"What is a fair price for {FRUIT}?")
+    return with_cell(book, "constants!B2", '["apples", "pears"]')
 
 
-def shown(request: Any) -> set[str]:
+def list_shown_images(request: Any) -> set[str]:
     return set(request.images)
 
 
 def test_each_speaker_sees_the_images_of_its_own_prompts(tmp_path: Path) -> None:
-    provider = player()
-    path = save(pictured(), tmp_path / "book.xlsx")
+    provider = make_provider()
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     treatments = {s["session"]: s["treatment"] for s in run.table("sessions").iter_rows(named=True)}
     assert set(treatments.values()) == {"calm", "NONE"}
@@ -61,15 +62,17 @@ def test_each_speaker_sees_the_images_of_its_own_prompts(tmp_path: Path) -> None
         wanted = {PLAN}
         if treatments[session.rpartition(".")[2]] == "calm":
             wanted.add("![the weather](https://example.org/sun)")
-        # The question of the discussion is heard by all and stays in memory.
+        # All participants hear the question of the discussion, and it stays in their history.
         wanted.add(fruit)
-        assert shown(request) == wanted, (address, task, who)
+        assert list_shown_images(request) == wanted, (address, task, who)
 
 
 def test_what_a_participant_says_is_never_an_image(tmp_path: Path) -> None:
-    book = put(good(), f"{PROMPTS}5", "You said {{ talk }} Trade? {response_options}")
-    provider = player(text="Look: https://evil.example/me.png", number=3)
-    path = save(book, tmp_path / "book.xlsx")
+    book = with_cell(
+        make_workbook(), f"{PROMPTS}5", "You said {{ talk }} Trade? {response_options}"
+    )
+    provider = make_provider(text="Look: https://evil.example/me.png", number=3)
+    path = save_workbook(book, tmp_path / "book.xlsx")
     folkmoot.run(path, out=tmp_path / "out", provider=provider)
     told = [r for a, r in provider.seen if "/m/" in a]
     assert told and all("https://evil.example/me.png" in r.messages[-1].content for r in told)
@@ -77,14 +80,14 @@ def test_what_a_participant_says_is_never_an_image(tmp_path: Path) -> None:
 
 
 def test_an_address_that_an_answer_completes_is_an_image(tmp_path: Path) -> None:
-    """The workbook says that it is one; only the rest of its name is the participant's."""
-    book = put(
-        good(),
+    """The workbook states the image, and only a part of its name comes from the participant."""
+    book = with_cell(
+        make_workbook(),
         f"{PROMPTS}5",
         "{% if offer > 1 %}https://example.org/{{ offer }}.png{% endif %} ok?",
     )
-    provider = player(number=7)
-    path = save(book, tmp_path / "book.xlsx")
+    provider = make_provider(number=7)
+    path = save_workbook(book, tmp_path / "book.xlsx")
     folkmoot.run(path, out=tmp_path / "out", provider=provider)
     told = [r for a, r in provider.seen if "/m/" in a]
     assert told and all(r.images == ("https://example.org/7.png",) for r in told)
@@ -115,7 +118,9 @@ def test_images_go_over_the_wire_and_into_the_journal(
         bodies.append(body)
         return {"text": "5"}
 
-    path = save(setting(pictured(), "num_sessions", 1), tmp_path / "book.xlsx")
+    path = save_workbook(
+        with_setting(make_workbook_with_images(), "num_sessions", 1), tmp_path / "book.xlsx"
+    )
     with ServerThread(FaultPlan()) as server:
         server.model.says = says  # type: ignore[method-assign]
         url = server.openai if variable == "OPENAI" else server.url
@@ -137,7 +142,7 @@ def test_images_go_over_the_wire_and_into_the_journal(
 
 @pytest.mark.parametrize("model", ["synthetic", "gpt-3.5-turbo", "kimi-k2"])
 def test_a_model_that_reads_text_alone_is_refused_beforehand(model: str, tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     for command in (["check"], ["run", "--out", str(tmp_path / "out")]):
         done = CliRunner().invoke(
             app,
@@ -155,7 +160,7 @@ def test_a_model_that_reads_text_alone_is_refused_beforehand(model: str, tmp_pat
 
 
 def test_a_model_of_a_role_is_checked_too(tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     options = ["--set", "models.summarizer=kimi-k2"]
     done = CliRunner().invoke(app, ["check", str(path), *options])
     assert done.exit_code == 2 and "kimi-k2-0905-preview accepts no images" in " ".join(
@@ -175,14 +180,14 @@ def test_a_model_of_a_role_is_checked_too(tmp_path: Path) -> None:
 def test_a_server_that_takes_no_images_ends_the_run_with_its_words(
     status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody's answer is missing for it, and what was answered before is kept."""
+    """No answer is missing because of it, and earlier answers are kept."""
 
     def says(messages: Any, body: dict[str, Any]) -> dict[str, Any]:
         shows = any(isinstance(m["content"], list) for m in messages)
         return {"status": status, "message": said} if shows else {"text": "5"}
 
-    book = put(good(), f"{PROMPTS}5", f"Trade {PLAN}? {{response_options}}")
-    path = save(book, tmp_path / "book.xlsx")
+    book = with_cell(make_workbook(), f"{PROMPTS}5", f"Trade {PLAN}? {{response_options}}")
+    path = save_workbook(book, tmp_path / "book.xlsx")
     with ServerThread(FaultPlan()) as server:
         server.model.says = says  # type: ignore[method-assign]
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
@@ -196,31 +201,37 @@ def test_a_server_that_takes_no_images_ends_the_run_with_its_words(
 
 @pytest.mark.parametrize("ending", ["svg", "bmp", "tiff", "heic"])
 def test_images_that_models_do_not_take_are_mistakes(ending: str, tmp_path: Path) -> None:
-    book = put(good(), f"{PROMPTS}3", f"See https://example.org/{{{{ goods }}}}.{ending}")
-    (found,) = mistakes(book, tmp_path)
+    book = with_cell(
+        make_workbook(), f"{PROMPTS}3", f"See https://example.org/{{{{ goods }}}}.{ending}"
+    )
+    (found,) = find_mistakes(book, tmp_path)
     assert found.startswith(f"book.xlsx:{PROMPTS}3: models accept no images of type {ending}")
     assert "PNG" in found
 
 
 def test_an_option_cannot_be_an_image(tmp_path: Path) -> None:
-    book = put(good(), "interview_prompts!I5", f'["{PLAN}", "none"]')
-    (found,) = mistakes(book, tmp_path)
+    book = with_cell(make_workbook(), "interview_prompts!I5", f'["{PLAN}", "none"]')
+    (found,) = find_mistakes(book, tmp_path)
     assert found.startswith("book.xlsx:interview_prompts!I5: an option is an image")
 
 
 def test_the_notes_say_that_images_are_not_in_the_estimate(tmp_path: Path) -> None:
-    (note,) = [n for n in config_advisories(read(pictured(), tmp_path)) if "images" in n]
+    (note,) = [
+        n
+        for n in config_advisories(read_config(make_workbook_with_images(), tmp_path))
+        if "images" in n
+    ]
     assert note.endswith(
         "tokens are not part of the estimate: treatments!B2, interview_prompts!F2, "
         "interview_prompts!F3"
     )
-    assert not any("images" in n for n in config_advisories(read(good(), tmp_path)))
+    assert not any("images" in n for n in config_advisories(read_config(make_workbook(), tmp_path)))
 
 
 # --- the preview -----------------------------------------------------------------------------
 
 
-def previews(path: Path) -> list[Any]:
+def read_previews(path: Path) -> list[Any]:
     found = load_study_with_options(
         path, RunOptions(custom_provider=ScriptedProvider(lambda *_: ""))
     )
@@ -229,15 +240,15 @@ def previews(path: Path) -> list[Any]:
 
 
 def test_the_preview_is_what_the_run_sends(tmp_path: Path) -> None:
-    """One for each permutation, treatment and role: the request itself, to the byte."""
-    provider = player()
-    path = save(pictured(), tmp_path / "book.xlsx")
+    """The preview has one request per permutation, treatment and role, equal to the byte."""
+    provider = make_provider()
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     arms = {
         (row["experiment_id"], row["treatment"], row["role"])
         for row in run.table("assignment").iter_rows(named=True)
     }
-    found = previews(path)
+    found = read_previews(path)
     titles = [tuple(one.title.split(" · ")) for one in found]
     seen = {(t[0], t[2], t[3]) for t in titles if t[3] in ("Buyer", "Seller")}
     assert seen == {(e, t, r) for e in ("market_1", "market_2") for _, t, r in arms}
@@ -252,7 +263,9 @@ def test_the_preview_is_what_the_run_sends(tmp_path: Path) -> None:
 
 def test_the_preview_says_what_it_leaves_out(tmp_path: Path) -> None:
     (first, *_) = [
-        p for p in previews(save(good(), tmp_path / "b.xlsx")) if "Summarizer" in p.title
+        p
+        for p in read_previews(save_workbook(make_workbook(), tmp_path / "b.xlsx"))
+        if "Summarizer" in p.title
     ]
     assert "earlier messages are left out" in first.note
     assert first.messages[-1].content == "Sum up."
@@ -260,20 +273,20 @@ def test_the_preview_says_what_it_leaves_out(tmp_path: Path) -> None:
 
 
 def test_the_preview_has_the_options_in_the_order_of_the_run(tmp_path: Path) -> None:
-    book = put(good(), "interview_prompts!B3", "private_question")
-    book = put(book, "interview_prompts!H3", "category")
-    book = put(book, "interview_prompts!I3", '["one", "two", "three", "four", "five"]')
-    book = put(book, "interview_prompts!J3", 1)
-    provider = player()
-    path = save(book, tmp_path / "book.xlsx")
+    book = with_cell(make_workbook(), "interview_prompts!B3", "private_question")
+    book = with_cell(book, "interview_prompts!H3", "category")
+    book = with_cell(book, "interview_prompts!I3", '["one", "two", "three", "four", "five"]')
+    book = with_cell(book, "interview_prompts!J3", 1)
+    provider = make_provider()
+    path = save_workbook(book, tmp_path / "book.xlsx")
     folkmoot.run(path, out=tmp_path / "out", provider=provider)
     requests = [r.messages for _, r in provider.seen]
-    found = [p for p in previews(path) if "Summarizer" not in p.title]
+    found = [p for p in read_previews(path) if "Summarizer" not in p.title]
     assert found and all(one.messages in requests for one in found)
 
 
 def test_check_prints_the_preview(tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     done = CliRunner().invoke(app, ["check", str(path), "--preview"])
     assert done.exit_code == 0, done.output
     assert "market_1 · goods = apples · calm · Buyer · task t" in done.output
@@ -290,22 +303,22 @@ def test_a_study_type_without_a_preview_says_so() -> None:
 
 
 def test_rehearsals_of_workbooks_with_images_still_count(tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     done = CliRunner().invoke(app, ["check", str(path)])
     assert done.exit_code == 0 and "Calls     about" in done.output
 
 
 def test_the_study_file_from_python_refuses_as_well(tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     with pytest.raises(InputError, match="accepts no images"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "out")
 
 
 def test_a_workbook_with_images_can_be_tried_with_placeholders(tmp_path: Path) -> None:
-    path = save(pictured(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook_with_images(), tmp_path / "book.xlsx")
     with pytest.raises(InputError, match="--set images=placeholder"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "refused")
-    provider = player(text="Look: https://elsewhere.example/me.png")
+    provider = make_provider(text="Look: https://elsewhere.example/me.png")
     options = {"overrides": ("images=placeholder",)}
     folkmoot.run(path, out=tmp_path / "out", provider=provider, **options)
     assert provider.seen and not any(r.images for _, r in provider.seen)

@@ -1,4 +1,4 @@
-"""Random damage to a good workbook gives a run or a list of mistakes, never a traceback."""
+"""Random damage to a valid workbook leads to a run or a list of problems, not to a traceback."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from folkmoot.studies.workbook.preparation import (
     config_advisories,
     load_workbook_config,
 )
-from tests.studies.workbook.test_workbook_parts import by_hand
-from tests.studies.workbook.test_workbook_reading import older, shorter
-from tests.studies.workbook.workbook_builder import good, player, quick_save
+from tests.studies.workbook.test_workbook_parts import make_manual_workbook
+from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
+from tests.studies.workbook.workbook_builder import make_provider, make_workbook, write_workbook
 
 Rng = np.random.Generator
 Cells = dict[str, list[list[Any]]]
@@ -49,7 +49,7 @@ NASTY: tuple[Any, ...] = (
 )
 
 
-def _cell(rng: Rng, book: Cells) -> tuple[list[list[Any]], int, int] | None:
+def _draw_cell(rng: Rng, book: Cells) -> tuple[list[list[Any]], int, int] | None:
     rows = list(book.values())[rng.integers(len(book))]
     if not rows:
         return None
@@ -58,14 +58,14 @@ def _cell(rng: Rng, book: Cells) -> tuple[list[list[Any]], int, int] | None:
 
 
 def replace_cell(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+    if found := _draw_cell(rng, book):
         rows, r, c = found
         rows[r][c] = NASTY[rng.integers(len(NASTY))]
 
 
-def redress(rng: Rng, book: Cells) -> None:
-    """The same value in another dress, or in another place: mostly this should still run."""
-    found = _cell(rng, book)
+def reformat_cell(rng: Rng, book: Cells) -> None:
+    """Write a value in another form. Most workbooks should still run."""
+    found = _draw_cell(rng, book)
     if found is None:
         return
     rows, r, c = found
@@ -85,13 +85,13 @@ def redress(rng: Rng, book: Cells) -> None:
 
 
 def copy_cell(rng: Rng, book: Cells) -> None:
-    one, other = _cell(rng, book), _cell(rng, book)
+    one, other = _draw_cell(rng, book), _draw_cell(rng, book)
     if one and other:
         one[0][one[1]][one[2]] = other[0][other[1]][other[2]]
 
 
 def damage_text(rng: Rng, book: Cells) -> None:
-    found = _cell(rng, book)
+    found = _draw_cell(rng, book)
     if found and isinstance(found[0][found[1]][found[2]], str):
         rows, r, c = found
         text = rows[r][c]
@@ -101,30 +101,30 @@ def damage_text(rng: Rng, book: Cells) -> None:
 
 
 def drop_row(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+    if found := _draw_cell(rng, book):
         del found[0][found[1]]
 
 
-def double_row(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+def duplicate_row(rng: Rng, book: Cells) -> None:
+    if found := _draw_cell(rng, book):
         found[0].insert(found[1], list(found[0][found[1]]))
 
 
 def drop_column(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+    if found := _draw_cell(rng, book):
         for row in found[0]:
             del row[found[2] : found[2] + 1]
 
 
 def swap_rows(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+    if found := _draw_cell(rng, book):
         rows, r, _ = found
         other = int(rng.integers(len(rows)))
         rows[r], rows[other] = rows[other], rows[r]
 
 
-def stray_cell(rng: Rng, book: Cells) -> None:
-    if found := _cell(rng, book):
+def add_stray_cell(rng: Rng, book: Cells) -> None:
+    if found := _draw_cell(rng, book):
         rows, r, _ = found
         rows[r].extend([None] * int(rng.integers(1, 6)))
         rows[r].append(NASTY[rng.integers(len(NASTY))])
@@ -144,11 +144,11 @@ def drop_sheet(rng: Rng, book: Cells) -> None:
 
 
 MUTATIONS: tuple[Callable[[Rng, Cells], None], ...] = (
-    *(redress, redress, redress),
+    *(reformat_cell, reformat_cell, reformat_cell),
     *(replace_cell, replace_cell, replace_cell, copy_cell, damage_text, damage_text),
-    *(drop_row, double_row, drop_column, swap_rows, stray_cell, rename_sheet, drop_sheet),
+    *(drop_row, duplicate_row, drop_column, swap_rows, add_stray_cell, rename_sheet, drop_sheet),
 )
-STARTS = (good, good, by_hand, older, shorter)
+STARTS = (make_workbook, make_workbook, make_manual_workbook, make_older_layout, make_short_layout)
 
 
 def mutate(seed: int) -> Cells:
@@ -159,9 +159,9 @@ def mutate(seed: int) -> Cells:
     return book
 
 
-def outcome(book: Cells, folder: Path) -> str:
-    """`ran`, or `refused` with problems that a user can read."""
-    path = quick_save(book, folder / "book.xlsx")
+def run_or_refuse(book: Cells, folder: Path) -> str:
+    """Return "ran", or "refused" if the problems have messages for the researcher."""
+    path = write_workbook(book, folder / "book.xlsx")
     try:
         config = load_workbook_config(path)
         problems = check_config(config, folder)
@@ -172,29 +172,29 @@ def outcome(book: Cells, folder: Path) -> str:
         return "refused"
     assert config_advisories(config)
     out = folder / "out"
-    run = folkmoot.run(path, out=out, provider=player(), limit=1)
+    run = folkmoot.run(path, out=out, provider=make_provider(), limit=1)
     assert run.table("sessions").height >= 1
     shutil.rmtree(out)
     return "ran"
 
 
-def _many(first: int, last: int, folder: Path) -> Counter[str]:
+def _count_outcomes(first: int, last: int, folder: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in range(first, last):
         try:
-            counts[outcome(mutate(seed), folder)] += 1
+            counts[run_or_refuse(mutate(seed), folder)] += 1
         except Exception as error:
             raise AssertionError(f"mutation {seed}: {type(error).__name__}: {error}") from error
     return counts
 
 
 def test_a_few_dozen_mutations(tmp_path: Path) -> None:
-    counts = _many(0, 40, tmp_path)
-    assert counts["ran"] > 5 and counts["refused"] > 15
+    counts = _count_outcomes(0, 24, tmp_path)
+    assert counts["ran"] > 3 and counts["refused"] > 9
 
 
 @pytest.mark.nightly(part="workbooks")
 @pytest.mark.parametrize("part", range(12))
 def test_thirty_thousand_mutations(tmp_path: Path, part: int) -> None:
-    counts = _many(2_500 * part, 2_500 * (part + 1), tmp_path)
+    counts = _count_outcomes(2_500 * part, 2_500 * (part + 1), tmp_path)
     assert counts.total() == 2_500

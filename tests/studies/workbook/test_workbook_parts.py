@@ -1,4 +1,4 @@
-"""The pure parts: options, replies, computed values, assignment, order, permutations."""
+"""Parts without model calls: options, replies, computed values, assignment, permutations."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.protocol import order_tasks
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
-    good,
-    mistakes,
-    put,
-    read,
-    save,
-    setting,
+    find_mistakes,
+    make_workbook,
+    read_config,
+    save_workbook,
+    with_cell,
+    with_setting,
 )
 
 TASKS = "interview_prompts"
@@ -132,7 +132,7 @@ def test_the_shuffle_is_a_permutation_and_leaves_the_list_alone() -> None:
 # --- replies ---------------------------------------------------------------------------------
 
 
-def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
+def make_answer_type(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
     order = options.options if isinstance(options, ListedOptions) else ()
     fields = {"validate": True, "as_json": False, "speculation": False, **more}
     return WorkbookAnswer(options, order, var_type, **fields)
@@ -150,23 +150,23 @@ def answer(options: Any, var_type: Any = None, **more: Any) -> WorkbookAnswer:
     ],
 )
 def test_options_in_words_may_name_bounds(words: str, bounds: tuple[str, ...]) -> None:
-    """The embedded respondent keeps to them; nothing is checked by them."""
-    wanted = answer(FreeOptions(words), "float")
+    """The embedded respondent stays within these bounds, but no answer is checked against them."""
+    wanted = make_answer_type(FreeOptions(words), "float")
     assert wanted.offered_values == bounds
     assert isinstance(wanted.parse_reply("99"), ParsedAnswer)
-    assert answer(FreeOptions(words), "category").offered_values == ()
+    assert make_answer_type(FreeOptions(words), "category").offered_values == ()
 
 
 @pytest.mark.parametrize("number", [0, 7, 10])
 def test_ranges_include_both_ends(number: int) -> None:
-    read = answer(NumberRange(0, 10), "integer").parse_reply(str(number))
+    read = make_answer_type(NumberRange(0, 10), "integer").parse_reply(str(number))
     assert isinstance(read, ParsedAnswer)
     assert read.value.value == number and isinstance(read.value.value, int)
 
 
 @pytest.mark.parametrize("reply", ["-1", "11", "ten", "2.5", "3 or 4"])
 def test_what_is_out_of_range_is_asked_for_again(reply: str) -> None:
-    problem = answer(NumberRange(0, 10), "integer").parse_reply(reply)
+    problem = make_answer_type(NumberRange(0, 10), "integer").parse_reply(reply)
     assert isinstance(problem, ParseFailure)
     assert "from 0 to 10" in problem.problem
 
@@ -185,13 +185,13 @@ def test_what_is_out_of_range_is_asked_for_again(reply: str) -> None:
     ],
 )
 def test_values_have_their_type(options: Any, var_type: Any, reply: str, value: Any) -> None:
-    read = answer(options, var_type).parse_reply(reply)
+    read = make_answer_type(options, var_type).parse_reply(reply)
     assert isinstance(read, ParsedAnswer)
     assert read.value.value == value and type(read.value.value) is type(value)
 
 
 def test_json_replies_with_a_speculation_score() -> None:
-    wanted = answer(NumberRange(0, 10), "integer", as_json=True, speculation=True)
+    wanted = make_answer_type(NumberRange(0, 10), "integer", as_json=True, speculation=True)
     read = wanted.parse_reply('```json\n{"response": "7", "speculation_score": 30}\n```')
     assert isinstance(read, ParsedAnswer)
     assert (read.value.value, read.value.score) == (7, 30)
@@ -207,33 +207,35 @@ def test_json_replies_with_a_speculation_score() -> None:
 
 
 def test_without_validation_everything_but_silence_is_an_answer() -> None:
-    loose = answer(ListedOptions(("yes", "no")), "category", validate=False)
+    loose = make_answer_type(ListedOptions(("yes", "no")), "category", validate=False)
     read = loose.parse_reply("perhaps")
     assert isinstance(read, ParsedAnswer) and read.value.status == "unchecked"
     assert isinstance(loose.parse_reply("  "), ParseFailure)
-    spoken = answer(None, None, validate=False, as_json=True).parse_reply("no json at all")
+    spoken = make_answer_type(None, None, validate=False, as_json=True).parse_reply(
+        "no json at all"
+    )
     assert isinstance(spoken, ParsedAnswer) and spoken.value.value == "no json at all"
 
 
 def test_the_last_answer_is_kept_and_flagged() -> None:
-    wanted = answer(NumberRange(0, 10), "integer")
+    wanted = make_answer_type(NumberRange(0, 10), "integer")
     kept = wanted.last("15")
     assert not isinstance(kept, Missing)
     assert (kept.value, kept.status, kept.is_usable) == (15, "invalid", False)
     words = wanted.last("everything I have")
     assert not isinstance(words, Missing) and words.value == "everything I have"
-    wrapped = answer(NumberRange(0, 1), "float", as_json=True).last('{"response": 3}')
+    wrapped = make_answer_type(NumberRange(0, 1), "float", as_json=True).last('{"response": 3}')
     assert not isinstance(wrapped, Missing) and wrapped.value == 3
     assert isinstance(wanted.last("   "), Missing)
 
 
 # --- computed values -------------------------------------------------------------------------
 
-GIVEN = {"a": 4, "b": 0, "c": 10}
+AMOUNTS = {"a": 4, "b": 0, "c": 10}
 
 
-def scene(values: dict[str, Any] | None = None) -> EvaluationContext:
-    given = GIVEN if values is None else values
+def make_context(values: dict[str, Any] | None = None) -> EvaluationContext:
+    given = AMOUNTS if values is None else values
     people = ["a", "b", "c", "d"]  # d was never asked
 
     def value(name: str, who: str | None) -> Any:
@@ -269,19 +271,19 @@ def scene(values: dict[str, Any] | None = None) -> EvaluationContext:
     ],
 )
 def test_expressions(text: str, value: Any) -> None:
-    assert evaluate_expression(text, scene(), "a") == pytest.approx(value)
+    assert evaluate_expression(text, make_context(), "a") == pytest.approx(value)
 
 
 def test_what_cannot_be_computed_says_why() -> None:
     missing = {"a": 4, "b": Missing("invalid"), "c": 10}
-    total = evaluate_expression("sum(give)", scene(missing), "a")
+    total = evaluate_expression("sum(give)", make_context(missing), "a")
     assert isinstance(total, Missing) and "give of b: invalid" in total.detail
-    assert evaluate_expression("give", scene(missing), "a") == 4
-    zero = evaluate_expression("1 / (give - 4)", scene(), "a")
+    assert evaluate_expression("give", make_context(missing), "a") == 4
+    zero = evaluate_expression("1 / (give - 4)", make_context(), "a")
     assert isinstance(zero, Missing) and "division by zero" in zero.detail
-    never = evaluate_expression("give", scene(), "d")
+    never = evaluate_expression("give", make_context(), "d")
     assert isinstance(never, Missing) and never.reason == "not_asked"
-    mixed = evaluate_expression("give + label", scene(), "a")
+    mixed = evaluate_expression("give + label", make_context(), "a")
     assert isinstance(mixed, Missing)
 
 
@@ -312,50 +314,50 @@ def test_computed_values_come_after_those_they_rest_on() -> None:
     ],
 )
 def test_mistakes_in_the_seventh_sheet(tmp_path: Path, row: list[str], says: str) -> None:
-    book = good()
+    book = make_workbook()
     book["computed"].append(row)
-    found = mistakes(book, tmp_path)
+    found = find_mistakes(book, tmp_path)
     assert any(says in m for m in found), found
     assert all("computed!" in m for m in found)
 
 
 def test_results_are_only_shown_after_they_are_known(tmp_path: Path) -> None:
-    found = mistakes(put(good(), f"{TASKS}!C5", 2), tmp_path)
+    found = find_mistakes(with_cell(make_workbook(), f"{TASKS}!C5", 2), tmp_path)
     assert len(found) == 2  # total, and the own offer: now in a tie with the task that asks for it
     assert all(f"{TASKS}!F5" in m and "not known yet" in m for m in found)
 
 
 def test_special_roles_are_shown_no_personal_values(tmp_path: Path) -> None:
     cell = '{"Buyer": "Sure?", "Summarizer": "The offer was {{ offer }}, all {{ total }}."}'
-    book = put(good(), f"{TASKS}!F6", cell)
-    assert any("offer is not known yet" in m for m in mistakes(book, tmp_path))
+    book = with_cell(make_workbook(), f"{TASKS}!F6", cell)
+    assert any("offer is not known yet" in m for m in find_mistakes(book, tmp_path))
 
 
 def test_a_six_sheet_file_works_without_computed(tmp_path: Path) -> None:
-    book = put(good(), f"{TASKS}!F5", "Trade? {response_options}")
+    book = with_cell(make_workbook(), f"{TASKS}!F5", "Trade? {response_options}")
     del book["computed"]
-    assert mistakes(book, tmp_path) == []
+    assert find_mistakes(book, tmp_path) == []
 
 
 # --- assignment ------------------------------------------------------------------------------
 
 
-def plans(book: Any, folder: Path, seed: int = 7) -> Any:
-    config = read(book, folder)
+def plan_sessions(book: Any, folder: Path, seed: int = 7) -> Any:
+    config = read_config(book, folder)
     found, problems = assign_sessions(build_experiments(config.workbook)[0], seed)
     assert problems == []
     return found
 
 
-def many(n: int) -> dict[str, list[list[Any]]]:
-    book = setting(good(), "num_sessions", n)
+def make_large_workbook(session_count: int) -> dict[str, list[list[Any]]]:
+    book = with_setting(make_workbook(), "num_sessions", session_count)
     head = book["agent_profiles"][:2]
-    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(4 * n + 3))]
+    book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(4 * session_count + 3))]
     return book
 
 
-def test_everybody_sits_once_and_roles_are_dealt_evenly(tmp_path: Path) -> None:
-    found = plans(many(6), tmp_path)
+def test_each_participant_has_one_seat_and_roles_are_balanced(tmp_path: Path) -> None:
+    found = plan_sessions(make_large_workbook(6), tmp_path)
     seated = [s.id for p in found for s in p.seats]
     assert len(seated) == len(set(seated)) == 24
     for plan in found:
@@ -364,11 +366,11 @@ def test_everybody_sits_once_and_roles_are_dealt_evenly(tmp_path: Path) -> None:
 
 
 def test_complete_random_is_balanced_and_simple_is_not_always(tmp_path: Path) -> None:
-    book = many(10)
-    complete = Counter(p.treatment for p in plans(book, tmp_path))
+    book = make_large_workbook(10)
+    complete = Counter(p.treatment for p in plan_sessions(book, tmp_path))
     assert complete == {"calm": 5, "NONE": 5}
-    simple = setting(book, "treatment_assignment_strategy", "simple_random")
-    config = build_experiments(read(simple, tmp_path).workbook)[0]
+    simple = with_setting(book, "treatment_assignment_strategy", "simple_random")
+    config = build_experiments(read_config(simple, tmp_path).workbook)[0]
     splits = {
         Counter(p.treatment for p in assign_sessions(config, s)[0])["calm"] for s in range(30)
     }
@@ -376,23 +378,27 @@ def test_complete_random_is_balanced_and_simple_is_not_always(tmp_path: Path) ->
 
 
 @given(st.integers(0, 60), st.integers(1, 7), st.integers(0, 99))
-def test_balanced_deals_differ_by_one_at_most(n: int, arms: int, seed: int) -> None:
+def test_balanced_deals_differ_by_one_at_most(session_count: int, arms: int, seed: int) -> None:
     counts = Counter(dict.fromkeys(range(arms), 0))
-    counts.update(assign_balanced(n, arms, RNG(seed)))
-    assert sum(counts.values()) == n
+    counts.update(assign_balanced(session_count, arms, RNG(seed)))
+    assert sum(counts.values()) == session_count
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_the_same_seed_seats_the_same(tmp_path: Path) -> None:
-    assert plans(many(5), tmp_path, 1) == plans(many(5), tmp_path, 1)
-    assert plans(many(5), tmp_path, 1) != plans(many(5), tmp_path, 2)
+    assert plan_sessions(make_large_workbook(5), tmp_path, 1) == plan_sessions(
+        make_large_workbook(5), tmp_path, 1
+    )
+    assert plan_sessions(make_large_workbook(5), tmp_path, 1) != plan_sessions(
+        make_large_workbook(5), tmp_path, 2
+    )
 
 
-def by_hand() -> dict[str, list[list[Any]]]:
-    book = good()
+def make_manual_workbook() -> dict[str, list[list[Any]]]:
+    book = make_workbook()
     for what in ("treatment", "session", "role"):
-        book = setting(book, f"{what}_assignment_strategy", "manual")
-        book = setting(book, f"{what}_column", f"my {what}")
+        book = with_setting(book, f"{what}_assignment_strategy", "manual")
+        book = with_setting(book, f"{what}_column", f"my {what}")
     head = ["my treatment", "my session", "my role"]
     rows = book["agent_profiles"]
     rows[0] += head
@@ -403,7 +409,7 @@ def by_hand() -> dict[str, list[list[Any]]]:
 
 
 def test_assignment_by_hand(tmp_path: Path) -> None:
-    first, second = plans(by_hand(), tmp_path)
+    first, second = plan_sessions(make_manual_workbook(), tmp_path)
     assert (first.label, first.treatment) == ("3", "calm")
     assert (second.label, second.treatment) == ("1", "NONE")
     assert [(s.id, s.role) for s in first.seats] == [
@@ -428,45 +434,49 @@ def test_assignment_by_hand(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_by_hand_have_their_cell(tmp_path: Path, cell: str, value: Any, says: str) -> None:
-    found = mistakes(put(by_hand(), f"agent_profiles!{cell}", value), tmp_path)
+    found = find_mistakes(
+        with_cell(make_manual_workbook(), f"agent_profiles!{cell}", value), tmp_path
+    )
     assert any(says in m for m in found), found
 
 
 def test_every_wrong_role_of_a_session_is_named(tmp_path: Path) -> None:
-    book = put(put(by_hand(), "agent_profiles!F4", "Byer"), "agent_profiles!F5", "Sellr")
-    found = mistakes(book, tmp_path)
+    book = with_cell(
+        with_cell(make_manual_workbook(), "agent_profiles!F4", "Byer"), "agent_profiles!F5", "Sellr"
+    )
+    found = find_mistakes(book, tmp_path)
     assert [m for m in found if "F4" in m and "did you mean Buyer" in m]
     assert [m for m in found if "F5" in m and "did you mean Seller" in m]
 
 
 def test_a_blank_session_cell_leaves_a_respondent_out(tmp_path: Path) -> None:
-    book = by_hand()
+    book = make_manual_workbook()
     book["agent_profiles"].append(["spare", 60, "Nowhere", None, None, None])
-    seated = {s.id for p in plans(book, tmp_path) for s in p.seats}
+    seated = {s.id for p in plan_sessions(book, tmp_path) for s in p.seats}
     assert "spare" not in seated and len(seated) == 8
 
 
 def test_sessions_at_random_under_treatments_by_hand_do_not_mix(tmp_path: Path) -> None:
-    book = setting(by_hand(), "session_assignment_strategy", "random")
+    book = with_setting(make_manual_workbook(), "session_assignment_strategy", "random")
     column = {f"p{i}": "calm" if i <= 4 else "NONE" for i in range(1, 9)}
-    for plan in plans(book, tmp_path):
+    for plan in plan_sessions(book, tmp_path):
         assert {column[s.id] for s in plan.seats} == {plan.treatment}
 
 
 def test_too_few_respondents_are_an_error(tmp_path: Path) -> None:
-    found = mistakes(setting(good(), "num_sessions", 3), tmp_path)
+    found = find_mistakes(with_setting(make_workbook(), "num_sessions", 3), tmp_path)
     assert len(found) == 1 and "more respondents than the available 8" in found[0]
 
 
 def test_more_roles_than_participants_are_an_error(tmp_path: Path) -> None:
-    found = mistakes(setting(good(), "num_agents_per_session", 1), tmp_path)
+    found = find_mistakes(with_setting(make_workbook(), "num_agents_per_session", 1), tmp_path)
     assert any("2 roles cannot be assigned to 1 participants" in m for m in found)
 
 
 # --- order and permutations ------------------------------------------------------------------
 
 
-def rows(*orders: int) -> list[Task]:
+def make_tasks(*orders: int) -> list[Task]:
     return [
         Task(
             task_id=str(i),
@@ -480,17 +490,17 @@ def rows(*orders: int) -> list[Task]:
 
 
 def test_ties_are_shuffled_and_nothing_else() -> None:
-    tasks = rows(0, 1, 2, 2, 2, 3)
+    tasks = make_tasks(0, 1, 2, 2, 2, 3)
     seen = {tuple(t.task_id for t in order_tasks(tasks, RNG(i))) for i in range(200)}
     assert len(seen) == 6
     assert all(o[:2] == ("0", "1") and o[-1] == "5" for o in seen)
 
 
 def test_constants_spin_off_every_combination(tmp_path: Path) -> None:
-    book = put(good(), "constants!B2", '["apples", "pears"]')
+    book = with_cell(make_workbook(), "constants!B2", '["apples", "pears"]')
     book["constants"].append(["high", "[20, 30, 40.5]"])
-    book = put(book, f"{TASKS}!I4", "(0, {{ high }})")
-    found = build_experiments(read(book, tmp_path).workbook)
+    book = with_cell(book, f"{TASKS}!I4", "(0, {{ high }})")
+    found = build_experiments(read_config(book, tmp_path).workbook)
     assert [e.id for e in found] == [f"market_{i}" for i in range(1, 7)]
     assert [tuple(e.constants.values()) for e in found] == [
         (goods, high) for goods in ("apples", "pears") for high in (20, 30, 40.5)
@@ -500,19 +510,24 @@ def test_constants_spin_off_every_combination(tmp_path: Path) -> None:
 
 
 def test_one_combination_keeps_the_plain_name(tmp_path: Path) -> None:
-    assert [e.id for e in build_experiments(read(good(), tmp_path).workbook)] == ["market"]
+    assert [e.id for e in build_experiments(read_config(make_workbook(), tmp_path).workbook)] == [
+        "market"
+    ]
 
 
 def test_options_are_checked_in_every_permutation(tmp_path: Path) -> None:
-    book = put(good(), f"{TASKS}!I4", "(5, {{ high }})")
+    book = with_cell(make_workbook(), f"{TASKS}!I4", "(5, {{ high }})")
     book["constants"].append(["high", "[20, 1]"])
-    (found,) = mistakes(book, tmp_path)
+    (found,) = find_mistakes(book, tmp_path)
     assert f"{TASKS}!I4" in found and "from 5 down to 1" in found
 
 
 @pytest.mark.parametrize("value", ["apples", "5", '{"a": 1}', "[]", '[["a"]]', '["a", "a"]'])
 def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
-    assert any("constants!B2" in m for m in mistakes(put(good(), "constants!B2", value), tmp_path))
+    assert any(
+        "constants!B2" in m
+        for m in find_mistakes(with_cell(make_workbook(), "constants!B2", value), tmp_path)
+    )
 
 
 @pytest.mark.parametrize(
@@ -542,7 +557,7 @@ def test_constants_must_be_lists(tmp_path: Path, value: str) -> None:
 def test_undefined_names_and_wrong_options_are_errors_with_their_cell(
     tmp_path: Path, cell: str, text: Any, says: str
 ) -> None:
-    found = mistakes(put(good(), cell, text), tmp_path)
+    found = find_mistakes(with_cell(make_workbook(), cell, text), tmp_path)
     assert any(says in m for m in found), found
     assert any(cell.split("!")[0] in m for m in found)
 
@@ -562,7 +577,9 @@ def test_undefined_names_and_wrong_options_are_errors_with_their_cell(
 def test_a_number_is_read_as_the_sheet_shows_it(
     value: float, number_format: str, text: str, tmp_path: Path
 ) -> None:
-    path = save(put(good(), "agent_profiles!C3", value), tmp_path / "book.xlsx")
+    path = save_workbook(
+        with_cell(make_workbook(), "agent_profiles!C3", value), tmp_path / "book.xlsx"
+    )
     book = load_workbook(path)
     book["agent_profiles"]["C3"].number_format = number_format
     book.save(path)
@@ -570,9 +587,9 @@ def test_a_number_is_read_as_the_sheet_shows_it(
 
 
 def test_names_with_accents_of_either_form_are_one_name(tmp_path: Path) -> None:
-    book = put(good(), "constants!A2", unicodedata.normalize("NFD", "bon\u00e9s"))
+    book = with_cell(make_workbook(), "constants!A2", unicodedata.normalize("NFD", "bon\u00e9s"))
     book["constants"].append(["\u00b5", "[5]"])
     book["agent_roles"][3][1] = "You buy {{ bon\u00e9s }} at {{ \u00b5 }}."
     book["agent_roles"][4][1] = unicodedata.normalize("NFD", "You sell {{ bon\u00e9s }}.")
     book["interview_prompts"][1][5] = "A market."
-    assert not mistakes(book, tmp_path)
+    assert not find_mistakes(book, tmp_path)

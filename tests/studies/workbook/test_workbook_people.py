@@ -1,4 +1,4 @@
-"""What people in a seat of a workbook read: the optional column `people_text`."""
+"""The texts for humans in seats of a workbook: the optional column `people_text`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ import pytest
 import folkmoot
 from folkmoot.engine.seats.seat_manager import PendingQuestion
 from tests.engine.test_seats import by_hand
-from tests.studies.workbook.workbook_builder import good, mistakes, put, save, setting
+from tests.studies.workbook.workbook_builder import (
+    find_mistakes,
+    make_workbook,
+    save_workbook,
+    with_cell,
+    with_setting,
+)
 
 TASKS = "interview_prompts"
 TALK = "What would you find fair? Take your time."
 OFFER = '{"Buyer": "Your bid, between {response_options}?"}'
 
 
-def with_column(talk: str = TALK, offer: str = OFFER) -> dict[str, list[list[object]]]:
-    book = put(good(), f"{TASKS}!N1", "people_text")
-    return put(put(book, f"{TASKS}!N3", talk), f"{TASKS}!N4", offer)
+def make_workbook_with_column(
+    talk: str = TALK, offer: str = OFFER
+) -> dict[str, list[list[object]]]:
+    book = with_cell(make_workbook(), f"{TASKS}!N1", "people_text")
+    return with_cell(with_cell(book, f"{TASKS}!N3", talk), f"{TASKS}!N4", offer)
 
 
 def test_people_read_their_own_wording_and_models_do_not(tmp_path: Path) -> None:
     read: dict[str, list[str]] = {}
     sent: dict[str, list[str]] = {}
-    for name, book in (("with", with_column()), ("without", good())):
+    for name, book in (("with", make_workbook_with_column()), ("without", make_workbook())):
         seen: list[PendingQuestion] = []
-        path = save(setting(book, "num_sessions", 1), tmp_path / f"{name}.xlsx")
+        path = save_workbook(with_setting(book, "num_sessions", 1), tmp_path / f"{name}.xlsx")
         folkmoot.run(
             path,
             model="synthetic",
@@ -41,7 +49,7 @@ def test_people_read_their_own_wording_and_models_do_not(tmp_path: Path) -> None
         sent[name] = sorted(m.content for q in seen for m in q.request.messages)
     assert any(TALK in page for page in read["with"])
     assert not any("What is a fair price?" in page for page in read["with"])
-    # A role without a wording of its own reads the text for models.
+    # A role without a text for humans reads the text for models.
     assert any("Your bid, between" in page for page in read["with"])
     assert any("What do you ask?" in page for page in read["with"])
     assert not any("What do you bid?" in page for page in read["with"])
@@ -61,5 +69,5 @@ def test_people_read_their_own_wording_and_models_do_not(tmp_path: Path) -> None
 def test_a_mistake_in_the_wording_for_people_has_its_cell(
     tmp_path: Path, talk: str, offer: str, says: str
 ) -> None:
-    found = mistakes(with_column(talk, offer), tmp_path)
+    found = find_mistakes(make_workbook_with_column(talk, offer), tmp_path)
     assert any(says in mistake and f"{TASKS}!N" in mistake for mistake in found), found

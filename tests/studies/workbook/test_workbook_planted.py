@@ -1,5 +1,6 @@
-"""Planted truth: what a treatment's words do to contributions is what the tables show; where the
-experiment is wired wrongly, a named check sees it."""
+"""Planted effects: the tables show the effect of a treatment's words on contributions, and a named
+check finds each planted fault.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ from folkmoot.respondent import Respondent
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook import STUDY, sessions
 from tests.conftest import SharedFolder
-from tests.studies.workbook.workbook_builder import TASK_COLUMNS, good, save, setting, task
+from tests.studies.workbook.workbook_builder import (
+    TASK_COLUMNS,
+    make_task_row,
+    make_workbook,
+    save_workbook,
+    with_setting,
+)
 
 APPEAL = (
     "Groups before you did best when everybody gave, and worst when each waited for the others."
@@ -37,9 +44,11 @@ PLAIN = "The tokens are paid out in money after the game."
 GIVE = "How many of your 20 tokens do you put into the pot? {response_options}"
 RULES = "You hold 20 tokens. What is put into the pot is doubled and divided equally."
 SEED = 11
+# Participants of the games. 20 groups of 4 are enough to find the planted effect or its absence.
+PEOPLE = 80
 
 
-def book(
+def make_game(
     people: int,
     treated: str = f"{PLAIN} {APPEAL}",
     *,
@@ -47,8 +56,8 @@ def book(
     rounds: int = 1,
     plain: str = PLAIN,
 ) -> dict[str, list[list[Any]]]:
-    """A public-goods game in groups; two treatments."""
-    made = good()
+    """Make a public-goods game in groups with two treatments."""
+    made = make_workbook()
     made["treatments"] = [
         ["treatment_label", "treatment_description"],
         ["plain", plain],
@@ -61,9 +70,9 @@ def book(
     ]
     made["interview_prompts"] = [
         list(TASK_COLUMNS),
-        task("c", "context", 0, RULES, "context"),
+        make_task_row("c", "context", 0, RULES, "context"),
         *(
-            task(
+            make_task_row(
                 f"g{k}",
                 "private_question",
                 k,
@@ -84,17 +93,17 @@ def book(
         *([f"p{i}", 20 + i % 60, f"Town {i}", f"I like number {i}."] for i in range(people)),
     ]
     for key, value in (("num_agents_per_session", group), ("num_sessions", people // group)):
-        made = setting(made, key, value)
-    return setting(made, "max_conversation_length", 1000)
+        made = with_setting(made, key, value)
+    return with_setting(made, "max_conversation_length", 1000)
 
 
-def play(made: dict[str, Any], folder: Path, seed: int = SEED, **options: Any) -> RunFolder:
+def run_game(made: dict[str, Any], folder: Path, seed: int = SEED, **options: Any) -> RunFolder:
     folder.mkdir(parents=True, exist_ok=True)
-    path = save(setting(made, "random_seed", seed), folder / "book.xlsx")
+    path = save_workbook(with_setting(made, "random_seed", seed), folder / "book.xlsx")
     return folkmoot.run(path, out=folder / "run", model="synthetic", **options).folder
 
 
-def shares(run: RunFolder, variable: str = "give_1") -> pl.DataFrame:
+def read_shares(run: RunFolder, variable: str = "give_1") -> pl.DataFrame:
     return (
         run.read_table("responses")
         .filter(pl.col("var_name") == variable)
@@ -102,65 +111,71 @@ def shares(run: RunFolder, variable: str = "give_1") -> pl.DataFrame:
     )
 
 
-def effect(run: RunFolder) -> Estimate:
-    """Treated minus plain, with its interval clustered by session."""
-    given = shares(run)
+def estimate_effect(run: RunFolder) -> Estimate:
+    """Return the difference treated − plain, with its interval clustered by session."""
+    given = read_shares(run)
     treated = (given["treatment"] == "treated").to_list()
     return clustered_difference(given["share"].to_numpy(), treated, given["session"].to_list())
 
 
-def truth(folder: Path, treated: str = f"{PLAIN} {APPEAL}", people: int = 240) -> float:
-    """Everybody under both treatments, with the same noise: the mean change of a share."""
+def measure_true_effect(
+    folder: Path, treated: str = f"{PLAIN} {APPEAL}", people: int = 240
+) -> float:
+    """Return the mean change of a share if all participants are under both treatments."""
     both = []
     for words in (treated, PLAIN):
-        run = play(book(people, words, plain=words), folder / str(len(both)))
-        both.append(shares(run).sort("participant_id")["share"].to_numpy())
+        run = run_game(make_game(people, words, plain=words), folder / str(len(both)))
+        both.append(read_shares(run).sort("participant_id")["share"].to_numpy())
     return float(np.mean(both[0] - both[1]))
 
 
 @pytest.fixture(scope="session")
-def healthy(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("workbook/healthy", lambda folder: play(book(240), folder))
+def healthy_run(shared_folder: SharedFolder) -> RunFolder:
+    made = shared_folder("workbook/healthy", lambda folder: run_game(make_game(240), folder))
     return RunFolder(made / "run")
 
 
 def test_the_effect_of_a_treatment_comes_out_with_its_size(
-    healthy: RunFolder, tmp_path: Path
+    healthy_run: RunFolder, tmp_path: Path
 ) -> None:
-    planted = truth(tmp_path)
+    planted = measure_true_effect(tmp_path, people=PEOPLE)
     assert 0.08 < planted < 0.2
-    got = effect(healthy)
+    got = estimate_effect(healthy_run)
     assert got.low < planted < got.high and abs(got.value - planted) < 0.1
     assert got.low > 0
 
 
 @pytest.mark.nightly(part="truths")
 def test_words_for_holding_back_lower_contributions(tmp_path: Path) -> None:
-    got = effect(play(book(240, f"{PLAIN} {WARNING}"), tmp_path))
+    got = estimate_effect(run_game(make_game(240, f"{PLAIN} {WARNING}"), tmp_path))
     assert got.high < 0
 
 
 def test_a_treatment_that_says_nothing_of_giving_has_no_effect(tmp_path: Path) -> None:
-    assert truth(tmp_path, "The tokens are of blue plastic.", people=40) == 0
-    null = effect(play(book(120, "The tokens are of blue plastic."), tmp_path / "null"))
+    assert measure_true_effect(tmp_path, "The tokens are of blue plastic.", people=40) == 0
+    null = estimate_effect(
+        run_game(make_game(PEOPLE, "The tokens are of blue plastic."), tmp_path / "null")
+    )
     assert null.low < 0 < null.high
 
 
 def test_no_strength_no_effect(tmp_path: Path) -> None:
-    got = effect(play(book(120), tmp_path, overrides=("respondent.persuasion=0",)))
+    got = estimate_effect(
+        run_game(make_game(PEOPLE), tmp_path, overrides=("respondent.persuasion=0",))
+    )
     assert got.low < 0 < got.high
 
 
-def test_the_report_says_it(healthy: RunFolder) -> None:
-    (found,) = [f for f in STUDY.findings(healthy) if f.key == "treatment_give_1"]
+def test_the_report_says_it(healthy_run: RunFolder) -> None:
+    (found,) = [f for f in STUDY.findings(healthy_run) if f.key == "treatment_give_1"]
     assert "treated" in found.says
 
 
 # --- other words, same content --------------------------------------------------------------------
 
 
-def reworded(folder: Path) -> Path:
-    """Our prompts with every sentence of ours replaced: variables and tags stay."""
+def write_reworded_prompts(folder: Path) -> Path:
+    """Write our prompts with other sentences, but with the same variables and tags."""
     source = Path(sessions.__file__).parent / "prompts"
     folder.mkdir()
     for path in source.glob("*.md"):
@@ -175,18 +190,18 @@ def reworded(folder: Path) -> Path:
 
 @pytest.mark.nightly(part="wordings")
 def test_the_effect_does_not_hang_on_the_words_of_our_prompts(
-    healthy: RunFolder, tmp_path: Path
+    healthy_run: RunFolder, tmp_path: Path
 ) -> None:
-    prompts = reworded(tmp_path / "prompts")
-    other = play(book(240), tmp_path / "other", overrides=(f"prompts={prompts}",))
+    prompts = write_reworded_prompts(tmp_path / "prompts")
+    other = run_game(make_game(240), tmp_path / "other", overrides=(f"prompts={prompts}",))
     system = json.loads((other.path / "market.json").read_text())["sessions"][0]
     assert "Stay this person" not in json.dumps(system)
-    assert abs(effect(other).value - effect(healthy).value) < 0.03
-    first, second = (shares(r).sort("participant_id")["share"] for r in (healthy, other))
+    assert abs(estimate_effect(other).value - estimate_effect(healthy_run).value) < 0.03
+    first, second = (read_shares(r).sort("participant_id")["share"] for r in (healthy_run, other))
     assert np.corrcoef(first, second)[0, 1] > 0.9
 
 
-# Nothing but the variables, in another order.
+# Prompts of variables alone, in another order.
 BARE = {
     "system": "{{ context }}\n{{ facilitator }}\n{{ treatment }}\n{{ backstory }}\n{{ role }}\n"
     "{% for line in profile %}\n{{ line.answer }}\n{{ line.question }}\n{% endfor %}\n{{ called }}",
@@ -199,26 +214,32 @@ BARE = {
 
 @pytest.mark.nightly(part="wordings")
 def test_nothing_hangs_on_instructions_and_on_the_order_of_texts(
-    healthy: RunFolder, games: RunFolder, tmp_path: Path
+    healthy_run: RunFolder, games_run: RunFolder, tmp_path: Path
 ) -> None:
     folder = tmp_path / "prompts"
     folder.mkdir()
     for name, text in BARE.items():
         (folder / f"{name}.md").write_text(text, "utf-8")
     own = (f"prompts={folder}",)
-    bare = play(book(240), tmp_path / "bare", overrides=own)
+    bare = run_game(make_game(240), tmp_path / "bare", overrides=own)
     assert (bare.read_table("responses")["finish"] == "stop").all()
-    assert shares(bare).sort("participant_id").equals(shares(healthy).sort("participant_id"))
-    rounds = play(book(120, rounds=3), tmp_path / "rounds", overrides=own)
-    assert rounds.read_table("responses")["number"].equals(games.read_table("responses")["number"])
+    assert (
+        read_shares(bare)
+        .sort("participant_id")
+        .equals(read_shares(healthy_run).sort("participant_id"))
+    )
+    rounds = run_game(make_game(PEOPLE, rounds=3), tmp_path / "rounds", overrides=own)
+    assert rounds.read_table("responses")["number"].equals(
+        games_run.read_table("responses")["number"]
+    )
 
 
 @pytest.mark.nightly(part="wordings")
 def test_the_effect_does_not_hang_on_the_words_of_the_rules(
-    healthy: RunFolder, tmp_path: Path
+    healthy_run: RunFolder, tmp_path: Path
 ) -> None:
-    """The same game told otherwise, with the words of the appeal in another sentence."""
-    made = book(
+    """The same game in other words, with the words of the appeal in another sentence."""
+    made = make_game(
         240,
         "The coins are yours to take home. Everybody did best who shared; worst off were groups in "
         "which one waited for another.",
@@ -227,15 +248,15 @@ def test_the_effect_does_not_hang_on_the_words_of_the_rules(
     made["interview_prompts"][1][5] = "Each has 20 coins. The box is doubled and shared out evenly."
     asks = "And now, what part of your 20 coins goes into the box? {response_options}"
     made["interview_prompts"][2][5] = asks
-    other = effect(play(made, tmp_path))
-    assert abs(other.value - effect(healthy).value) < 0.03 and other.low > 0
+    other = estimate_effect(run_game(made, tmp_path))
+    assert abs(other.value - estimate_effect(healthy_run).value) < 0.03 and other.low > 0
 
 
 def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) -> None:
-    """Without the sentence in the prompt the arm is what it is called in vain."""
+    """Without the text of the treatment in the prompt, its label has no effect."""
     told = sessions.render_system_texts
     monkeypatch.setattr(sessions, "render_system_texts", lambda *a: (told(*a)[0], "", told(*a)[2]))
-    got = effect(play(book(120), tmp_path))
+    got = estimate_effect(run_game(make_game(PEOPLE), tmp_path))
     assert got.low < 0 < got.high
 
 
@@ -243,44 +264,48 @@ def test_the_effect_comes_from_the_text_alone(tmp_path: Path, monkeypatch: Any) 
 
 
 @pytest.fixture(scope="session")
-def games(shared_folder: SharedFolder) -> RunFolder:
-    made = shared_folder("workbook/games", lambda folder: play(book(120, rounds=3), folder))
+def games_run(shared_folder: SharedFolder) -> RunFolder:
+    made = shared_folder(
+        "workbook/games", lambda folder: run_game(make_game(PEOPLE, rounds=3), folder)
+    )
     return RunFolder(made / "run")
 
 
-def pull(run: RunFolder, later: int) -> float:
-    """By how much an amount moves with the others' last amounts, the own first one being equal."""
+def estimate_influence(run: RunFolder, later: int) -> float:
+    """Return the coefficient of the others' last amounts, given the participant's first amount."""
     of = ["participant_id", "session"]
-    before = shares(run, f"give_{later - 1}").with_columns(
+    before = read_shares(run, f"give_{later - 1}").with_columns(
         others=(pl.col("share").sum().over("session") - pl.col("share"))
         / (pl.col("share").count().over("session") - 1)
     )
-    both = before.join(shares(run), on=of, suffix="_first")
-    both = both.join(shares(run, f"give_{later}"), on=of, suffix="_now")
+    both = before.join(read_shares(run), on=of, suffix="_first")
+    both = both.join(read_shares(run, f"give_{later}"), on=of, suffix="_now")
     known = np.column_stack([np.ones(len(both)), both["others"], both["share_first"]])
     return float(np.linalg.lstsq(known, both["share_now"].to_numpy(), rcond=None)[0][1])
 
 
-def test_people_follow_what_the_others_gave_and_wear_out(games: RunFolder) -> None:
-    assert pull(games, 2) > 0.1 and pull(games, 3) > 0.05
-    means = [float(shares(games, f"give_{k}")["share"].mean()) for k in (1, 2, 3)]  # type: ignore[arg-type]
+def test_people_follow_what_the_others_gave_and_wear_out(games_run: RunFolder) -> None:
+    assert estimate_influence(games_run, 2) > 0.1 and estimate_influence(games_run, 3) > 0.05
+    means = [float(read_shares(games_run, f"give_{k}")["share"].mean()) for k in (1, 2, 3)]  # type: ignore[arg-type]
     assert means[0] > means[1] > means[2]
 
 
-def test_one_person_gives_alike_each_time(games: RunFolder) -> None:
-    first, second = (shares(games, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
+def test_one_person_gives_alike_each_time(games_run: RunFolder) -> None:
+    first, second = (
+        read_shares(games_run, f"give_{k}").sort("participant_id")["share"] for k in (1, 2)
+    )
     assert np.corrcoef(first, second)[0, 1] > 0.6
 
 
-def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
-    made = book(40)
-    talk = task("t", "discussion", 1, "What should the group do with the tokens?", "talk")
+def test_amounts_in_the_discussion_agree_with_the_answers(tmp_path: Path) -> None:
+    made = make_game(40)
+    talk = make_task_row("t", "discussion", 1, "What should the group do with the tokens?", "talk")
     give = made["interview_prompts"][2]
     give[2] = 2
     made["interview_prompts"] = [*made["interview_prompts"][:2], talk, give]
-    run = play(made, tmp_path)
+    run = run_game(made, tmp_path)
     said = run.read_table("responses").filter(pl.col("var_name") == "talk")
-    given = dict(shares(run).select("participant_id", "share").iter_rows())
+    given = dict(read_shares(run).select("participant_id", "share").iter_rows())
     off = []
     for who, text in said.select("participant_id", "value").iter_rows():
         amounts = [int(n) for n in re.findall(r"\d+", re.sub(r"of (?:my )?20|Member \d", "", text))]
@@ -289,55 +314,57 @@ def test_amounts_that_are_said_are_those_that_are_given(tmp_path: Path) -> None:
     assert len(off) > 20 and np.mean(off) < 0.15
 
 
-def test_what_a_question_tells_of_earlier_gifts_makes_its_answer_none(tmp_path: Path) -> None:
-    """How fair people find it does not move with the words for giving."""
+def test_earlier_amounts_in_a_question_do_not_make_its_answer_an_amount(tmp_path: Path) -> None:
+    """Ratings of fairness do not change with the words for giving."""
 
     def fair(words: str, folder: Path) -> list[float]:
-        made = book(40, words, plain=words)
+        made = make_game(40, words, plain=words)
         asks = "You gave {{ give_1 }} tokens. How fair was it to you? {response_options}"
         more = {"var_type": "float", "response_options": "(0, 100)", "validate_response": 1}
-        made["interview_prompts"].append(task("f", "private_question", 2, asks, "fair", **more))
-        answered = play(made, folder).read_table("responses").sort("participant_id")
+        made["interview_prompts"].append(
+            make_task_row("f", "private_question", 2, asks, "fair", **more)
+        )
+        answered = run_game(made, folder).read_table("responses").sort("participant_id")
         return answered.filter(var_name="fair")["number"].to_list()
 
     assert fair(APPEAL, tmp_path / "appeal") == fair(WARNING, tmp_path / "warning")
 
 
 def test_a_workbook_in_another_language_is_answered_by_its_form(tmp_path: Path) -> None:
-    made = book(8)
+    made = make_game(8)
     made["treatments"][1][1] = made["treatments"][2][1] = "Der Raum ist hell."
     checked = {"validate_response": 1, "var_type": "integer"}
-    ranged = task(
+    ranged = make_task_row(
         "a", "private_question", 1, "Wie alt wirkt er? {response_options}", "a", **checked
     )
-    worded = task("b", "public_question", 2, "Wie sicher sind Sie?", "b", **checked)
-    chosen = task("c", "public_question", 3, "Und nun?", "c", validate_response=1)
+    worded = make_task_row("b", "public_question", 2, "Wie sicher sind Sie?", "b", **checked)
+    chosen = make_task_row("c", "public_question", 3, "Und nun?", "c", validate_response=1)
     ranged[8], worded[8], chosen[8] = "(18, 90)", "Eine Zahl von 1 bis 7", '["ja", "nein"]'
-    context = task("x", "context", 0, "Sie sehen ein Bild.", "context")
+    context = make_task_row("x", "context", 0, "Sie sehen ein Bild.", "context")
     made["interview_prompts"] = [list(TASK_COLUMNS), context, ranged, worded, chosen]
-    given = play(made, tmp_path).read_table("responses")
+    given = run_game(made, tmp_path).read_table("responses")
     assert (given["status"] == "valid").all() and (given["finish"] == "stop").all()
     assert given.filter(var_name="a")["number"].is_between(18, 90).all()
     assert given.filter(var_name="b")["number"].is_between(1, 7).all()
     assert given.filter(var_name="b")["number"].n_unique() > 1
 
 
-def test_no_word_of_a_game_is_said_about_other_topics(tmp_path: Path) -> None:
-    made = book(8)
+def test_replies_on_other_topics_contain_no_word_of_a_game(tmp_path: Path) -> None:
+    made = make_game(8)
     made["treatments"][1][1] = made["treatments"][2][1] = "The room is bright."
     made["interview_prompts"] = [
         list(TASK_COLUMNS),
-        task("c", "context", 0, "You talk about bicycles in the old town.", "context"),
-        task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
+        make_task_row("c", "context", 0, "You talk about bicycles in the old town.", "context"),
+        make_task_row("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
     ]
-    run = play(made, tmp_path)
+    run = run_game(made, tmp_path)
     said = " ".join(run.read_table("responses")["value"])
     assert not re.search(r"token|pot\b|give|amount", said)
     assert re.search(r"bicycle|old town", said, re.IGNORECASE)
 
 
-def of_part(asked: RespondentHints, *texts: str) -> str:
-    """The reply to a prompt that holds these texts, in an order of no meaning, and nothing else."""
+def reply_of_study_part(asked: RespondentHints, *texts: str) -> str:
+    """Return the reply to a prompt that contains only these texts, in reversed order."""
     prompt = join_texts("\n", texts[::-1])
     messages = build_messages(Speaker(asked.speaker, system="Acta."), EMPTY_TRANSCRIPT, prompt)
     request = ModelRequest("synthetic", messages.messages, hints=asked, spans=messages.spans)
@@ -346,7 +373,7 @@ def of_part(asked: RespondentHints, *texts: str) -> str:
     return from_part.reply(request, "x").text
 
 
-def said_by(who: str, words: str) -> str:
+def quote_utterance(who: str, words: str) -> str:
     return quote_value(words, "utterance", f"market/s1/talk/{who}/ask0", who)
 
 
@@ -356,60 +383,60 @@ STAKE = quote_value(
 
 
 def test_the_minutes_count_right() -> None:
-    """Who speaks for giving, who for holding back: counted from what each said."""
+    """The minutes count who speaks for giving, and who for holding back."""
     heard = [
-        said_by("ann", "Let's trust each other and start high."),
-        said_by("bob", "I'd be careful, one can only lose."),
-        said_by("cy", "Everybody should set an example."),
-        said_by("dee", "I have no view on that yet."),
+        quote_utterance("ann", "Let's trust each other and start high."),
+        quote_utterance("bob", "I'd be careful, one can only lose."),
+        quote_utterance("cy", "Everybody should set an example."),
+        quote_utterance("dee", "I have no view on that yet."),
     ]
     minutes = RespondentHints("summarizer", "text", about=STAKE, speaker="minutes")
-    said = of_part(minutes, STAKE, *heard)
+    said = reply_of_study_part(minutes, STAKE, *heard)
     assert "Of 4 who spoke about it, 2 spoke for giving much, 1 for holding back, and 1" in said
 
 
 def test_what_others_gave_draws() -> None:
-    def given(amount: int) -> int:
-        others = [said_by(who, str(amount)) for who in ("ann", "bob", "cy")]
+    def amount_given(amount: int) -> int:
+        others = [quote_utterance(who, str(amount)) for who in ("ann", "bob", "cy")]
         hints = RespondentHints(
             "participant", "number", offered=("0", "20"), about=STAKE, speaker="dee"
         )
-        return int(of_part(hints, STAKE, *others))
+        return int(reply_of_study_part(hints, STAKE, *others))
 
-    assert given(20) > given(0)
+    assert amount_given(20) > amount_given(0)
 
 
-def test_a_story_is_told_from_answers() -> None:
+def test_a_backstory_is_made_from_profile_answers() -> None:
     lines = [
         quote_value(words, "persona", cell_id("assignment.profile", "p1", n), "p1")
         for n, words in enumerate(("I bake bread.", "34"))
     ]
-    said = of_part(RespondentHints("biographer", "text", speaker="p1"), *lines)
+    said = reply_of_study_part(RespondentHints("biographer", "text", speaker="p1"), *lines)
     assert said == "This is me: 34; I bake bread."
 
 
-# --- miswirings, each caught ----------------------------------------------------------------------
+# --- planted faults are found ---------------------------------------------------------------------
 
 
-def wired(
+def run_miswired_game(
     folder: Path, monkeypatch: pytest.MonkeyPatch, target: Any, name: str, by: Callable[..., Any]
 ) -> RunFolder:
     monkeypatch.setattr(target, name, by)
-    return play(book(120, rounds=3), folder)
+    return run_game(make_game(PEOPLE, rounds=3), folder)
 
 
-def test_a_treatment_that_is_not_told_is_caught(
+def test_a_treatment_that_is_not_shown_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = sessions.render_system_texts
-    run = wired(
+    run = run_miswired_game(
         tmp_path,
         monkeypatch,
         sessions,
         "render_system_texts",
         lambda *a: (told(*a)[0], "", told(*a)[2]),
     )
-    assert effect(run).low < 0
+    assert estimate_effect(run).low < 0
     (found,) = [f for f in STUDY.findings(run) if f.key == "exposure"]
     assert "treatment: required by the design, missing from" in repr(found)
 
@@ -423,21 +450,19 @@ def test_swapped_treatments_turn_the_effect_round(
         return first, next(t for t in others if t != treatment), context
 
     told = sessions.render_system_texts
-    run = wired(tmp_path, monkeypatch, sessions, "render_system_texts", swapped)
-    assert effect(run).high < 0
+    run = run_miswired_game(tmp_path, monkeypatch, sessions, "render_system_texts", swapped)
+    assert estimate_effect(run).high < 0
 
 
-def test_words_told_under_others_names_are_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = book(4)
+def test_words_under_other_names_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_game(4)
     made["interview_prompts"] = [
         list(TASK_COLUMNS),
-        task("c", "context", 0, "You talk about bicycles in the old town.", "context"),
-        task("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
-        task("u", "discussion", 2, "And what about lorries in the old town?", "lorries"),
+        make_task_row("c", "context", 0, "You talk about bicycles in the old town.", "context"),
+        make_task_row("t", "discussion", 1, "Should bicycles be banned from the old town?", "talk"),
+        make_task_row("u", "discussion", 2, "And what about lorries in the old town?", "lorries"),
     ]
-    assert describe_deviations(play(made, tmp_path / "right")) == []
+    assert describe_deviations(run_game(made, tmp_path / "right")) == []
     tell = sessions.SessionState.add_to_history
 
     def swapped(self: Any, ids: Any, said: Any) -> None:
@@ -448,44 +473,46 @@ def test_words_told_under_others_names_are_seen(
         tell(self, ids, said)
 
     monkeypatch.setattr(sessions.SessionState, "add_to_history", swapped)
-    assert MISATTRIBUTED_WORDS in str(describe_deviations(play(made, tmp_path / "wrong")))
+    assert MISATTRIBUTED_WORDS in str(describe_deviations(run_game(made, tmp_path / "wrong")))
 
 
-def test_answers_that_nobody_hears_move_nobody(
-    games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unheard_answers_have_no_influence(
+    games_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell = sessions.SessionState.add_to_history
 
     def deaf(self: Any, ids: Any, said: Any) -> None:
         tell(self, [i for i in ids if said.speaker_id in (i, "Facilitator")], said)
 
-    run = wired(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", deaf)
-    assert pull(run, 2) < 0.5 * pull(games, 2)
+    run = run_miswired_game(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", deaf)
+    assert estimate_influence(run, 2) < 0.5 * estimate_influence(games_run, 2)
 
 
-def test_a_last_round_that_is_unheard_is_caught(
-    games: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_unheard_last_round_is_found(
+    games_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The third round follows the second as the second the first, unless it was not told."""
+    """The amounts of a round are in the prompts of the next round, except for a planted fault."""
     tell = sessions.SessionState.add_to_history
 
     def forgetful(self: Any, ids: Any, said: Any) -> None:
         keeps = said.stage != "g2" or said.speaker_id == "Facilitator"
         tell(self, ids if keeps else [i for i in ids if i == said.speaker_id], said)
 
-    run = wired(tmp_path, monkeypatch, sessions.SessionState, "add_to_history", forgetful)
-    assert unheard(games, 2) == unheard(games, 3) == unheard(run, 2) == 0
-    assert unheard(run, 3) == 120
+    run = run_miswired_game(
+        tmp_path, monkeypatch, sessions.SessionState, "add_to_history", forgetful
+    )
+    assert count_unheard(games_run, 2) == count_unheard(games_run, 3) == count_unheard(run, 2) == 0
+    assert count_unheard(run, 3) == PEOPLE
 
 
-def unheard(run: RunFolder, later: int) -> int:
-    """How many people decided in a round without the others' last amounts before them."""
+def count_unheard(run: RunFolder, later: int) -> int:
+    """Count the participants with prompts that lack an amount of the round before."""
     with Journal(run.path / "journal.sqlite") as journal:
         put = {
             tuple(e.address.split("/")[1:4]): e.request["messages"][-1]["content"].splitlines()
             for e in journal.read_entries()
         }
-    last = shares(run, f"give_{later - 1}").join(
+    last = read_shares(run, f"give_{later - 1}").join(
         run.read_table("assignment").select("participant_id", "name"), on="participant_id"
     )
     missing = 0
@@ -497,10 +524,10 @@ def unheard(run: RunFolder, later: int) -> int:
     return missing
 
 
-def test_answers_under_somebody_else_s_name_are_caught(
+def test_answers_under_other_names_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One person is no longer one person from round to round."""
+    """With exchanged names, amounts of a participant no longer correlate between rounds."""
     note = sessions.SessionState.note
 
     def swapped(self: Any, response: Any) -> None:
@@ -508,8 +535,8 @@ def test_answers_under_somebody_else_s_name_are_caught(
         place = (ids.index(response.speaker_id) + response.place) % len(ids)
         note(self, replace(response, speaker_id=ids[place]))
 
-    run = wired(tmp_path, monkeypatch, sessions.SessionState, "note", swapped)
-    first, second = (shares(run, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
+    run = run_miswired_game(tmp_path, monkeypatch, sessions.SessionState, "note", swapped)
+    first, second = (read_shares(run, f"give_{k}").sort("participant_id")["share"] for k in (1, 2))
     assert np.corrcoef(first, second)[0, 1] < 0.3
 
 
@@ -518,17 +545,19 @@ def test_answers_under_somebody_else_s_name_are_caught(
 
 @pytest.mark.nightly(part="seeds")
 def test_intervals_cover_the_truth_over_seeds(tmp_path: Path) -> None:
-    """Each seed has its own people and its own truth."""
+    """Each seed has other participants and another true effect."""
     covered, estimates, truths, false_alarms = 0, [], [], 0
     for seed in range(60):
         folder = tmp_path / str(seed)
         both = [
-            shares(play(book(120, w, plain=w), folder / n, seed)).sort("participant_id")["share"]
+            read_shares(run_game(make_game(120, w, plain=w), folder / n, seed)).sort(
+                "participant_id"
+            )["share"]
             for n, w in (("a", f"{PLAIN} {APPEAL}"), ("b", PLAIN))
         ]
         planted = float((both[0] - both[1]).mean())  # type: ignore[arg-type]
-        got = effect(play(book(120), folder / "c", seed))
-        null = effect(play(book(120, PLAIN), folder / "d", seed))
+        got = estimate_effect(run_game(make_game(120), folder / "c", seed))
+        null = estimate_effect(run_game(make_game(120, PLAIN), folder / "d", seed))
         covered += got.low < planted < got.high
         false_alarms += not null.low < 0 < null.high
         estimates.append(got.value)

@@ -1,4 +1,4 @@
-"""Sessions played by a scripted model: who hears what, what is asked again, what is written."""
+"""Sessions with a scripted model: the history of participants, re-asks, and the written files."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from folkmoot.errors import ModelError, RefusedError
 from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.workbook.protocol import ROUNDS
-from tests.studies.workbook.test_workbook_parts import by_hand
-from tests.studies.workbook.test_workbook_reading import older, shorter
+from tests.studies.workbook.test_workbook_parts import make_manual_workbook
+from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
 from tests.studies.workbook.workbook_builder import (
-    good,
+    make_provider,
     make_script,
-    player,
-    put,
-    save,
-    setting,
-    task,
+    make_task_row,
+    make_workbook,
+    with_cell,
+    with_setting,
+    write_workbook,
 )
 from tests.sweeps import sample_daily
 
@@ -35,31 +35,31 @@ TASKS = "interview_prompts"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
 
 
-def play(book: Any, folder: Path, provider: Any = None, **options: Any) -> Any:
-    path = save(book, folder / "book.xlsx")
-    return folkmoot.run(path, out=folder / "out", provider=provider or player(), **options)
+def run_workbook(book: Any, folder: Path, provider: Any = None, **options: Any) -> Any:
+    path = write_workbook(book, folder / "book.xlsx")
+    return folkmoot.run(path, out=folder / "out", provider=provider or make_provider(), **options)
 
 
-def rows(run: Any, name: str = "market") -> list[dict[str, str]]:
+def read_rows(run: Any, name: str = "market") -> list[dict[str, str]]:
     with (run.path / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def sessions(run: Any, name: str = "market") -> list[dict[str, Any]]:
+def read_sessions(run: Any, name: str = "market") -> list[dict[str, Any]]:
     return list(json.loads((run.path / f"{name}.json").read_text())["sessions"])
 
 
-def texts(person: Mapping[str, Any]) -> list[str]:
+def list_message_texts(person: Mapping[str, Any]) -> list[str]:
     return [m["content"] for m in person["message_history"]]
 
 
-def requests(provider: ScriptedProvider, *parts: str) -> list[Any]:
+def select_requests(provider: ScriptedProvider, *parts: str) -> list[Any]:
     return [r for address, r in provider.seen if all(p in address for p in parts)]
 
 
 def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> None:
-    run = play(good(), tmp_path)
-    table = rows(run)
+    run = run_workbook(make_workbook(), tmp_path)
+    table = read_rows(run)
     assert len(table) == 8 and len({r["ID"] for r in table}) == 8
     for row in table:
         assert row["offer"] == "5"
@@ -73,10 +73,10 @@ def test_one_row_per_participant_and_one_column_per_variable(tmp_path: Path) -> 
 
 
 def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: Path) -> None:
-    run = play(by_hand(), tmp_path)
-    for session in sessions(run):
+    run = run_workbook(make_manual_workbook(), tmp_path)
+    for session in read_sessions(run):
         for person in session["participants"]:
-            system = texts(person)[0]
+            system = list_message_texts(person)[0]
             assert system.startswith("You are ")
             persona = system.split("\n\n")[0]
             assert f"How old are you? {person['profile']['age']}" in persona
@@ -86,25 +86,25 @@ def test_the_persona_opens_the_system_message_and_shows_no_assignment(tmp_path: 
             assert "This is a market for apples." in system
 
 
-def test_discussion_everybody_hears_those_before(tmp_path: Path) -> None:
-    provider = player()
-    run = play(good(), tmp_path, provider)
-    (first, *_) = sessions(run)
+def test_participants_of_a_discussion_hear_earlier_utterances(tmp_path: Path) -> None:
+    provider = make_provider()
+    run = run_workbook(make_workbook(), tmp_path, provider)
+    (first, *_) = read_sessions(run)
     order = [p["ID"] for p in first["participants"]]
     words = {p["ID"]: p["responses"]["talk"]["value"] for p in first["participants"]}
     for k, who in enumerate(order):
-        (request,) = requests(provider, "market.1/", "/t/", f"/{who}/")
+        (request,) = select_requests(provider, "market.1/", "/t/", f"/{who}/")
         heard = "\n".join(m.content for m in request.messages)
         assert "What is a fair price?" in heard
         assert [words[o] in heard for o in order] == [j < k for j in range(len(order))]
 
 
 def test_public_answers_of_the_round_are_seen_as_they_come(tmp_path: Path) -> None:
-    provider = player()
-    first = sessions(play(good(), tmp_path, provider))[0]
+    provider = make_provider()
+    first = read_sessions(run_workbook(make_workbook(), tmp_path, provider))[0]
     people = first["participants"]
     for k, person in enumerate(people):
-        (request,) = requests(provider, "market.1/", "/m/", f"/{person['ID']}/")
+        (request,) = select_requests(provider, "market.1/", "/m/", f"/{person['ID']}/")
         prompt = request.messages[-1].content
         before = prompt.split("All offers add up")[0]
         for j, other in enumerate(people):
@@ -121,13 +121,13 @@ def test_private_answers_are_hidden_until_the_round_ends(tmp_path: Path) -> None
         return make_script()(request, address)
 
     provider = ScriptedProvider(answer, keep_requests=True)
-    first = sessions(play(good(), tmp_path, provider))[0]
+    first = read_sessions(run_workbook(make_workbook(), tmp_path, provider))[0]
     ids = [p["ID"] for p in first["participants"]]
     for who in ids:
-        (asked,) = requests(provider, "market.1/", "/o/", f"/{who}/")
+        (asked,) = select_requests(provider, "market.1/", "/o/", f"/{who}/")
         told = "\n".join(m.content for m in asked.messages)
         assert not any(f"{p['name']}: {marks[p['ID']]}" in told for p in first["participants"])
-        (later,) = requests(provider, "market.1/", "/m/", f"/{who}/")
+        (later,) = select_requests(provider, "market.1/", "/m/", f"/{who}/")
         told = "\n".join(m.content for m in later.messages)
         for person in first["participants"]:
             if person["ID"] != who:
@@ -135,49 +135,60 @@ def test_private_answers_are_hidden_until_the_round_ends(tmp_path: Path) -> None
 
 
 def test_the_short_layout_never_reveals_private_answers(tmp_path: Path) -> None:
-    run = play(shorter(), tmp_path)
-    for person in sessions(run)[0]["participants"]:
+    run = run_workbook(make_short_layout(), tmp_path)
+    for person in read_sessions(run)[0]["participants"]:
         assert not any(
             m["content"] == "5" and m["role"] == "user" for m in person["message_history"]
         )
-        assert "The market is" in "\n".join(texts(person)) and "Calm." not in texts(person)[0]
+        assert (
+            "The market is" in "\n".join(list_message_texts(person))
+            and "Calm." not in list_message_texts(person)[0]
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "played"),
     [("private_question", "public_question"), ("discussion", "private_question")],
 )
-def test_the_exposure_table_tells_who_heard_whom(
+def test_the_exposure_table_finds_tasks_played_as_another_type(
     kind: str, played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Right as it is, and wrong if one kind of task were played like another."""
+    """The table has no deviation, and has one if one type of task is played like another."""
 
     def says(request: Any, address: str) -> str:
         return f"At {address.replace('/', ' ')} I would say so for reasons that are mine alone."
 
-    book = setting(good(), "num_sessions", 1)
+    book = with_setting(make_workbook(), "num_sessions", 1)
     kinds = ("private_question", "discussion", "public_question", "private_question", "discussion")
-    book[TASKS][2:] = [task(f"x{n}", kind, n, "Why?", f"x{n}") for n, kind in enumerate(kinds, 1)]
+    book[TASKS][2:] = [
+        make_task_row(f"x{n}", kind, n, "Why?", f"x{n}") for n, kind in enumerate(kinds, 1)
+    ]
     book["computed"][1:] = []
-    assert describe_deviations(play(book, tmp_path, ScriptedProvider(says)).folder) == []
+    assert describe_deviations(run_workbook(book, tmp_path, ScriptedProvider(says)).folder) == []
     monkeypatch.setitem(ROUNDS, kind, ROUNDS[played])
     (tmp_path / "wrong").mkdir()
-    wrong = describe_deviations(play(book, tmp_path / "wrong", ScriptedProvider(says)).folder)
+    wrong = describe_deviations(
+        run_workbook(book, tmp_path / "wrong", ScriptedProvider(says)).folder
+    )
     told = {"private_question": "words from elsewhere", "discussion": "others' words"}[kind]
     assert wrong and all(told in alarm for alarm in wrong)
 
 
 def test_results_reach_the_prompt(tmp_path: Path) -> None:
-    provider = player(number=3)
-    play(good(), tmp_path, provider)
-    for request in requests(provider, "/m/"):
+    provider = make_provider(number=3)
+    run_workbook(make_workbook(), tmp_path, provider)
+    for request in select_requests(provider, "/m/"):
         assert "All offers add up to 12; yours is 3." in request.messages[-1].content
 
 
 def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
-    book = put(good(), f"{TASKS}!F3", '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}')
-    provider = player()
-    run = play(book, tmp_path, provider)
+    book = with_cell(
+        make_workbook(),
+        f"{TASKS}!F3",
+        '{"Seller": "Sell!", "Summarizer": "Note.", "Buyer": "Buy!"}',
+    )
+    provider = make_provider()
+    run = run_workbook(book, tmp_path, provider)
     said = run.table("utterances").filter(task_id="t", session="1", public=True)
     assert said["speaker_name"].to_list() == [
         "Facilitator",
@@ -192,34 +203,36 @@ def test_the_dict_gives_the_order_and_leaves_roles_out(tmp_path: Path) -> None:
     assert asked == {"Buyer", "Summarizer"}
 
 
-def test_the_summarizer_hears_private_answers_and_everybody_hears_the_summarizer(
+def test_the_summarizer_hears_private_answers_and_all_participants_hear_the_summary(
     tmp_path: Path,
 ) -> None:
-    provider = player(json=0.75, text="THE SUMMARY")
-    run = play(good(), tmp_path, provider)
-    (request, _) = requests(provider, "/s/Summarizer")
+    provider = make_provider(json=0.75, text="THE SUMMARY")
+    run = run_workbook(make_workbook(), tmp_path, provider)
+    (request, _) = select_requests(provider, "/s/Summarizer")
     assert request.messages[0].content.startswith("You are the Summarizer")
     assert "Buyer 1: 0.75" in "\n".join(m.content for m in request.messages)
-    for session in sessions(run):
-        assert all("THE SUMMARY" in texts(p) for p in session["participants"])
+    for session in read_sessions(run):
+        assert all("THE SUMMARY" in list_message_texts(p) for p in session["participants"])
         assert session["special_roles"]["Summarizer"]["responses"][0]["value"] == "THE SUMMARY"
 
 
 def test_a_facilitator_with_words_of_its_own_speaks(tmp_path: Path) -> None:
     cell = '{"Facilitator": "Open the debate.", "Buyer": "Well?", "Seller": "Well?"}'
-    provider = player(text="LET US BEGIN")
-    run = play(put(good(), f"{TASKS}!F3", cell), tmp_path, provider)
-    (request, _) = requests(provider, "/t/Facilitator")
+    provider = make_provider(text="LET US BEGIN")
+    run = run_workbook(with_cell(make_workbook(), f"{TASKS}!F3", cell), tmp_path, provider)
+    (request, _) = select_requests(provider, "/t/Facilitator")
     assert "You run the market." in request.messages[0].content
     assert request.messages[-1].content.endswith("Open the debate.")
-    assert all("LET US BEGIN" in texts(p) for p in sessions(run)[0]["participants"])
+    assert all(
+        "LET US BEGIN" in list_message_texts(p) for p in read_sessions(run)[0]["participants"]
+    )
 
 
 def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     for n in range(6):
         book[TASKS].append(
-            task(
+            make_task_row(
                 f"x{n}",
                 "private_question",
                 5,
@@ -230,12 +243,12 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
                 validate_response=1,
             )
         )
-    run = play(book, tmp_path, player(option="c"))
+    run = run_workbook(book, tmp_path, make_provider(option="c"))
     shown = run.table("responses").filter(task_type="private_question").drop_nulls("options")
     assert shown["options"].n_unique() > 10
     for row in shown.to_dicts():
         assert json.loads(row["options"])[row["position"] - 1] == row["value"] == "c"
-    again = play(book, tmp_path / ".." / tmp_path.name, player(option="c"))
+    again = run_workbook(book, tmp_path / ".." / tmp_path.name, make_provider(option="c"))
     assert again.table("responses").equals(run.table("responses"))
     # The engine's own record of each reply has the same order.
     recorded = run.table("answers").filter(kind="workbook").drop_nulls("options")
@@ -243,48 +256,63 @@ def test_options_are_shuffled_for_each_participant_and_task(tmp_path: Path) -> N
 
 
 def test_ties_are_shuffled_per_session_and_the_order_is_written(tmp_path: Path) -> None:
-    book = setting(good(), "num_sessions", 12)
+    book = with_setting(make_workbook(), "num_sessions", 12)
     head = book["agent_profiles"][:2]
     book["agent_profiles"] = [*head, *([f"p{i}", i, "x"] for i in range(48))]
-    book[TASKS] += [task(f"x{n}", "private_question", 7, "Well?", f"x{n}") for n in range(4)]
-    run = play(book, tmp_path)
+    book[TASKS] += [
+        make_task_row(f"x{n}", "private_question", 7, "Well?", f"x{n}") for n in range(4)
+    ]
+    run = run_workbook(book, tmp_path)
     orders = [json.loads(o) for o in run.table("sessions")["order"]]
     assert len({tuple(o[-4:]) for o in orders}) > 4
     assert all(o[:5] == ["c", "t", "o", "m", "s"] for o in orders)
-    assert [s["task_order"] for s in sessions(run)] == orders
-    first = run.table("responses").filter(session="1", participant_id=rows(run)[0]["ID"])
+    assert [s["task_order"] for s in read_sessions(run)] == orders
+    first = run.table("responses").filter(session="1", participant_id=read_rows(run)[0]["ID"])
     asked = {r["task_id"]: r["place"] for r in first.to_dicts()}
     assert sorted(asked, key=lambda t: asked[t])[-4:] == orders[0][-4:]
 
 
 def test_validation_asks_five_times_more_and_keeps_the_last_answer(tmp_path: Path) -> None:
-    provider = player(number="fifteen, or rather 15 of 20")
-    run = play(good(), tmp_path, provider)
+    provider = make_provider(number="fifteen, or rather 15 of 20")
+    run = run_workbook(make_workbook(), tmp_path, provider)
     responses = run.table("responses").filter(var_name="offer").to_dicts()
     assert all(r["status"] == "invalid" and r["reasks"] == 5 for r in responses)
     assert all(r["value"] == "fifteen, or rather 15 of 20" for r in responses)
-    assert len(requests(provider, "market.1/", "/o/")) == 4 * 6
-    assert "from 0 to 20" in requests(provider, "/o/", ".r5")[0].messages[-1].content
-    for row in rows(run):
+    assert len(select_requests(provider, "market.1/", "/o/")) == 4 * 6
+    assert "from 0 to 20" in select_requests(provider, "/o/", ".r5")[0].messages[-1].content
+    for row in read_rows(run):
         assert row["invalid"] == "offer" and row["offer"].startswith("fifteen")
         assert row["total"] == row["share"] == "NA"
-    assert "add up to not available" in requests(provider, "/m/")[0].messages[-1].content
+    assert "add up to not available" in select_requests(provider, "/m/")[0].messages[-1].content
 
 
-@pytest.mark.parametrize("said", ["2", "not yes", "yes or no", "No comment, I refuse to answer."])
-def test_an_option_is_never_guessed(said: str, tmp_path: Path) -> None:
-    run = play(good(), tmp_path, player(option=said))  # the options stand behind dashes
+def test_an_option_is_never_guessed(tmp_path: Path) -> None:
+    replies = ("2", "not yes", "yes or no", "No comment, I refuse to answer.")
+
+    def reply_of(participant: str) -> str:
+        return replies[int(participant[1:]) % len(replies)]
+
+    def answer(request: Any, address: str) -> str:
+        participant = address.split("/")[3] if "/m/" in address else "p0"
+        return make_script(option=reply_of(participant))(request, address)
+
+    run = run_workbook(
+        make_workbook(), tmp_path, ScriptedProvider(answer)
+    )  # the options are listed with dashes
     responses = run.table("responses").filter(var_name="trade").to_dicts()
-    assert all((r["status"], r["value"], r["reasks"]) == ("invalid", said, 5) for r in responses)
+    assert {row["value"] for row in responses} == {*replies}
+    for row in responses:
+        said = reply_of(row["participant_id"])
+        assert (row["status"], row["value"], row["reasks"]) == ("invalid", said, 5)
     reasons = set(run.table("answers").filter(parse_step="missing")["missing"])
     assert reasons == {"unparsed"}
 
 
 def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
-    provider = player(number="a lot")
-    run = play(put(good(), f"{TASKS}!K4", 0), tmp_path, provider)
-    assert len(requests(provider, "/o/")) == 8
-    assert all(r["offer"] == "a lot" and r["total"] == "NA" for r in rows(run))
+    provider = make_provider(number="a lot")
+    run = run_workbook(with_cell(make_workbook(), f"{TASKS}!K4", 0), tmp_path, provider)
+    assert len(select_requests(provider, "/o/")) == 8
+    assert all(r["offer"] == "a lot" and r["total"] == "NA" for r in read_rows(run))
 
 
 def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
@@ -293,22 +321,22 @@ def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:
             raise RefusedError("no", reason="filtered")
         return make_script()(request, address)
 
-    run = play(good(), tmp_path, ScriptedProvider(answer))
-    (row,) = [r for r in rows(run) if r["ID"] == "p3"]
+    run = run_workbook(make_workbook(), tmp_path, ScriptedProvider(answer))
+    (row,) = [r for r in read_rows(run) if r["ID"] == "p3"]
     assert row["offer"] == "NA" and row["missing"] == "offer" and row["trade"]
-    others = [r for r in rows(run) if r["session"] != row["session"]]
+    others = [r for r in read_rows(run) if r["session"] != row["session"]]
     assert all(r["total"] == "20" for r in others)
-    assert {r["total"] for r in rows(run) if r["session"] == row["session"]} == {"NA"}
+    assert {r["total"] for r in read_rows(run) if r["session"] == row["session"]} == {"NA"}
     assert issubclass(RefusedError, ModelError)
 
 
 def test_the_speculation_score_is_asked_for_or_part_of_the_json(tmp_path: Path) -> None:
-    book = put(good(), f"{TASKS}!L4", 1)
-    run = play(book, tmp_path)
+    book = with_cell(make_workbook(), f"{TASKS}!L4", 1)
+    run = run_workbook(book, tmp_path)
     scores = run.table("responses").drop_nulls("speculation_score")
     assert set(scores.filter(var_name="offer")["speculation_score"]) == {33}
     assert set(scores.filter(var_name="sure")["speculation_score"]) == {20}
-    assert {r["offer_speculation_score"] for r in rows(run)} == {"33"}
+    assert {r["offer_speculation_score"] for r in read_rows(run)} == {"33"}
 
 
 @pytest.mark.parametrize(("said", "score"), [("85%", 85), ("a lot", None), (130, None)])
@@ -323,7 +351,7 @@ def test_an_unreadable_speculation_score_costs_no_answer(
             return reply
         return json.dumps({**json.loads(reply), "speculation_score": said})
 
-    run = play(good(), tmp_path, provider=ScriptedProvider(answer))
+    run = run_workbook(make_workbook(), tmp_path, provider=ScriptedProvider(answer))
     # The summary of the Summarizer is unchecked free text under the same name.
     sure = run.table("responses").filter(pl.col("status") != "unchecked", var_name="sure")
     assert set(sure["status"]) == {"valid"} and set(sure["value"]) == {"0.5"}
@@ -331,30 +359,30 @@ def test_an_unreadable_speculation_score_costs_no_answer(
     assert set(sure["reasks"]) == {0 if score else 5}
 
 
-def test_the_conversation_length_is_enforced_and_said(tmp_path: Path) -> None:
-    run = play(setting(good(), "max_conversation_length", 6), tmp_path)
-    for session in sessions(run):
+def test_the_conversation_length_is_enforced_and_reported(tmp_path: Path) -> None:
+    run = run_workbook(with_setting(make_workbook(), "max_conversation_length", 6), tmp_path)
+    for session in read_sessions(run):
         assert session["messages"] == 6
         assert (session["ended"], session["stopped_in"]) == ("conversation_length", "o")
     table = run.table("responses")
     assert table.filter(missing="conversation_length").height == 2 * (2 + 4 + 2)
     assert "max_conversation_length (6) is reached" in (run.path / "run.log").read_text()
-    assert all(r["trade"] == "NA" and "trade" in r["missing"] for r in rows(run))
+    assert all(r["trade"] == "NA" and "trade" in r["missing"] for r in read_rows(run))
 
 
 def test_rounds_are_limited_in_the_short_layout(tmp_path: Path) -> None:
-    book = shorter()
+    book = make_short_layout()
     book["settings"] = [[k, 2 if k == "max_num_rounds" else v] for k, v in book["settings"]]
-    run = play(book, tmp_path)
-    assert {s["ended"] for s in sessions(run)} == {"rounds"}
-    assert {s["stopped_in"] for s in sessions(run)} == {"m"}
+    run = run_workbook(book, tmp_path)
+    assert {s["ended"] for s in read_sessions(run)} == {"rounds"}
+    assert {s["stopped_in"] for s in read_sessions(run)} == {"m"}
 
 
 def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> None:
-    book = put(good(), "constants!B2", '["apples", "pears"]')
-    run = play(book, tmp_path)
+    book = with_cell(make_workbook(), "constants!B2", '["apples", "pears"]')
+    run = run_workbook(book, tmp_path)
     assert not (run.path / "market.json").exists()
-    first, second = rows(run, "market_1"), rows(run, "market_2")
+    first, second = read_rows(run, "market_1"), read_rows(run, "market_2")
     assert {r["constant_goods"] for r in first} == {"apples"}
     assert {r["constant_goods"] for r in second} == {"pears"}
     seats = [(r["ID"], r["session"], r["role"], r["treatment"]) for r in first]
@@ -367,7 +395,7 @@ def test_every_permutation_has_its_files_and_the_same_seats(tmp_path: Path) -> N
 def test_the_report_of_a_stopped_run_writes_the_files_of_its_finished_sessions(
     tmp_path: Path,
 ) -> None:
-    whole = play(good(), tmp_path)
+    whole = run_workbook(make_workbook(), tmp_path)
     out = tmp_path / "stopped"
 
     def dies(request: Any, address: str) -> str:
@@ -387,24 +415,24 @@ def test_the_report_of_a_stopped_run_writes_the_files_of_its_finished_sessions(
     assert done.exit_code == 0, done.output
     data = json.loads((out / "market.json").read_text())
     assert (data["sessions_planned"], data["sessions_finished"]) == (2, 1)
-    assert data["sessions"] == sessions(whole)[:1]
+    assert data["sessions"] == read_sessions(whole)[:1]
     # A heading and the four participants of a session.
     lines = (out / "market.csv").read_text().splitlines()
     assert lines == (whole.path / "market.csv").read_text().splitlines()[:5]
 
 
 def test_a_session_without_computed_values_takes_none_of_another(tmp_path: Path) -> None:
-    book = put(by_hand(), f"{TASKS}!F5", "Trade? {response_options}")
-    # Only buyers say how sure they are, and the first session has none.
+    book = with_cell(make_manual_workbook(), f"{TASKS}!F5", "Trade? {response_options}")
+    # Only buyers state how sure they are, and the first session has no buyer.
     for row in book["agent_profiles"][2:6]:
         row[-1] = "Seller"
     book["computed"] = [["name", "scope", "expression"], ["doubt", "participant", "1 - sure"]]
-    run = play(book, tmp_path)
-    first, second = sessions(run)
+    run = run_workbook(book, tmp_path)
+    first, second = read_sessions(run)
     assert [person["computed"] for person in first["participants"]] == [{}] * 4
     doubts = [person["computed"] for person in second["participants"]]
     assert doubts == [{"doubt": 0.5}, {"doubt": 0.5}, {}, {}]
-    assert [row["doubt"] for row in rows(run)] == [*[""] * 4, "0.5", "0.5", "", ""]
+    assert [row["doubt"] for row in read_rows(run)] == [*[""] * 4, "0.5", "0.5", "", ""]
 
 
 def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> None:
@@ -414,43 +442,43 @@ def test_serial_concurrent_and_resumed_runs_write_the_same(tmp_path: Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         provider = ScriptedProvider(make_script(), latency=latency)
-        run = play(good(), folder, provider, concurrency=concurrency)
+        run = run_workbook(make_workbook(), folder, provider, concurrency=concurrency)
         files = [run.path / "market.json", run.path / "market.csv"]
         digests.append([f.read_bytes() for f in [*files, *sorted(run.path.glob("tables/*.csv"))]])
     assert digests[0] == digests[1]
 
 
 def test_limit_plays_the_first_sessions_only(tmp_path: Path) -> None:
-    run = play(good(), tmp_path, limit=1)
-    assert len(sessions(run)) == 1
+    run = run_workbook(make_workbook(), tmp_path, limit=1)
+    assert len(read_sessions(run)) == 1
 
 
-@pytest.mark.parametrize("make", [older, shorter])
+@pytest.mark.parametrize("make", [make_older_layout, make_short_layout])
 def test_other_layouts_play(make: Any, tmp_path: Path) -> None:
-    run = play(make(), tmp_path)
-    assert len(rows(run)) == 8
+    run = run_workbook(make(), tmp_path)
+    assert len(read_rows(run)) == 8
 
 
 def test_backstories_are_written_once_per_participant(tmp_path: Path) -> None:
-    book = older()
+    book = make_older_layout()
     book["experimental_setting"][-1][1] = True
-    provider = player(text="I was born by the sea.")
-    run = play(book, tmp_path, provider)
-    assert len(requests(provider, "backstories")) == 8
-    system = texts(sessions(run)[0]["participants"][0])[0]
+    provider = make_provider(text="I was born by the sea.")
+    run = run_workbook(book, tmp_path, provider)
+    assert len(select_requests(provider, "backstories")) == 8
+    system = list_message_texts(read_sessions(run)[0]["participants"][0])[0]
     assert "I was born by the sea." in system
 
 
 def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
     run = folkmoot.run(EXAMPLE, model="synthetic", out=tmp_path / "out")
-    table = rows(run, "public_goods")
+    table = read_rows(run, "public_goods")
     assert len(table) == 16 and {r["session"] for r in table} == {"1", "2", "3", "4"}
     assert {r["missing"] for r in table} == {""}
     for session in "1234":
         group = [r for r in table if r["session"] == session]
         given = sum(float(r[f"give_{n}"]) for r in group for n in (1, 2, 3))
         earned = sum(float(r["earnings"]) for r in group)
-        # What is paid out is what was kept plus what was given, doubled.
+        # The payoffs are the tokens that were kept plus twice those that were given.
         assert earned == pytest.approx(4 * 10 * 3 - given + 2 * given)
         assert float(group[0]["group_earnings"]) == pytest.approx(earned)
         for n in (1, 2, 3):
@@ -461,71 +489,71 @@ def test_the_example_satisfies_the_accounting_identity(tmp_path: Path) -> None:
                 assert float(r[f"payoff_{n}"]) == pytest.approx(payoff)
     assert run.folder.is_synthetic
     # Computed numbers keep their type in the JSON file.
-    computed = sessions(run, "public_goods")[0]["computed"]
+    computed = read_sessions(run, "public_goods")[0]["computed"]
     assert {name: type(value) for name, value in computed.items()} == {
         **dict.fromkeys(("total_1", "total_2", "total_3"), int),
         "group_earnings": float,
     }
 
 
-def test_who_sits_out_hears_the_question_without_anybodys_values(tmp_path: Path) -> None:
+def test_roles_that_are_not_asked_hear_the_question_without_values(tmp_path: Path) -> None:
     cell = '{"Buyer": "You offered {{ offer }} of {{ total }}. {response_options}"}'
-    book = put(good(), f"{TASKS}!F5", cell)
-    run = play(book, tmp_path, player(number=3))
-    for person in sessions(run)[0]["participants"]:
-        heard = "\n".join(texts(person))
+    book = with_cell(make_workbook(), f"{TASKS}!F5", cell)
+    run = run_workbook(book, tmp_path, make_provider(number=3))
+    for person in read_sessions(run)[0]["participants"]:
+        heard = "\n".join(list_message_texts(person))
         if person["role"] == "Seller":
             assert "You offered … of 12." in heard and "You offered 3" not in heard
         else:
             assert "You offered 3 of 12." in heard and "…" not in heard
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}.",
-        "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}.",
-        "{% if offer > 3 %}Much{% else %}Little or nothing{% endif %} {{ offer | upper }}",
-    ],
-)
 @pytest.mark.parametrize("number", ["0", "no idea"])
-def test_no_answer_breaks_a_later_prompt(tmp_path: Path, text: str, number: str) -> None:
-    provider = player(number=number)
-    run = play(put(good(), f"{TASKS}!F5", f"{text} {{response_options}}"), tmp_path, provider)
-    assert len(rows(run)) == 8
-    prompts = [r.messages[-1].content for r in requests(provider, "/m/")]
-    assert all(p.strip() for p in prompts)
-    if number == "no idea" and "round" in text:
+def test_no_answer_breaks_a_later_prompt(tmp_path: Path, number: str) -> None:
+    provider = make_provider(number=number)
+    text = (
+        "You got {{ share | round(1) }}, or {{ offer | int }} and {{ offer | abs }}. "
+        "You got {{ offer - 1 }} {{ -offer }} {{ 10 / offer }} {{ offer + total }}. "
+        "{% if offer > 3 %}Much{% else %}Little or nothing{% endif %} {{ offer | upper }}"
+    )
+    run = run_workbook(
+        with_cell(make_workbook(), f"{TASKS}!F5", f"{text} {{response_options}}"),
+        tmp_path,
+        provider,
+    )
+    assert len(read_rows(run)) == 8
+    prompts = [r.messages[-1].content for r in select_requests(provider, "/m/")]
+    assert prompts and all("You got" in prompt for prompt in prompts)
+    if number == "no idea":
         assert "not available, or not available" in prompts[0]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    sample_daily(
-        [
-            "9" * 500,
-            "1e999",
-            '{"response": ' + "9" * 5000 + "}",
-            '{"response": NaN, "speculation_score": NaN}',
-            '{"response": "\\ud800", "speculation_score": 5}',
-            "{" * 300,
-            "=cmd|' /C calc'!A0",
-            "\x00\x1b[31m",
-            "{{ 1 / 0 }} {response_options}",
-        ],
-        daily=8,
-        part="sweeps",
-    ),
+# A reply, and whether answers are validated.
+HOSTILE_REPLIES = (
+    *(("9" * 500, 1), ('{"response": NaN, "speculation_score": NaN}', 1)),
+    *(('{"response": "\\ud800", "speculation_score": 5}', 1), ("\x00\x1b[31m", 1)),
+    *(("=cmd|' /C calc'!A0", 0), ("1e999", 0), ('{"response": ' + "9" * 5000 + "}", 0)),
+    *(("9" * 500, 0), ('{"response": NaN, "speculation_score": NaN}', 0)),
+    *(('{"response": "\\ud800", "speculation_score": 5}', 0), ("\x00\x1b[31m", 0)),
+    *(("=cmd|' /C calc'!A0", 1), ("1e999", 1), ('{"response": ' + "9" * 5000 + "}", 1)),
+    *(("{" * 300, 0), ("{" * 300, 1)),
+    *(("{{ 1 / 0 }} {response_options}", 0), ("{{ 1 / 0 }} {response_options}", 1)),
 )
-@pytest.mark.parametrize("validate", [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("reply", "validate"), sample_daily(HOSTILE_REPLIES, daily=7, part="sweeps")
+)
 def test_no_reply_breaks_a_run(tmp_path: Path, reply: str, validate: int) -> None:
-    book = good()
+    book = make_workbook()
     for row in (3, 4, 5, 6):
-        book = put(book, f"{TASKS}!K{row}", validate if row > 3 else 0)
-    book = put(book, f"{TASKS}!H4", "float")
-    book = put(book, f"{TASKS}!I4", "any number")
-    run = play(book, tmp_path, ScriptedProvider(lambda request, address: reply), **{"limit": 1})
-    table = rows(run)
+        book = with_cell(book, f"{TASKS}!K{row}", validate if row > 3 else 0)
+    book = with_cell(book, f"{TASKS}!H4", "float")
+    book = with_cell(book, f"{TASKS}!I4", "any number")
+    run = run_workbook(
+        book, tmp_path, ScriptedProvider(lambda request, address: reply), **{"limit": 1}
+    )
+    table = read_rows(run)
     assert len(table) == 4
     assert not any(cell.startswith("=") for row in table for cell in row.values())
     json.loads((run.path / "market.json").read_text())

@@ -1,4 +1,4 @@
-"""Reading a workbook: what is accepted as it is, and what is refused with its cell and mend."""
+"""Reading a workbook: accepted forms, and problems with their cell and hint."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from folkmoot.studies.workbook.preparation import config_advisories, load_workbo
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from tests.studies.workbook.workbook_builder import (
     TASK_COLUMNS,
-    good,
-    mistakes,
-    put,
-    read,
-    save,
-    setting,
-    task,
+    find_mistakes,
+    make_task_row,
+    make_workbook,
+    read_config,
+    save_workbook,
+    with_cell,
+    with_setting,
 )
 
 TASKS = "interview_prompts"
 
 
-def only(found: list[str]) -> str:
+def get_only(found: list[str]) -> str:
     assert len(found) == 1, found
     return found[0]
 
 
 def test_a_good_workbook_has_no_mistake(tmp_path: Path) -> None:
-    config = read(good(), tmp_path)
+    config = read_config(make_workbook(), tmp_path)
     assert config.workbook.settings.experiment_id == "market"
     assert config.model == "gpt-4o-mini"
     assert config.random_seed == 7
@@ -43,33 +43,33 @@ def test_a_good_workbook_has_no_mistake(tmp_path: Path) -> None:
 
 
 def test_config_survives_a_round_trip_through_json(tmp_path: Path) -> None:
-    config = read(good(), tmp_path)
+    config = read_config(make_workbook(), tmp_path)
     again = type(config).model_validate(config.model_dump(mode="json"))
     assert again == config
 
 
-@pytest.mark.parametrize("sheet", list(good())[:6])
+@pytest.mark.parametrize("sheet", list(make_workbook())[:6])
 def test_each_sheet_is_mandatory(tmp_path: Path, sheet: str) -> None:
-    book = good()
+    book = make_workbook()
     del book[sheet]
-    assert f"the sheet {sheet} is missing" in only(mistakes(book, tmp_path))
+    assert f"the sheet {sheet} is missing" in get_only(find_mistakes(book, tmp_path))
 
 
 def test_sheet_names_are_case_sensitive_and_extra_ones_refused(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     book["Treatments"] = book.pop("treatments")
     book["scratch"] = [["note"]]
-    found = mistakes(book, tmp_path)
+    found = find_mistakes(book, tmp_path)
     assert any("rename 'Treatments' to 'treatments'" in m for m in found)
     assert any("scratch: the sheet 'scratch' does not belong here" in m for m in found)
 
 
-def test_all_mistakes_come_at_once_with_cell_and_mend(tmp_path: Path) -> None:
-    book = setting(good(), "temperature", 3)
-    book = put(book, "treatments!A3", "calm")
-    book = put(book, f"{TASKS}!B3", "debate")
-    book = put(book, "agent_profiles!A5", "p1")
-    found = mistakes(book, tmp_path)
+def test_all_problems_are_reported_at_once_with_cell_and_hint(tmp_path: Path) -> None:
+    book = with_setting(make_workbook(), "temperature", 3)
+    book = with_cell(book, "treatments!A3", "calm")
+    book = with_cell(book, f"{TASKS}!B3", "debate")
+    book = with_cell(book, "agent_profiles!A5", "p1")
+    found = find_mistakes(book, tmp_path)
     assert [re.sub(r"book.xlsx:", "", m).split(":")[0] for m in found] == [
         "experimental_setting!B5",
         "treatments!A3",
@@ -99,26 +99,26 @@ def test_all_mistakes_come_at_once_with_cell_and_mend(tmp_path: Path) -> None:
     ],
 )
 def test_settings_are_checked(tmp_path: Path, key: str, value: Any, says: str | None) -> None:
-    found = mistakes(setting(good(), key, value), tmp_path)
+    found = find_mistakes(with_setting(make_workbook(), key, value), tmp_path)
     if says is None:
         assert found == []
     else:
-        assert says in only(found)
+        assert says in get_only(found)
 
 
 @pytest.mark.parametrize("key", ["api_endpoint", "random_seed"])
 def test_optional_settings_may_be_blank(tmp_path: Path, key: str) -> None:
-    config = read(setting(good(), key, None), tmp_path)
+    config = read_config(with_setting(make_workbook(), key, None), tmp_path)
     assert key != "random_seed" or config.random_seed == 42
 
 
 def test_missing_unknown_and_doubled_settings_are_named(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     rows = book["experimental_setting"]
     rows[4][0] = "temprature"
     rows.append(["num_sessions", 4])
     rows.append(["colour", "red"])
-    found = mistakes(book, tmp_path)
+    found = find_mistakes(book, tmp_path)
     assert any("rename 'temprature' in experimental_setting!A5 to temperature" in m for m in found)
     assert any("duplicate setting num_sessions" in m for m in found)
     assert any("there is no setting 'colour'" in m for m in found)
@@ -126,16 +126,16 @@ def test_missing_unknown_and_doubled_settings_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", TASK_COLUMNS)
 def test_each_column_is_mandatory(tmp_path: Path, column: str) -> None:
-    book = good()
+    book = make_workbook()
     index = TASK_COLUMNS.index(column)
     book[TASKS] = [[v for i, v in enumerate(row) if i != index] for row in book[TASKS]]
-    assert any(f"the column {column} is missing" in m for m in mistakes(book, tmp_path))
+    assert any(f"the column {column} is missing" in m for m in find_mistakes(book, tmp_path))
 
 
 def test_extra_and_misnamed_columns_are_refused(tmp_path: Path) -> None:
-    book = put(good(), "treatments!C1", "cost")
-    book = put(book, "constants!B1", "values")
-    found = mistakes(book, tmp_path)
+    book = with_cell(make_workbook(), "treatments!C1", "cost")
+    book = with_cell(book, "constants!B1", "values")
+    found = find_mistakes(book, tmp_path)
     assert any("treatments!C1: the column 'cost' does not belong here" in m for m in found)
     assert any("rename 'values' in constants!B1 to value" in m for m in found)
 
@@ -150,32 +150,32 @@ def test_extra_and_misnamed_columns_are_refused(tmp_path: Path) -> None:
 )
 def test_unique_columns_are_unique(tmp_path: Path, cell: str, twin: str) -> None:
     sheet, at = twin.split("!")
-    book = good()
+    book = make_workbook()
     column, row = at[0], int(at[1:])
     value = book[sheet][row - 1]["ABCDEFG".index(column)]
-    found = mistakes(put(book, cell, value), tmp_path)
+    found = find_mistakes(with_cell(book, cell, value), tmp_path)
     assert any(cell in m and "duplicate" in m for m in found), found
 
 
 def test_roles_facilitator_must_be_there(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     del book["agent_roles"][1]
-    assert any("the role Facilitator is missing" in m for m in mistakes(book, tmp_path))
+    assert any("the role Facilitator is missing" in m for m in find_mistakes(book, tmp_path))
 
 
 def test_the_context_comes_first(tmp_path: Path) -> None:
-    found = mistakes(put(good(), f"{TASKS}!C2", 2), tmp_path)
+    found = find_mistakes(with_cell(make_workbook(), f"{TASKS}!C2", 2), tmp_path)
     assert any(f"{TASKS}!C2: the context c must come before all other" in m for m in found)
-    book = good()
+    book = make_workbook()
     del book[TASKS][1]
-    assert any("there is no context task" in m for m in mistakes(book, tmp_path))
+    assert any("there is no context task" in m for m in find_mistakes(book, tmp_path))
 
 
 # --- layouts ---------------------------------------------------------------------------------
 
 
-def older() -> dict[str, list[list[Any]]]:
-    book = good()
+def make_older_layout() -> dict[str, list[list[Any]]]:
+    book = make_workbook()
     names = {"agent_roles": "roles", "agent_profiles": "demographic_profiles"}
     book = {names.get(k, k): v for k, v in book.items()}
     keys = {
@@ -189,8 +189,8 @@ def older() -> dict[str, list[list[Any]]]:
     return book
 
 
-def shorter() -> dict[str, list[list[Any]]]:
-    book = good()
+def make_short_layout() -> dict[str, list[list[Any]]]:
+    book = make_workbook()
     names = {
         "experimental_setting": "settings",
         "treatments": "treatment",
@@ -230,10 +230,10 @@ def shorter() -> dict[str, list[list[Any]]]:
 
 
 def test_the_older_layout_is_recognised(tmp_path: Path) -> None:
-    config = read(older(), tmp_path)
+    config = read_config(make_older_layout(), tmp_path)
     assert config.workbook.layout == "roles"
     assert "roles and demographic_profiles" in config_advisories(config)[0]
-    documented = read(good(), tmp_path).workbook
+    documented = read_config(make_workbook(), tmp_path).workbook
     assert config.workbook.settings.num_agents_per_session == 4
     assert [t.model_dump(exclude={"at"}) for t in config.workbook.tasks] == [
         t.model_dump(exclude={"at"}) for t in documented.tasks
@@ -242,7 +242,7 @@ def test_the_older_layout_is_recognised(tmp_path: Path) -> None:
 
 
 def test_the_short_layout_is_recognised(tmp_path: Path) -> None:
-    workbook = read(shorter(), tmp_path).workbook
+    workbook = read_config(make_short_layout(), tmp_path).workbook
     assert workbook.layout == "short"
     assert workbook.settings.experiment_id == "market"
     assert workbook.settings.max_rounds == 100
@@ -254,14 +254,14 @@ def test_the_short_layout_is_recognised(tmp_path: Path) -> None:
 
 
 def test_a_repeated_round_of_the_short_layout_is_a_listed_error(tmp_path: Path) -> None:
-    book = put(shorter(), "prompt!B4", "repeat_private_question")
-    assert "row of its own, of type private_question" in only(mistakes(book, tmp_path))
+    book = with_cell(make_short_layout(), "prompt!B4", "repeat_private_question")
+    assert "row of its own, of type private_question" in get_only(find_mistakes(book, tmp_path))
 
 
-def test_a_mix_of_layouts_is_read_and_said(tmp_path: Path) -> None:
-    book = good()
+def test_a_mix_of_layouts_is_read_and_reported(tmp_path: Path) -> None:
+    book = make_workbook()
     book = {("roles" if k == "agent_roles" else k): v for k, v in book.items()}
-    config = read(book, tmp_path)
+    config = read_config(book, tmp_path)
     assert "from another layout: roles" in config_advisories(config)[0]
 
 
@@ -269,7 +269,7 @@ def test_a_mix_of_layouts_is_read_and_said(tmp_path: Path) -> None:
 
 
 def test_phantom_extents_are_empty_space(tmp_path: Path) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     book = load_workbook(path)
     for name in ("agent_profiles", "constants"):
         for row in (50, 5312, 200_000):
@@ -280,28 +280,30 @@ def test_phantom_extents_are_empty_space(tmp_path: Path) -> None:
 
 
 def test_unnamed_trailing_columns_without_values_are_ignored(tmp_path: Path) -> None:
-    book = put(good(), "agent_profiles!H1", "   ")
-    book = put(book, f"{TASKS}!P1", " ")
-    assert mistakes(book, tmp_path) == []
-    found = only(mistakes(put(good(), "agent_profiles!H5", "stray"), tmp_path))
+    book = with_cell(make_workbook(), "agent_profiles!H1", "   ")
+    book = with_cell(book, f"{TASKS}!P1", " ")
+    assert find_mistakes(book, tmp_path) == []
+    found = get_only(
+        find_mistakes(with_cell(make_workbook(), "agent_profiles!H5", "stray"), tmp_path)
+    )
     assert "agent_profiles!H1: the column has no name in row 1" in found
 
 
 def test_ids_stay_text(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     for row, identifier in zip(
         book["agent_profiles"][2:], ["1.1", "3.10", "3.1", "007"], strict=False
     ):
         row[0] = identifier
-    assert read(book, tmp_path).workbook.profiles.ids()[:4] == ["1.1", "3.10", "3.1", "007"]
+    assert read_config(book, tmp_path).workbook.profiles.ids()[:4] == ["1.1", "3.10", "3.1", "007"]
 
 
 def test_numeric_ids_read_as_they_are_shown(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     book["agent_profiles"][2][0] = 4.0
     book["agent_profiles"][3][0] = 3.1
     book["agent_profiles"][4][0] = 3.1
-    path = save(book, tmp_path / "book.xlsx")
+    path = save_workbook(book, tmp_path / "book.xlsx")
     opened = load_workbook(path)
     opened["agent_profiles"]["A5"].number_format = "0.00"
     opened.save(path)
@@ -309,26 +311,30 @@ def test_numeric_ids_read_as_they_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", "TRUE", "true", " True "])
-def test_booleans_in_every_dress(tmp_path: Path, value: Any) -> None:
-    config = read(put(good(), f"{TASKS}!K4", value), tmp_path)
+def test_booleans_are_read_in_every_form(tmp_path: Path, value: Any) -> None:
+    config = read_config(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
     assert config.workbook.tasks[2].validate_response is True
 
 
 @pytest.mark.parametrize("value", [0, 0.0, False, "0", "FALSE"])
-def test_false_in_every_dress(tmp_path: Path, value: Any) -> None:
-    config = read(put(good(), f"{TASKS}!K4", value), tmp_path)
+def test_false_is_read_in_every_form(tmp_path: Path, value: Any) -> None:
+    config = read_config(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
     assert config.workbook.tasks[2].validate_response is False
 
 
 @pytest.mark.parametrize("value", ["maybe", 2, None, "yes"])
 def test_other_truth_values_are_refused(tmp_path: Path, value: Any) -> None:
-    assert f"{TASKS}!K4" in only(mistakes(put(good(), f"{TASKS}!K4", value), tmp_path))
+    assert f"{TASKS}!K4" in get_only(
+        find_mistakes(with_cell(make_workbook(), f"{TASKS}!K4", value), tmp_path)
+    )
 
 
 @pytest.mark.parametrize("value", [4.0, "4", "4.0", 4])
 def test_integers_as_floats(tmp_path: Path, value: Any) -> None:
-    book = put(setting(good(), "num_agents_per_session", value), f"{TASKS}!C6", value)
-    config = read(book, tmp_path)
+    book = with_cell(
+        with_setting(make_workbook(), "num_agents_per_session", value), f"{TASKS}!C6", value
+    )
+    config = read_config(book, tmp_path)
     assert config.workbook.settings.num_agents_per_session == 4
     assert config.workbook.tasks[4].task_order == 4
 
@@ -346,7 +352,7 @@ def test_curly_quotes_in_options(tmp_path: Path, cell: str) -> None:
     from folkmoot.studies.workbook.answers import ListedOptions, read_options
 
     assert read_options(cell) == ListedOptions(("yes", "no", "I don’t know"))
-    assert mistakes(put(good(), f"{TASKS}!I5", cell), tmp_path) == []
+    assert find_mistakes(with_cell(make_workbook(), f"{TASKS}!I5", cell), tmp_path) == []
 
 
 @pytest.mark.parametrize("word", ["respons_options", "response_option", "reponse_options"])
@@ -354,8 +360,8 @@ def test_curly_quotes_in_options(tmp_path: Path, cell: str) -> None:
 def test_misspelt_option_placeholders_name_the_likely_one(
     tmp_path: Path, word: str, braces: str
 ) -> None:
-    book = put(good(), f"{TASKS}!F5", f"Trade? {braces % word}")
-    found = only(mistakes(book, tmp_path))
+    book = with_cell(make_workbook(), f"{TASKS}!F5", f"Trade? {braces % word}")
+    found = get_only(find_mistakes(book, tmp_path))
     assert f"{TASKS}!F5" in found and "did you mean {response_options}?" in found
 
 
@@ -370,7 +376,7 @@ def test_misspelt_option_placeholders_name_the_likely_one(
     ],
 )
 def test_dict_cells_with_commas_breaks_and_quotes(tmp_path: Path, cell: str) -> None:
-    config = read(put(good(), f"{TASKS}!F4", cell), tmp_path)
+    config = read_config(with_cell(make_workbook(), f"{TASKS}!F4", cell), tmp_path)
     text = config.workbook.tasks[2].llm_text
     assert list(text) == ["Buyer", "Seller"]
     assert text["Buyer"].startswith("Bid?")
@@ -394,7 +400,7 @@ def test_lock_files_and_other_files_are_named_for_what_they_are(tmp_path: Path) 
 
 
 def test_a_truncated_or_foreign_archive_is_a_listed_error(tmp_path: Path) -> None:
-    whole = save(good(), tmp_path / "book.xlsx").read_bytes()
+    whole = save_workbook(make_workbook(), tmp_path / "book.xlsx").read_bytes()
     for size in range(200, len(whole), 997):
         broken = tmp_path / "broken.xlsx"
         broken.write_bytes(whole[:size])
@@ -407,16 +413,19 @@ def test_a_truncated_or_foreign_archive_is_a_listed_error(tmp_path: Path) -> Non
 
 
 def test_a_treatment_labelled_none_is_a_treatment(tmp_path: Path) -> None:
-    assert [t.label for t in read(good(), tmp_path).workbook.treatments] == ["calm", "NONE"]
+    assert [t.label for t in read_config(make_workbook(), tmp_path).workbook.treatments] == [
+        "calm",
+        "NONE",
+    ]
 
 
 @pytest.mark.parametrize("name", ["town", "Where do you live?"])
 def test_manual_columns_by_either_row(tmp_path: Path, name: str) -> None:
-    book = setting(good(), "session_assignment_strategy", "manual")
-    book = setting(book, "session_column", name)
+    book = with_setting(make_workbook(), "session_assignment_strategy", "manual")
+    book = with_setting(book, "session_column", name)
     for i, row in enumerate(book["agent_profiles"][2:]):
         row[2] = "A" if i < 4 else "B"
-    assert mistakes(book, tmp_path) == []
+    assert find_mistakes(book, tmp_path) == []
 
 
 @pytest.mark.parametrize(("in_sheet", "in_setting"), [("NFC", "NFD"), ("NFD", "NFC")])
@@ -430,34 +439,34 @@ def test_a_manual_column_is_found_in_either_spelling_of_its_accents(
     title: str,
     tmp_path: Path,
 ) -> None:
-    book = setting(good(), "session_assignment_strategy", "manual")
-    book = setting(book, "session_column", unicodedata.normalize(in_setting, title))
+    book = with_setting(make_workbook(), "session_assignment_strategy", "manual")
+    book = with_setting(book, "session_column", unicodedata.normalize(in_setting, title))
     book["agent_profiles"][row][2] = unicodedata.normalize(in_sheet, title)
     for i, cells in enumerate(book["agent_profiles"][2:]):
         cells[2] = "A" if i < 4 else "B"
-    assert mistakes(book, tmp_path) == []
+    assert find_mistakes(book, tmp_path) == []
 
 
 def test_a_column_of_the_profiles_has_one_name_in_either_spelling(tmp_path: Path) -> None:
-    book, name = good(), "\u00e2ge"
+    book, name = make_workbook(), "\u00e2ge"
     book["agent_profiles"][0][1] = unicodedata.normalize("NFD", name)
-    assert read(book, tmp_path).workbook.profiles.names[1] == name
+    assert read_config(book, tmp_path).workbook.profiles.names[1] == name
     book["agent_profiles"][0][2] = name
-    assert "duplicate name" in only(mistakes(book, tmp_path))
+    assert "duplicate name" in get_only(find_mistakes(book, tmp_path))
 
 
 def test_an_attribute_of_a_treatment_is_found_in_either_spelling(tmp_path: Path) -> None:
-    book = shorter()
+    book = make_short_layout()
     for treatment, text in zip(book["treatment"][1:], ("calm", "open"), strict=True):
         attribute = unicodedata.normalize("NFD", "\u00e9tat")
         treatment[1] = f'{{"description": "Calm.", "{attribute}": "{text}"}}'
     book["prompt"][2][5] = "The market is {{ treatment.\u00e9tat }}. What is a fair price?"
-    assert mistakes(book, tmp_path) == []
+    assert find_mistakes(book, tmp_path) == []
 
 
 def test_formulas_give_their_cached_value_or_an_error_with_the_cell(tmp_path: Path) -> None:
-    book = put(good(), "experimental_setting!B7", "=1+1")
-    path = save(book, tmp_path / "book.xlsx")  # openpyxl writes formulas without a value
+    book = with_cell(make_workbook(), "experimental_setting!B7", "=1+1")
+    path = save_workbook(book, tmp_path / "book.xlsx")  # openpyxl writes formulas without a value
     with pytest.raises(InputError, match=r"experimental_setting!B7: .*never calculated"):
         load_workbook_config(path)
     _give_formulas_a_value(path, "2")
@@ -465,13 +474,13 @@ def test_formulas_give_their_cached_value_or_an_error_with_the_cell(tmp_path: Pa
 
 
 def test_error_cells_are_named(tmp_path: Path) -> None:
-    assert "agent_profiles!B4: the cell holds the error #REF!" in only(
-        mistakes(put(good(), "agent_profiles!B4", "#REF!"), tmp_path)
+    assert "agent_profiles!B4: the cell holds the error #REF!" in get_only(
+        find_mistakes(with_cell(make_workbook(), "agent_profiles!B4", "#REF!"), tmp_path)
     )
 
 
 def _give_formulas_a_value(path: Path, value: str) -> None:
-    """Put the value into the file that a spreadsheet program would have calculated."""
+    """Write the value into the file that a spreadsheet program would have calculated."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
@@ -487,8 +496,10 @@ def _give_formulas_a_value(path: Path, value: str) -> None:
 # --- the template ----------------------------------------------------------------------------
 
 
-def test_options_that_cannot_be_told_apart_are_refused_at_their_cell(tmp_path: Path) -> None:
-    (found,) = mistakes(put(good(), f"{TASKS}!I6", '["Yes", "no", "yes!"]'), tmp_path)
+def test_indistinguishable_options_are_refused_at_their_cell(tmp_path: Path) -> None:
+    (found,) = find_mistakes(
+        with_cell(make_workbook(), f"{TASKS}!I6", '["Yes", "no", "yes!"]'), tmp_path
+    )
     assert f"{TASKS}!I6" in found and "'Yes' and 'yes!' cannot be distinguished" in found
 
 
@@ -525,40 +536,46 @@ def test_the_example_in_the_repository_is_the_one_that_new_writes(tmp_path: Path
 
 
 def test_unknown_models_warn_and_go_to_the_compatible_api(tmp_path: Path) -> None:
-    config = read(setting(good(), "model_info", "my-own-llm"), tmp_path)
+    config = read_config(with_setting(make_workbook(), "model_info", "my-own-llm"), tmp_path)
     assert config.model == "openai/my-own-llm"
     assert any("not in the catalog" in n for n in config_advisories(config))
-    hosted = setting(setting(good(), "model_info", "hf-inference"), "api_endpoint", "https://x.y")
-    config = read(hosted, tmp_path)
+    hosted = with_setting(
+        with_setting(make_workbook(), "model_info", "hf-inference"), "api_endpoint", "https://x.y"
+    )
+    config = read_config(hosted, tmp_path)
     assert (config.model, config.endpoints) == ("hf-inference", {"hf-inference": "https://x.y"})
 
 
 def test_the_task_id_names_a_variable_that_has_no_name(tmp_path: Path) -> None:
-    config = read(put(good(), f"{TASKS}!G3", None), tmp_path)
+    config = read_config(with_cell(make_workbook(), f"{TASKS}!G3", None), tmp_path)
     assert config.workbook.tasks[1].var_name == "t"
     assert any("the task_id t names the variable" in n for n in config_advisories(config))
 
 
 def test_numbers_of_rows_in_a_long_workbook(tmp_path: Path) -> None:
-    book = good()
-    book[TASKS] += [task(f"x{i}", "private_question", 9, "Well?", f"x{i}") for i in range(200)]
-    assert len(read(book, tmp_path).workbook.tasks) == 205
+    book = make_workbook()
+    book[TASKS] += [
+        make_task_row(f"x{i}", "private_question", 9, "Well?", f"x{i}") for i in range(200)
+    ]
+    assert len(read_config(book, tmp_path).workbook.tasks) == 205
 
 
 @pytest.mark.parametrize("label", ["summarizer", "FACILITATOR"])
 def test_special_roles_are_there_once_in_whatever_case(tmp_path: Path, label: str) -> None:
-    book = good()
+    book = make_workbook()
     book["agent_roles"].append([label, "Once more."])
-    assert "duplicate role" in only(mistakes(book, tmp_path))
+    assert "duplicate role" in get_only(find_mistakes(book, tmp_path))
 
 
 def test_no_respondent_is_called_like_a_special_role(tmp_path: Path) -> None:
-    found = only(mistakes(put(good(), "agent_profiles!A4", "Summarizer"), tmp_path))
+    found = get_only(
+        find_mistakes(with_cell(make_workbook(), "agent_profiles!A4", "Summarizer"), tmp_path)
+    )
     assert "agent_profiles!A4" in found and "special role" in found
 
 
 def test_every_mistake_is_listed_once_sheet_by_sheet_and_row_by_row(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     for address, value in {
         "experimental_setting!B5": 3,
         "experimental_setting!B9": "maybe",
@@ -572,9 +589,9 @@ def test_every_mistake_is_listed_once_sheet_by_sheet_and_row_by_row(tmp_path: Pa
         "constants!B2": "apples",
         "computed!C2": "sum(offr)",
     }.items():
-        book = put(book, address, value)
+        book = with_cell(book, address, value)
     book["more"] = [["x"]]
-    found = mistakes(book, tmp_path)
+    found = find_mistakes(book, tmp_path)
     places = [m.split(": ")[0].partition(":")[2] for m in found]
     assert places == [
         *("more", "experimental_setting!B5", "experimental_setting!B9", "treatments!A3"),
@@ -589,7 +606,7 @@ def test_every_mistake_is_listed_once_sheet_by_sheet_and_row_by_row(tmp_path: Pa
 def test_a_constant_that_is_no_list_does_not_make_its_placeholders_unknown(
     tmp_path: Path, value: str
 ) -> None:
-    (mistake,) = mistakes(put(good(), "constants!B2", value), tmp_path)
+    (mistake,) = find_mistakes(with_cell(make_workbook(), "constants!B2", value), tmp_path)
     assert "constants!B2" in mistake
 
 
@@ -616,7 +633,7 @@ def test_a_constant_that_is_no_list_does_not_make_its_placeholders_unknown(
 def test_a_cell_that_python_reads_otherwise_is_refused(
     tmp_path: Path, address: str, cell: str, says: str
 ) -> None:
-    found = mistakes(put(good(), address, cell), tmp_path)
+    found = find_mistakes(with_cell(make_workbook(), address, cell), tmp_path)
     assert any(address in message and says in message for message in found), found
 
 
@@ -632,4 +649,4 @@ def test_a_cell_that_python_reads_otherwise_is_refused(
 def test_a_prompt_that_starts_with_a_brace_is_no_dict_without_quotes(
     tmp_path: Path, text: str
 ) -> None:
-    assert not mistakes(put(good(), f"{TASKS}!F3", text), tmp_path)
+    assert not find_mistakes(with_cell(make_workbook(), f"{TASKS}!F3", text), tmp_path)

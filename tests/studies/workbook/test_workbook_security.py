@@ -1,4 +1,4 @@
-"""A workbook is untrusted: nothing in it runs, nothing in it fills the memory or the disk."""
+"""A workbook is untrusted: its texts are not executed, and do not fill the memory or disk."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from folkmoot import spreadsheet_cells
 from folkmoot.errors import InputError
 from folkmoot.storage.tables import format_csv
+from folkmoot.studies.workbook import checks
 from folkmoot.studies.workbook.answers import NotALiteral, read_literal
 from folkmoot.studies.workbook.files import harmless_csv
 from folkmoot.studies.workbook.language.expressions import (
@@ -23,16 +24,17 @@ from folkmoot.studies.workbook.language.expressions import (
 from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import bounded
+from tests.studies.workbook.conftest import call_in_process
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
-    good,
-    mistakes,
-    put,
-    read,
-    save,
+    find_mistakes,
+    make_workbook,
+    read_config,
+    save_workbook,
+    with_cell,
 )
 
-SCENE = EvaluationContext(
+CONTEXT = EvaluationContext(
     ["a", "b"], frozenset({"give"}), frozenset(), {"n": 2}, lambda name, who: 3
 )
 
@@ -161,7 +163,14 @@ EXPRESSIONS = [
     "(" * 3000 + "1" + ")" * 3000,
     "",
 ]
-IS_FINE = ["give ** 2 / 4", "min(2)", "mean(2) + 1", "2 ** 10", "give / (2 - 1)", "count(give > 1)"]
+VALID_EXPRESSIONS = [
+    "give ** 2 / 4",
+    "min(2)",
+    "mean(2) + 1",
+    "2 ** 10",
+    "give / (2 - 1)",
+    "count(give > 1)",
+]
 
 
 def test_expressions_are_arithmetic_only() -> None:
@@ -182,7 +191,7 @@ for text in given:
     print(text, "gave", repr(evaluate_for(text, scene, ["a"])[0]))
 """
     said = bounded(setup, body, EXPRESSIONS).splitlines()
-    # Names are only known when answers are there, so that these two are missing values.
+    # Names have values only after the answers, so these two expressions are missing values.
     assert [line.partition(" gave ")[0] for line in said] == [
         "'%3000000000d' % give",
         "give % 'a'",
@@ -190,29 +199,29 @@ for text in given:
     assert all("Missing(reason='not_computable'" in line for line in said)
 
 
-@pytest.mark.parametrize("text", IS_FINE)
+@pytest.mark.parametrize("text", VALID_EXPRESSIONS)
 def test_what_can_be_calculated_passes(text: str) -> None:
     parse_expression(text)
-    assert isinstance(evaluate_expression(text, SCENE, "a"), (int, float))
+    assert isinstance(evaluate_expression(text, CONTEXT, "a"), (int, float))
 
 
 def test_a_computed_value_that_has_none_is_found_by_check(tmp_path: Path) -> None:
-    book = good()
+    book = make_workbook()
     book["computed"][1][2] = "9**9**9"
-    (found,) = mistakes(book, tmp_path)
+    (found,) = find_mistakes(book, tmp_path)
     assert "computed!C2" in found
     assert "has no value" in found
 
 
 def test_the_size_of_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     monkeypatch.setattr(spreadsheet_cells, "MAX_FILE_BYTES", 1000)
     with pytest.raises(InputError, match="the limit is 1,000"):
         load_workbook_config(path)
 
 
 def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/media/bomb.bin", b"\0" * 20_000_000)
     assert path.stat().st_size < 100_000
@@ -222,7 +231,7 @@ def test_a_zip_bomb_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     with zipfile.ZipFile(path) as archive:
         parts = {n: archive.read(n) for n in archive.namelist()}
     bomb = b'<?xml version="1.0"?><!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
@@ -237,16 +246,20 @@ def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
 
 
 def test_the_number_of_cells_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save(good(), tmp_path / "book.xlsx")
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     monkeypatch.setattr(spreadsheet_cells, "MAX_CELLS", 50)
     with pytest.raises(InputError, match="too many cells"):
         load_workbook_config(path)
 
 
-def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> None:
-    book = good()
+def test_more_than_a_thousand_permutations_are_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The check would read the texts of 1,000 experiments, which takes seconds.
+    monkeypatch.setattr(checks, "MOST_PERMUTATIONS_CHECKED", 20)
+    book = make_workbook()
     book["constants"] += [[f"c{i}", str(list(range(11)))] for i in range(3)]
-    config = read(book, tmp_path)
+    config = read_config(book, tmp_path)
     (problem,) = check_config(config, tmp_path)
     assert "1,331 experiments" in problem.message
     assert "--set max_permutations=1331" in problem.hint
@@ -254,10 +267,13 @@ def test_more_than_a_thousand_permutations_are_asked_about(tmp_path: Path) -> No
     assert check_config(config.model_copy(update={"max_permutations": 1331}), tmp_path) == []
 
 
-def test_an_absurd_number_of_permutations_is_counted_not_made(tmp_path: Path) -> None:
-    book = good()
+def test_an_absurd_number_of_permutations_is_counted_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "MOST_PERMUTATIONS_CHECKED", 20)
+    book = make_workbook()
     book["constants"] += [[f"c{i}", str(list(range(100)))] for i in range(12)]
-    (problem,) = check_config(read(book, tmp_path), tmp_path)
+    (problem,) = check_config(read_config(book, tmp_path), tmp_path)
     assert "1,000,000,000,000,000,000,000,000 experiments" in problem.message
 
 
@@ -286,7 +302,9 @@ def test_headers_are_neutralised_too() -> None:
     assert harmless_csv(["=x"], []).startswith("'=x")
 
 
-def test_paths_cannot_leave_the_run_folder(tmp_path: Path) -> None:
+def test_paths_cannot_leave_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The names are checked after the file is read, so the file needs no process for itself.
+    monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_in_process)
     for name in ("../x", "a/b", "c:\\x", ".hidden", "a\nb"):
-        book = put(good(), "experimental_setting!B2", name)
-        assert any("it names files" in m for m in mistakes(book, tmp_path)), name
+        book = with_cell(make_workbook(), "experimental_setting!B2", name)
+        assert any("it names files" in m for m in find_mistakes(book, tmp_path)), name

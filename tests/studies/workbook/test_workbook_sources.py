@@ -24,10 +24,17 @@ from folkmoot.studies.workbook import STUDY, sessions
 from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.sessions import SessionState
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
-from tests.studies.workbook.test_workbook_images import pictured
-from tests.studies.workbook.test_workbook_parts import by_hand
-from tests.studies.workbook.test_workbook_reading import older, shorter
-from tests.studies.workbook.workbook_builder import good, player, put, quick_save, setting, task
+from tests.studies.workbook.test_workbook_images import make_workbook_with_images
+from tests.studies.workbook.test_workbook_parts import make_manual_workbook
+from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
+from tests.studies.workbook.workbook_builder import (
+    make_provider,
+    make_task_row,
+    make_workbook,
+    with_cell,
+    with_setting,
+    write_workbook,
+)
 from tests.sweeps import sample_daily
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "public_goods.xlsx"
@@ -35,16 +42,16 @@ TASKS = "interview_prompts"
 Book = dict[str, list[list[Any]]]
 
 
-def play(made: Book | Path, folder: Path, **options: Any) -> RunFolder:
+def run_workbook(made: Book | Path, folder: Path, **options: Any) -> RunFolder:
     folder.mkdir(parents=True, exist_ok=True)
-    path = made if isinstance(made, Path) else quick_save(made, folder / "book.xlsx")
+    path = made if isinstance(made, Path) else write_workbook(made, folder / "book.xlsx")
     if "model" not in options:
-        options = {"provider": ScriptedProvider(answer), **options}
+        options = {"provider": ScriptedProvider(answer_by_address), **options}
     return folkmoot.run(path, out=folder / "run", **options).folder
 
 
-def answer(request: ModelRequest, address: str) -> str:
-    """An answer that differs from one address to the next, so that a mixed-up source shows."""
+def answer_by_address(request: ModelRequest, address: str) -> str:
+    """Answer differently at each address, so that an exchanged source is found."""
     drawn = int(hashlib.md5(address.encode(), usedforsecurity=False).hexdigest(), 16)
     asked = request.hints
     if asked.kind == "choice":
@@ -63,25 +70,25 @@ def answer(request: ModelRequest, address: str) -> str:
 # --- every feature of the sheets ------------------------------------------------------------------
 
 
-def adds(*rows: list[Any]) -> Book:
-    book = good()
+def with_rows(*rows: list[Any]) -> Book:
+    book = make_workbook()
     book[TASKS] += rows
     return book
 
 
-def asks(text: str) -> Book:
-    """The good workbook with another text of its last question."""
-    return put(good(), f"{TASKS}!F5", text)
+def with_last_question(text: str) -> Book:
+    """Make the workbook with another text of its last question."""
+    return with_cell(make_workbook(), f"{TASKS}!F5", text)
 
 
 def with_stories() -> Book:
-    book = older()
+    book = make_older_layout()
     book["experimental_setting"][-1][1] = True
     return book
 
 
-def with_nothing_known_of_people() -> Book:
-    book = shorter()
+def without_profiles() -> Book:
+    book = make_short_layout()
     for row in book["settings"]:
         if row[0] == "build_profile_qna":
             row[1] = "FALSE"
@@ -106,13 +113,13 @@ BIDS = '{"Buyer": "What do you bid?", "Seller": "What do you ask?"}'
 BY_ROLE = '{"Buyer": ["{{ goods }}", "nothing"], "Seller": "Enter a number between 0 and 5"}'
 
 
-def counts() -> dict[str, list[list[Any]]]:
-    """A workbook that counts its offers in place of adding them up, for offers in words."""
-    book = put(good(), "computed!C2", "count(offer)")
-    return put(book, "computed!C3", "1 / total")
+def with_counted_offers() -> dict[str, list[list[Any]]]:
+    """Make a workbook that counts its offers, which may be words."""
+    book = with_cell(make_workbook(), "computed!C2", "count(offer)")
+    return with_cell(book, "computed!C3", "1 / total")
 
 
-AGAIN = task(
+AGAIN = make_task_row(
     *("n", "public_question", 5, "Again? {response_options}", "again"),
     response_options='["yes", "no"]',
     validate_response=1,
@@ -120,53 +127,75 @@ AGAIN = task(
     generate_speculation_score=1,
 )
 VARIANTS: Mapping[str, Callable[[], Book]] = {
-    "every task type, roles, treatments, constants, computed": good,
-    "assigned by hand": by_hand,
-    "the older layout": older,
-    "the short layout, which reveals no private answer": shorter,
+    "every task type, roles, treatments, constants, computed": make_workbook,
+    "assigned by hand": make_manual_workbook,
+    "the older layout": make_older_layout,
+    "the short layout, which reveals no private answer": make_short_layout,
     "backstories": with_stories,
-    "no profiles shown": with_nothing_known_of_people,
-    "four experiments": lambda: put(good(), "constants!B2", "[True, 3, 0.5, 4.0]"),
-    "special roles speak": lambda: put(good(), f"{TASKS}!F3", ALL_SPEAK),
-    "sums, filters and words in a text": lambda: asks(ARITHMETIC),
-    "treatment and role in a text": lambda: asks(OF_THE_DESIGN),
-    "treatment in a role": lambda: put(good(), "agent_roles!B4", "Buy in {{ treatment.label }}."),
-    "branches, some empty": lambda: asks(BRANCHES),
-    "one role sits out": lambda: asks('{"Buyer": "You offered {{ offer }}. {response_options}"}'),
-    "speculation asked for by itself": lambda: put(good(), f"{TASKS}!L4", 1),
-    "options in words": lambda: put(good(), f"{TASKS}!I4", "Enter a number between 0 and 5"),
-    "options by role, unchecked": lambda: put(
-        put(put(counts(), f"{TASKS}!H4", None), f"{TASKS}!I4", BY_ROLE), f"{TASKS}!K4", 0
+    "no profiles shown": without_profiles,
+    "four experiments": lambda: with_cell(make_workbook(), "constants!B2", "[True, 3, 0.5, 4.0]"),
+    "special roles speak": lambda: with_cell(make_workbook(), f"{TASKS}!F3", ALL_SPEAK),
+    "sums, filters and words in a text": lambda: with_last_question(ARITHMETIC),
+    "treatment and role in a text": lambda: with_last_question(OF_THE_DESIGN),
+    "treatment in a role": lambda: with_cell(
+        make_workbook(), "agent_roles!B4", "Buy in {{ treatment.label }}."
     ),
-    "a number without bounds": lambda: put(put(good(), f"{TASKS}!F4", BIDS), f"{TASKS}!I4", None),
-    "options before the text": lambda: asks("{response_options} So: trade {{ goods }}?"),
-    "options beside the text": lambda: asks("Trade {{ goods }}?"),
-    "rounds in public, in JSON": lambda: adds(AGAIN, task("q", "discussion", 6, "And?", "more")),
-    "cut short": lambda: setting(good(), "max_conversation_length", 11),
-    "another language": lambda: put(
-        asks("Sie boten {{ offer }}, alle {{ total }}. Handeln Sie? {response_options}"),
+    "branches, some empty": lambda: with_last_question(BRANCHES),
+    "one role sits out": lambda: with_last_question(
+        '{"Buyer": "You offered {{ offer }}. {response_options}"}'
+    ),
+    "speculation asked for by itself": lambda: with_cell(make_workbook(), f"{TASKS}!L4", 1),
+    "options in words": lambda: with_cell(
+        make_workbook(), f"{TASKS}!I4", "Enter a number between 0 and 5"
+    ),
+    "options by role, unchecked": lambda: with_cell(
+        with_cell(with_cell(with_counted_offers(), f"{TASKS}!H4", None), f"{TASKS}!I4", BY_ROLE),
+        f"{TASKS}!K4",
+        0,
+    ),
+    "a number without bounds": lambda: with_cell(
+        with_cell(make_workbook(), f"{TASKS}!F4", BIDS), f"{TASKS}!I4", None
+    ),
+    "options before the text": lambda: with_last_question(
+        "{response_options} So: trade {{ goods }}?"
+    ),
+    "options beside the text": lambda: with_last_question("Trade {{ goods }}?"),
+    "rounds in public, in JSON": lambda: with_rows(
+        AGAIN, make_task_row("q", "discussion", 6, "And?", "more")
+    ),
+    "cut short": lambda: with_setting(make_workbook(), "max_conversation_length", 11),
+    "another language": lambda: with_cell(
+        with_last_question(
+            "Sie boten {{ offer }}, alle {{ total }}. Handeln Sie? {response_options}"
+        ),
         *(f"{TASKS}!I5", '["ja", "nein", "weiß nicht"]'),
     ),
-    "images": pictured,
+    "images": make_workbook_with_images,
 }
 
 
 @pytest.mark.parametrize("name", sample_daily(VARIANTS, daily=9, part="sweeps"))
 def test_every_text_in_a_prompt_is_what_its_source_recorded(name: str, tmp_path: Path) -> None:
-    run = play(VARIANTS[name](), tmp_path)
+    run = run_workbook(VARIANTS[name](), tmp_path)
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     assert run.read_table("provenance")["kind"].n_unique() >= 3
 
 
-def test_so_it_is_with_placeholders_for_images(tmp_path: Path) -> None:
-    run = play(pictured(), tmp_path, overrides=("images=placeholder",))
+def test_every_text_has_its_source_with_placeholders_for_images(tmp_path: Path) -> None:
+    run = run_workbook(make_workbook_with_images(), tmp_path, overrides=("images=placeholder",))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
 
 
-def test_so_it_is_in_the_example(tmp_path: Path) -> None:
-    run = play(EXAMPLE, tmp_path, model="synthetic")
+@pytest.fixture(scope="module")
+def example_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run of the shipped example, for tests that only read it."""
+    return run_workbook(EXAMPLE, tmp_path_factory.mktemp("example"), model="synthetic")
+
+
+def test_every_text_has_its_source_in_the_example(example_run: RunFolder) -> None:
+    run = example_run
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     spans = run.read_table("provenance")
@@ -181,18 +210,18 @@ def test_so_it_is_in_the_example(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
-def test_so_it_is_in_workbooks_of_others(tmp_path: Path) -> None:
+def test_every_text_has_its_source_in_other_workbooks(tmp_path: Path) -> None:
     for number, path in enumerate(sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx"))):
         try:
             load_workbook_config(path)
         except InputError:
             continue  # blank templates, and what has to be converted
-        run = play(path, tmp_path / str(number), model="synthetic", limit=2)
+        run = run_workbook(path, tmp_path / str(number), model="synthetic", limit=2)
         assert_every_text_has_its_source(run, STUDY)
         assert describe_deviations(run) == []
 
 
-# --- replies that are not as they should be -------------------------------------------------------
+# --- invalid replies ------------------------------------------------------------------------------
 
 REPLIES = {
     "nothing": "",
@@ -203,19 +232,24 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("name", REPLIES)
-def test_so_it_is_whatever_models_reply(name: str, tmp_path: Path) -> None:
-    book = put(put(good(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
-    run = play(book, tmp_path, provider=ScriptedProvider(lambda *_: REPLIES[name]))
+@pytest.mark.parametrize(
+    "name",
+    sample_daily(REPLIES, ("nothing", "braces", "characters that are reserved"), part="sweeps"),
+)
+def test_every_text_has_its_source_after_invalid_replies(name: str, tmp_path: Path) -> None:
+    book = with_cell(with_cell(make_workbook(), f"{TASKS}!F5", ARITHMETIC), f"{TASKS}!L4", 1)
+    run = run_workbook(book, tmp_path, provider=ScriptedProvider(lambda *_: REPLIES[name]))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
 
 
-def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
+def test_every_text_has_its_source_after_a_reask(tmp_path: Path) -> None:
     def late(request: ModelRequest, address: str) -> str:
-        return answer(request, address) if address.endswith(".r2") else "Seven and a half."
+        return (
+            answer_by_address(request, address) if address.endswith(".r2") else "Seven and a half."
+        )
 
-    run = play(good(), tmp_path, provider=ScriptedProvider(late))
+    run = run_workbook(make_workbook(), tmp_path, provider=ScriptedProvider(late))
     assert_every_text_has_its_source(run, STUDY)
     assert run.read_table("responses")["reasks"].sum() > 0
     again = run.read_table("provenance").filter(kind="reply")
@@ -224,11 +258,11 @@ def test_so_it_is_where_an_answer_is_asked_for_again(tmp_path: Path) -> None:
     )
 
 
-def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> None:
-    """All that stands in capitals and in a table keeps its source."""
+def test_texts_that_custom_prompts_change_keep_their_source(tmp_path: Path) -> None:
+    """Texts in capitals and in a table keep their sources."""
     names = {"treatment", "context", "role", "line.answer", "peer.text", "text", "options"}
     folder = write_prompts_in_capitals(tmp_path / "own", STUDY, names)
-    run = play(good(), tmp_path, overrides=(f"prompts={folder}",))
+    run = run_workbook(make_workbook(), tmp_path, overrides=(f"prompts={folder}",))
     assert_every_text_has_its_source(run, STUDY)
     assert describe_deviations(run) == []
     altered = run.read_table("provenance").filter("altered")
@@ -238,8 +272,10 @@ def test_so_it_is_with_prompts_of_ones_own_that_change_texts(tmp_path: Path) -> 
 # --- what is said is recorded ---------------------------------------------------------------------
 
 
-def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_path: Path) -> None:
-    run = play(EXAMPLE, tmp_path, model="synthetic")
+def test_every_utterance_is_recorded_once_with_its_reply(
+    example_run: RunFolder,
+) -> None:
+    run = example_run
     said, answers = run.read_table("utterances"), run.read_table("answers")
     assert said["utterance_id"].is_unique().all()
     replies = said.filter(pl.col("address") != "")
@@ -263,7 +299,7 @@ def test_what_is_said_is_recorded_once_with_the_reply_that_it_comes_from(tmp_pat
 def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: a secret offer reaches everybody in a string that knows no source."""
+    """Planted fault: all participants see a private offer in a string without a source."""
     leak = "Buyer 2 would pay 19."
     told = sessions.render_system_texts
 
@@ -272,21 +308,21 @@ def test_a_leak_through_plain_text_is_counted_and_no_source_is_invented(
         return role, treatment, concatenate_texts((context, f" {leak}"))
 
     monkeypatch.setattr(sessions, "render_system_texts", leaking)
-    run = play(good(), tmp_path)
+    run = run_workbook(make_workbook(), tmp_path)
     counted = count_unattributed_characters(run)
     assert set(counted) == set(run.read_table("answers")["address"])
     assert set(counted.values()) == {len(leak) + 1}
     assert find_wrong_sources(run, STUDY.tables) == []
 
 
-def test_so_are_all_words_of_a_text_that_has_lost_its_source(
+def test_all_characters_of_a_text_without_source_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = sessions.render_system_texts
     monkeypatch.setattr(
         sessions, "render_system_texts", lambda *a: (told(*a)[0], f"{told(*a)[1]}", told(*a)[2])
     )
-    run = play(good(), tmp_path)
+    run = run_workbook(make_workbook(), tmp_path)
     treatments = set(run.read_table("treatments")["description"].str.len_chars())
     assert set(count_unattributed_characters(run).values()) == treatments
     assert any(
@@ -295,7 +331,7 @@ def test_so_are_all_words_of_a_text_that_has_lost_its_source(
 
 
 def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Miswired: the treatment is quoted as the description of a role."""
+    """Planted fault: the treatment is quoted as the description of a role."""
     told = sessions.render_system_texts
 
     def wrong(state: SessionState, *args: Any) -> tuple[str, str, str]:
@@ -304,7 +340,7 @@ def test_a_wrong_source_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return role, quote_value(str(treatment), "material", recorded), context
 
     monkeypatch.setattr(sessions, "render_system_texts", wrong)
-    run = play(good(), tmp_path)
+    run = run_workbook(make_workbook(), tmp_path)
     found = find_wrong_sources(run, STUDY.tables)
     assert {w.text for w in found} == set(run.read_table("treatments")["description"])
     assert {w.source_id for w in found} == {"roles.description/market/Seller"}
@@ -318,10 +354,13 @@ SHORT = {"5": {"number": 5}, "No.": {"text": "No."}}
 def test_a_short_statement_of_another_session_that_leaks_is_found(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: all hear what somebody in the session before said, a single word."""
-    book = good()
+    """Planted fault: all participants hear one word from another session."""
+    book = make_workbook()
     assert (
-        describe_deviations(play(book, tmp_path / "right", provider=player(**SHORT[words]))) == []
+        describe_deviations(
+            run_workbook(book, tmp_path / "right", provider=make_provider(**SHORT[words]))
+        )
+        == []
     )
     tell, before = SessionState.add_to_history, dict[str, Any]()
 
@@ -335,20 +374,25 @@ def test_a_short_statement_of_another_session_that_leaks_is_found(
         tell(state, ids, said)
 
     monkeypatch.setattr(SessionState, "add_to_history", leaking)
-    run = play(book, tmp_path / "wrong", provider=player(**SHORT[words]))
+    run = run_workbook(book, tmp_path / "wrong", provider=make_provider(**SHORT[words]))
     found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     said = dict(run.read_table("utterances").select("utterance_id", "text").iter_rows())
     assert {said[id] for ids in found["text_ids"] for id in json.loads(ids)} == {words}
     assert any(FOREIGN_WORDS in line for line in describe_deviations(run))
 
 
-def test_a_short_private_answer_that_is_told_is_found(
+def test_a_leaked_short_private_answer_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Miswired: a layout that keeps private answers private tells them."""
-    assert describe_deviations(play(shorter(), tmp_path / "right", provider=player(number=5))) == []
+    """Planted fault: a layout that hides private answers shows them."""
+    assert (
+        describe_deviations(
+            run_workbook(make_short_layout(), tmp_path / "right", provider=make_provider(number=5))
+        )
+        == []
+    )
     monkeypatch.setattr(SessionState, "reveals_private", True)
-    run = play(shorter(), tmp_path / "wrong", provider=player(number=5))
+    run = run_workbook(make_short_layout(), tmp_path / "wrong", provider=make_provider(number=5))
     found = run.read_table("exposure").filter(kind=FOREIGN_WORDS)
     said = {row["utterance_id"]: row for row in run.read_table("utterances").iter_rows(named=True)}
     leaked = [said[id] for ids in found["text_ids"] for id in json.loads(ids)]
@@ -368,5 +412,5 @@ def test_a_short_answer_under_another_name_is_found(
         tell(state, ids, said)
 
     monkeypatch.setattr(SessionState, "add_to_history", swapped)
-    run = play(good(), tmp_path, provider=player(number=5))
+    run = run_workbook(make_workbook(), tmp_path, provider=make_provider(number=5))
     assert any(MISATTRIBUTED_WORDS in line for line in describe_deviations(run))

@@ -1,4 +1,4 @@
-"""Expressions that calculate with texts, or compare what is never equal, are refused beforehand."""
+"""Expressions that calculate with texts or compare unequal types are refused before the run."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ from typing import Any
 
 import pytest
 
-from tests.studies.workbook.test_workbook_parts import by_hand
-from tests.studies.workbook.test_workbook_play import TASKS, play, rows
-from tests.studies.workbook.workbook_builder import good, mistakes, player, put, task
+from tests.studies.workbook.test_workbook_parts import make_manual_workbook
+from tests.studies.workbook.test_workbook_play import TASKS, read_rows, run_workbook
+from tests.studies.workbook.workbook_builder import (
+    find_mistakes,
+    make_provider,
+    make_task_row,
+    make_workbook,
+    with_cell,
+)
 
 Cells = dict[str, list[list[Any]]]
 REMEDY = "write integer or float as var_type in interview_prompts!H4, so that offer is a number"
 
 
-def book_with(
+def make_workbook_with(
     expression: str = "", *, prompt: str = "", options: str = "[0, 5, 10]", **more: Any
 ) -> Cells:
-    """A workbook with offers from a list, a computed value, and a later prompt."""
-    book = put(good(), f"{TASKS}!I4", options)
-    book = put(book, f"{TASKS}!H4", more.pop("var_type", None))
-    book = put(book, f"{TASKS}!K4", more.pop("validate", 1))
+    """Make a workbook with offers from a list, a computed value and a later prompt."""
+    book = with_cell(make_workbook(), f"{TASKS}!I4", options)
+    book = with_cell(book, f"{TASKS}!H4", more.pop("var_type", None))
+    book = with_cell(book, f"{TASKS}!K4", more.pop("validate", 1))
     book["computed"] = [book["computed"][0], ["total", "session", "count(offer)"]]
     if expression:
         book["computed"].append(["extra", "participant", expression])
     if prompt:
-        book[TASKS].append(task("why", "private_question", 9, prompt, "why"))
+        book[TASKS].append(make_task_row("why", "private_question", 9, prompt, "why"))
     return book
 
 
@@ -46,10 +52,10 @@ def book_with(
 def test_a_list_of_numbers_without_a_type_is_not_calculated_with(
     tmp_path: Path, expression: str, message: str
 ) -> None:
-    found = mistakes(book_with(expression), tmp_path)
+    found = find_mistakes(make_workbook_with(expression), tmp_path)
     assert len(found) == 1 and found[0].startswith("book.xlsx:computed!C3: ")
     assert message in found[0] and REMEDY in found[0]
-    assert not mistakes(book_with(expression, var_type="integer"), tmp_path)
+    assert not find_mistakes(make_workbook_with(expression, var_type="integer"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +68,9 @@ def test_a_list_of_numbers_without_a_type_is_not_calculated_with(
     ],
 )
 def test_so_it_is_in_prompts(tmp_path: Path, prompt: str) -> None:
-    found = mistakes(book_with(prompt=prompt), tmp_path)
+    found = find_mistakes(make_workbook_with(prompt=prompt), tmp_path)
     assert found and all(f"{TASKS}!F7: " in m and REMEDY in m for m in found)
-    assert not mistakes(book_with(prompt=prompt, var_type="integer"), tmp_path)
+    assert not find_mistakes(make_workbook_with(prompt=prompt, var_type="integer"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,9 @@ def test_so_it_is_in_prompts(tmp_path: Path, prompt: str) -> None:
 def test_a_comparison_that_is_never_true_is_refused(
     tmp_path: Path, expression: str, message: str
 ) -> None:
-    found = mistakes(book_with(f"1 if {expression} else 0", var_type="integer"), tmp_path)
+    found = find_mistakes(
+        make_workbook_with(f"1 if {expression} else 0", var_type="integer"), tmp_path
+    )
     assert len(found) == 1 and message in found[0]
 
 
@@ -101,38 +109,40 @@ def test_a_comparison_that_is_never_true_is_refused(
 )
 def test_comparisons_that_can_be_true_pass(tmp_path: Path, expression: str) -> None:
     expression = expression.replace("treatment.label", "treatment")
-    assert not mistakes(book_with(expression), tmp_path)
+    assert not find_mistakes(make_workbook_with(expression), tmp_path)
 
 
 def test_what_is_not_validated_can_be_any_text(tmp_path: Path) -> None:
-    assert not mistakes(book_with("offer == 'none'", validate=0), tmp_path)
-    assert mistakes(book_with("offer == 'none'"), tmp_path)
+    assert not find_mistakes(make_workbook_with("offer == 'none'", validate=0), tmp_path)
+    assert find_mistakes(make_workbook_with("offer == 'none'"), tmp_path)
 
 
 def test_labels_and_options_count_in_all_experiments(tmp_path: Path) -> None:
-    book = book_with("trade == 'buy pears' or treatment == 'calm pears'")
-    book = put(book, "constants!B2", '["apples", "pears"]')
-    book = put(book, f"{TASKS}!I5", '["buy {{ goods }}", "no"]')
-    assert mistakes(put(book, "treatments!A2", "calm"), tmp_path)
-    assert not mistakes(put(book, "treatments!A2", "calm {{ goods }}"), tmp_path)
+    book = make_workbook_with("trade == 'buy pears' or treatment == 'calm pears'")
+    book = with_cell(book, "constants!B2", '["apples", "pears"]')
+    book = with_cell(book, f"{TASKS}!I5", '["buy {{ goods }}", "no"]')
+    assert find_mistakes(with_cell(book, "treatments!A2", "calm"), tmp_path)
+    assert not find_mistakes(with_cell(book, "treatments!A2", "calm {{ goods }}"), tmp_path)
 
 
 def test_the_labels_of_manual_sessions_are_texts_or_numbers(tmp_path: Path) -> None:
-    book = by_hand()
+    book = make_manual_workbook()
     book["computed"].append(["extra", "participant", "1 if session == 'nowhere' else 0"])
-    (message,) = mistakes(book, tmp_path)
+    (message,) = find_mistakes(book, tmp_path)
     assert "session is " in message
 
 
 def test_a_failing_value_is_reported_once_and_options_are_not_reported_twice(
     tmp_path: Path,
 ) -> None:
-    book = book_with("10 - offer", prompt="{{ extra + 1 }}")
-    assert len(mistakes(book, tmp_path)) == 1
-    (message,) = mistakes(book_with("10 - offer", options="[0, 5"), tmp_path)
+    book = make_workbook_with("10 - offer", prompt="{{ extra + 1 }}")
+    assert len(find_mistakes(book, tmp_path)) == 1
+    (message,) = find_mistakes(make_workbook_with("10 - offer", options="[0, 5"), tmp_path)
     assert "the response options cannot be read" in message
 
 
 def test_with_a_type_the_numbers_are_calculated(tmp_path: Path) -> None:
-    run = play(book_with("10 - offer", var_type="integer"), tmp_path, player(option=5))
-    assert {row["extra"] for row in rows(run)} == {"5"}
+    run = run_workbook(
+        make_workbook_with("10 - offer", var_type="integer"), tmp_path, make_provider(option=5)
+    )
+    assert {row["extra"] for row in read_rows(run)} == {"5"}

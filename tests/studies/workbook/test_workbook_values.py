@@ -1,4 +1,4 @@
-"""Computed values: calculated once and in order, with bounded work, from answers and the design."""
+"""Computed values are calculated once, in order and with bounded work, from answers and design."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ from folkmoot.studies.workbook.language.expressions import (
     parse_expression,
 )
 from folkmoot.studies.workbook.language.placeholders import render_text
-from tests.studies.workbook.test_workbook_play import TASKS, play, requests, rows
+from tests.studies.workbook.test_workbook_play import (
+    TASKS,
+    read_rows,
+    run_workbook,
+    select_requests,
+)
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
-    good,
-    mistakes,
-    player,
-    put,
-    read,
-    task,
+    find_mistakes,
+    make_provider,
+    make_task_row,
+    make_workbook,
+    read_config,
+    with_cell,
 )
 
 
-def computed(*items: tuple[str, str, str]) -> dict[str, list[list[Any]]]:
-    """A workbook with these computed values, and a question after the offers."""
-    book = good()
+def make_computed_workbook(*items: tuple[str, str, str]) -> dict[str, list[list[Any]]]:
+    """Make a workbook with these computed values and a question after the offers."""
+    book = make_workbook()
     book["computed"] += [list(item) for item in items]
     return book
 
@@ -49,14 +54,18 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
 ) -> None:
     n = 1_500  # more than Python's limit of recursion
     chain = [(f"c{k}", "participant", f"c{k - 1} + 1") for k in range(n, 0, -1)]
-    book = put(computed(*chain, ("c0", "participant", "offer")), f"{TASKS}!F5", "It is {{ c1500 }}")
-    provider = player(number=7)
-    run = play(book, tmp_path, provider, limit=1)
-    shown = [r.messages[-1].content for r in requests(provider, "market.1/m/")]
+    book = with_cell(
+        make_computed_workbook(*chain, ("c0", "participant", "offer")),
+        f"{TASKS}!F5",
+        "It is {{ c1500 }}",
+    )
+    provider = make_provider(number=7)
+    run = run_workbook(book, tmp_path, provider, limit=1)
+    shown = [r.messages[-1].content for r in select_requests(provider, "market.1/m/")]
     stored = run.table("computed").filter(name="c1500")["number"].to_list()
     assert shown and all("It is 1507" in text for text in shown)
     assert stored == [1507.0] * 4
-    assert {row["c1500"] for row in rows(run)} == {"1507"}
+    assert {row["c1500"] for row in read_rows(run)} == {"1507"}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,7 @@ def test_a_long_circle_is_named() -> None:
 
 
 class Asked(Counter[str]):
-    """Answers of many people, which count how often each is looked up."""
+    """Answers of many participants that count how often each is looked up."""
 
     def __call__(self, name: str, who: str | None) -> Any:
         self[str(who)] += 1
@@ -158,7 +167,7 @@ class Coins(int):
 
 
 @pytest.mark.parametrize("text", ["sum(x) / 2 + sum(x) - sum(x)", "sum(others(x)) + x"])
-def test_a_sum_is_added_up_once_for_all_who_ask(text: str) -> None:
+def test_a_sum_is_computed_once(text: str) -> None:
     people = [str(n) for n in range(300)]
     scene = EvaluationContext(
         people, frozenset({"x"}), frozenset(), {}, lambda _name, who: Coins(who or 0)
@@ -199,7 +208,7 @@ def test_others_are_combined_as_if_each_were_looked_up(values: list[Any], name: 
             assert isinstance(found, Missing)
 
 
-def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
+def test_a_participant_without_a_value_makes_it_missing_for_the_others() -> None:
     given = {"a": 4, "b": Missing("invalid"), "c": 10}
     scene = EvaluationContext(
         [*given], frozenset({"x"}), frozenset(), {}, lambda _n, who: given[who or ""]
@@ -210,7 +219,7 @@ def test_somebody_without_a_value_keeps_it_from_all_but_themselves() -> None:
 
 
 def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
-    book = computed(
+    book = make_computed_workbook(
         ("buys", "participant", "role == 'Buyer'"),
         ("buyers", "session", "count(role == 'Buyer')"),
         ("calm", "session", "treatment == 'calm'"),
@@ -224,9 +233,9 @@ def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
     )
     for row, extra in zip(book["agent_profiles"], ["income", "What?", *[None] * 8], strict=True):
         row.append(extra)
-    run = play(book, tmp_path)
+    run = run_workbook(book, tmp_path)
     seats = {r["participant_id"]: r for r in run.table("assignment").to_dicts()}
-    for row in rows(run):
+    for row in read_rows(run):
         seat = seats[row["ID"]]
         buyer = seat["role"] == "Buyer"
         assert row["buys"] == str(int(buyer)) and row["buyers"] == "2" and row["people"] == "4"
@@ -240,33 +249,35 @@ def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
 
 
 def test_the_workbooks_own_names_go_before_those_of_the_design(tmp_path: Path) -> None:
-    book = computed(("size", "session", "members"), ("years", "participant", "age"))
+    book = make_computed_workbook(("size", "session", "members"), ("years", "participant", "age"))
     book["constants"].append(["members", "[7]"])
     book["computed"].append(["age", "participant", "offer"])
-    run = play(book, tmp_path)
-    assert {(row["size"], row["years"]) for row in rows(run)} == {("7", "5")}
+    run = run_workbook(book, tmp_path)
+    assert {(row["size"], row["years"]) for row in read_rows(run)} == {("7", "5")}
 
 
 @pytest.mark.parametrize(
     ("expression", "says"),
     [("age", "age differs between"), ("role", "role differs between"), ("agee", "mean age?")],
 )
-def test_what_differs_between_people_is_no_value_of_a_session(
+def test_values_that_differ_between_participants_are_no_session_values(
     tmp_path: Path, expression: str, says: str
 ) -> None:
-    found = mistakes(computed(("x", "session", expression)), tmp_path)
+    found = find_mistakes(make_computed_workbook(("x", "session", expression)), tmp_path)
     assert len(found) == 1 and says in found[0], found
 
 
-def calls_of_a_check(tasks: int, folder: Path) -> int:
-    """How many functions of Python a check of so many tasks and computed values calls."""
-    book = good()
+def count_calls_of_check(tasks: int, folder: Path) -> int:
+    """Count the Python function calls of a check with this number of tasks and computed values."""
+    book = make_workbook()
     for k in range(tasks):
         text = f"You gave {{{{ c{k - 1} }}}}. And now?" if k else "And now?"
-        number = task(f"x{k}", "private_question", 10 + k, text, f"v{k}", var_type="integer")
+        number = make_task_row(
+            f"x{k}", "private_question", 10 + k, text, f"v{k}", var_type="integer"
+        )
         book[TASKS].append(number)
         book["computed"].append([f"c{k}", "participant", f"c{k - 1} + v{k}" if k else "v0"])
-    workbook = read(book, folder).workbook
+    workbook = read_config(book, folder).workbook
     counted = Counter[str]()
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -281,5 +292,5 @@ def calls_of_a_check(tasks: int, folder: Path) -> int:
 
 
 def test_a_check_takes_time_in_proportion_to_the_tasks(tmp_path: Path) -> None:
-    few, many = (calls_of_a_check(n, tmp_path) for n in (100, 400))
+    few, many = (count_calls_of_check(n, tmp_path) for n in (50, 200))
     assert many < 5 * few

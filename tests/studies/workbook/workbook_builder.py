@@ -1,4 +1,4 @@
-"""Small workbooks for the tests, cell by cell, and a scripted player for them."""
+"""Small workbooks for the tests, cell by cell, and a scripted provider for them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from openpyxl import Workbook as Book
+from openpyxl.cell.cell import ERROR_CODES
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.cell import column_index_from_string, coordinate_from_string
 
@@ -45,8 +46,10 @@ TASK_COLUMNS = (
 )
 
 
-def task(task_id: Any, kind: str, order: Any, text: str, name: str, **more: Any) -> list[Any]:
-    """A row of interview_prompts."""
+def make_task_row(
+    task_id: Any, kind: str, order: Any, text: str, name: str, **more: Any
+) -> list[Any]:
+    """Return a row of `interview_prompts`."""
     values = {
         **dict.fromkeys(TASK_COLUMNS),
         "task_id": task_id,
@@ -61,8 +64,8 @@ def task(task_id: Any, kind: str, order: Any, text: str, name: str, **more: Any)
     return [values[c] for c in TASK_COLUMNS]
 
 
-def good() -> dict[str, list[list[Any]]]:
-    """A workbook without a mistake: every task type, both special roles, constants, computed."""
+def make_workbook() -> dict[str, list[list[Any]]]:
+    """Make a valid workbook with every task type, both special roles, constants and computed."""
     return {
         "experimental_setting": [
             ["experimental_setting", "value"],
@@ -82,9 +85,9 @@ def good() -> dict[str, list[list[Any]]]:
         ],
         "interview_prompts": [
             list(TASK_COLUMNS),
-            task("c", "context", 0, "This is a market for {{ goods }}.", "context"),
-            task("t", "discussion", 1, "What is a fair price?", "talk"),
-            task(
+            make_task_row("c", "context", 0, "This is a market for {{ goods }}.", "context"),
+            make_task_row("t", "discussion", 1, "What is a fair price?", "talk"),
+            make_task_row(
                 "o",
                 "private_question",
                 2,
@@ -95,7 +98,7 @@ def good() -> dict[str, list[list[Any]]]:
                 response_options="(0, 20)",
                 validate_response=1,
             ),
-            task(
+            make_task_row(
                 "m",
                 "public_question",
                 3,
@@ -106,7 +109,7 @@ def good() -> dict[str, list[list[Any]]]:
                 randomize_response_order=1,
                 validate_response=1,
             ),
-            task(
+            make_task_row(
                 "s",
                 "private_question",
                 4,
@@ -133,8 +136,10 @@ def good() -> dict[str, list[list[Any]]]:
     }
 
 
-def put(book: dict[str, list[list[Any]]], address: str, value: Any) -> dict[str, list[list[Any]]]:
-    """A copy of a workbook with one cell changed (`agent_roles!B3`)."""
+def with_cell(
+    book: dict[str, list[list[Any]]], address: str, value: Any
+) -> dict[str, list[list[Any]]]:
+    """Return a copy of a workbook with another value in a cell (`agent_roles!B3`)."""
     changed = copy.deepcopy(book)
     sheet, cell = address.split("!")
     column, row = coordinate_from_string(cell)
@@ -148,8 +153,10 @@ def put(book: dict[str, list[list[Any]]], address: str, value: Any) -> dict[str,
     return changed
 
 
-def setting(book: dict[str, list[list[Any]]], key: str, value: Any) -> dict[str, list[list[Any]]]:
-    """A copy of a workbook with one setting changed."""
+def with_setting(
+    book: dict[str, list[list[Any]]], key: str, value: Any
+) -> dict[str, list[list[Any]]]:
+    """Return a copy of a workbook with another value of a setting."""
     changed = copy.deepcopy(book)
     for row in changed["experimental_setting"]:
         if row[0] == key:
@@ -157,8 +164,8 @@ def setting(book: dict[str, list[list[Any]]], key: str, value: Any) -> dict[str,
     return changed
 
 
-def save(book: dict[str, list[list[Any]]], path: Path) -> Path:
-    """Write a workbook file."""
+def save_workbook(book: dict[str, list[list[Any]]], path: Path) -> Path:
+    """Write a workbook file with openpyxl."""
     out = Book()
     out.remove(out.active)
     for name, rows in book.items():
@@ -171,8 +178,8 @@ def save(book: dict[str, list[list[Any]]], path: Path) -> Path:
     return path
 
 
-def quick_save(book: dict[str, list[list[Any]]], path: Path) -> Path:
-    """Write a workbook file by hand: twenty times as fast as openpyxl, for thousands of them."""
+def write_workbook(book: dict[str, list[list[Any]]], path: Path) -> Path:
+    """Write a workbook file as XML, which is twenty times as fast as openpyxl."""
     names = list(book)
     kinds = "http://schemas.openxmlformats.org"
     office = f"{kinds}/officeDocument/2006/relationships"
@@ -191,7 +198,9 @@ def quick_save(book: dict[str, list[list[Any]]], path: Path) -> Path:
             f'<Override PartName="/xl/workbook.xml" ContentType="{types}.sheet.main+xml"/>'
             f"{overrides}</Types>",
         )
-        out.writestr("_rels/.rels", _relations([("officeDocument", "xl/workbook.xml")], office))
+        out.writestr(
+            "_rels/.rels", _format_relations([("officeDocument", "xl/workbook.xml")], office)
+        )
         sheets = "".join(
             f'<sheet name={quoteattr(n)} sheetId="{i + 1}" r:id="r{i}"/>'
             for i, n in enumerate(names)
@@ -201,9 +210,9 @@ def quick_save(book: dict[str, list[list[Any]]], path: Path) -> Path:
             f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{sheets}</sheets></workbook>',
         )
         parts = [("worksheet", f"s{i}.xml") for i in range(len(names))]
-        out.writestr("xl/_rels/workbook.xml.rels", _relations(parts, office))
+        out.writestr("xl/_rels/workbook.xml.rels", _format_relations(parts, office))
         for i, name in enumerate(names):
-            rows = "".join(_row(r, cells) for r, cells in enumerate(book[name], 1))
+            rows = "".join(_format_row(r, cells) for r, cells in enumerate(book[name], 1))
             out.writestr(
                 f"xl/s{i}.xml",
                 f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>',
@@ -211,7 +220,7 @@ def quick_save(book: dict[str, list[list[Any]]], path: Path) -> Path:
     return path
 
 
-def _relations(parts: list[tuple[str, str]], office: str) -> str:
+def _format_relations(parts: list[tuple[str, str]], office: str) -> str:
     namespace = "http://schemas.openxmlformats.org/package/2006/relationships"
     listed = "".join(
         f'<Relationship Id="r{i}" Type="{office}/{kind}" Target="{target}"/>'
@@ -220,41 +229,43 @@ def _relations(parts: list[tuple[str, str]], office: str) -> str:
     return f'<Relationships xmlns="{namespace}">{listed}</Relationships>'
 
 
-def _row(number: int, cells: list[Any]) -> str:
+def _format_row(number: int, cells: list[Any]) -> str:
     filled = [(c, v) for c, v in enumerate(cells, 1) if v is not None]
-    inside = "".join(_cell(f"{get_column_letter(c)}{number}", v) for c, v in filled)
+    inside = "".join(_format_cell(f"{get_column_letter(c)}{number}", v) for c, v in filled)
     return f'<row r="{number}">{inside}</row>' if inside else ""
 
 
-def _cell(at: str, value: Any) -> str:
+def _format_cell(at: str, value: Any) -> str:
     if isinstance(value, bool):
         return f'<c r="{at}" t="b"><v>{int(value)}</v></c>'
     if isinstance(value, (int, float)):
         return f'<c r="{at}"><v>{value!r}</v></c>'
     if value.startswith("#N/A"):
         return f'<c r="{at}" t="e"><v>#N/A</v></c>'
+    if value in ERROR_CODES:
+        return f'<c r="{at}" t="e"><v>{value}</v></c>'
     if value.startswith("=") and len(value) > 1:
         return f'<c r="{at}"><f>{escape(value[1:])}</f></c>'
     text = escape("".join(ch for ch in value if ch in "\n\t" or ch >= " "))
     return f'<c r="{at}" t="inlineStr"><is><t xml:space="preserve">{text}</t></is></c>'
 
 
-def read(book: dict[str, list[list[Any]]], folder: Path) -> WorkbookConfig:
-    """The config of a workbook. Raises InputError."""
-    return load_workbook_config(save(book, folder / "book.xlsx"))
+def read_config(book: dict[str, list[list[Any]]], folder: Path) -> WorkbookConfig:
+    """Write a workbook and return its configuration. Raises InputError."""
+    return load_workbook_config(write_workbook(book, folder / "book.xlsx"))
 
 
-def mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
-    """The mistakes that are found in a workbook, as the user reads them."""
+def find_mistakes(book: dict[str, list[list[Any]]], folder: Path) -> list[str]:
+    """Return the problems of a workbook as the researcher reads them."""
     try:
-        read(book, folder)
+        read_config(book, folder)
     except InputError as error:
         return [str(p) for p in error.problems]
     return []
 
 
 def make_script(**answers: Any) -> Callable[[Any, str], str]:
-    """A function that answers by the last question: number, option, JSON or words."""
+    """Return a function that answers the last question: number, option, JSON or words."""
 
     def answer(request: Any, address: str) -> str:
         prompt = request.messages[-1].content
@@ -274,13 +285,13 @@ def make_script(**answers: Any) -> Callable[[Any, str], str]:
     return answer
 
 
-def player(**answers: Any) -> ScriptedProvider:
-    """A provider that answers as its script does."""
+def make_provider(**answers: Any) -> ScriptedProvider:
+    """Return a provider that answers by the script with these answers."""
     return ScriptedProvider(make_script(**answers), keep_requests=True)
 
 
 def evaluate_expression(
     expression: str, context: EvaluationContext, participant: str | None
 ) -> Scalar | Missing:
-    """The value of an expression for one participant."""
+    """Return the value of an expression for one participant."""
     return evaluate_for(expression, context, [participant])[0]

@@ -10,8 +10,11 @@ from typing import Any
 Keys = dict[str, Any]
 
 
-def question(id: str, kind: str, selector: str, text: str, **keys: Any) -> Keys:
-    """A question (SQ). `name` is its export tag; `choices` and `answers` are texts in order."""
+def make_question(id: str, kind: str, selector: str, text: str, **keys: Any) -> Keys:
+    """Make a question (SQ).
+
+    - `keys`: `name` is the export tag. `choices` and `answers` are texts in order.
+    """
     subselector = keys.pop("subselector", None)
     name = keys.pop("name", id.replace("QID", "Q"))
     payload: Keys = {
@@ -33,31 +36,33 @@ def question(id: str, kind: str, selector: str, text: str, **keys: Any) -> Keys:
     return payload | keys
 
 
-def single(id: str, text: str, *choices: str | Keys, **keys: Any) -> Keys:
-    """A multiple choice question with one answer."""
-    return question(id, "MC", "SAVR", text, subselector="TX", choices=choices, **keys)
+def single_choice(id: str, text: str, *choices: str | Keys, **keys: Any) -> Keys:
+    """Make a multiple choice question with one answer."""
+    return make_question(id, "MC", "SAVR", text, subselector="TX", choices=choices, **keys)
 
 
-def several(id: str, text: str, *choices: str | Keys, **keys: Any) -> Keys:
-    """A multiple choice question with several answers."""
-    return question(id, "MC", "MAVR", text, subselector="TX", choices=choices, **keys)
+def multiple_choice(id: str, text: str, *choices: str | Keys, **keys: Any) -> Keys:
+    """Make a multiple choice question with several answers."""
+    return make_question(id, "MC", "MAVR", text, subselector="TX", choices=choices, **keys)
 
 
-def told(id: str, text: str, **keys: Any) -> Keys:
-    """A descriptive text."""
-    return question(id, "DB", "TB", text, **keys)
+def descriptive_text(id: str, text: str, **keys: Any) -> Keys:
+    """Make a descriptive text."""
+    return make_question(id, "DB", "TB", text, **keys)
 
 
-def entry(id: str, text: str, selector: str = "SL", **keys: Any) -> Keys:
-    """A text entry."""
-    return question(id, "TE", selector, text, **keys)
+def text_entry(id: str, text: str, selector: str = "SL", **keys: Any) -> Keys:
+    """Make a text entry."""
+    return make_question(id, "TE", selector, text, **keys)
 
 
 # --- logic -------------------------------------------------------------------------------------
 
 
-def answered(locator: str, name: str = "Selected", value: str | None = None, **keys: Any) -> Keys:
-    """An expression on an answer; `locator` without `q://`."""
+def answer_condition(
+    locator: str, name: str = "Selected", value: str | None = None, **keys: Any
+) -> Keys:
+    """Make an expression on an answer. The locator has no `q://`."""
     id = locator.partition("/")[0]
     expression: Keys = {
         "LogicType": "Question", "QuestionID": id, "QuestionIsInLoop": "no",
@@ -70,14 +75,14 @@ def answered(locator: str, name: str = "Selected", value: str | None = None, **k
     return expression | keys
 
 
-def data(field: str, name: str, value: str = "", **keys: Any) -> Keys:
-    """An expression on embedded data."""
+def embedded_data_condition(field: str, name: str, value: str = "", **keys: Any) -> Keys:
+    """Make an expression on embedded data."""
     return {"LogicType": "EmbeddedField", "LeftOperand": field, "Operator": name,
             "RightOperand": value, "Type": "Expression", "Description": field} | keys  # fmt: skip
 
 
-def logic(*sets: Sequence[Keys], kinds: Sequence[str] = ()) -> Keys:
-    """Display or branch logic: sets of expressions."""
+def make_logic(*sets: Sequence[Keys], kinds: Sequence[str] = ()) -> Keys:
+    """Make display or branch logic from sets of expressions."""
     written: Keys = {"Type": "BooleanExpression", "inPage": False}
     for number, expressions in enumerate(sets):
         kind = kinds[number] if number < len(kinds) else ("OrIf" if number else "If")
@@ -88,21 +93,21 @@ def logic(*sets: Sequence[Keys], kinds: Sequence[str] = ()) -> Keys:
 # --- flow --------------------------------------------------------------------------------------
 
 
-def show(block: str, **keys: Any) -> Keys:
+def show_block(block: str, **keys: Any) -> Keys:
     return {"Type": "Standard", "ID": block, "FlowID": f"FL_{block}", "Autofill": []} | keys
 
 
-def flow(kind: str, id: str, *inner: Keys, **keys: Any) -> Keys:
+def flow_element(kind: str, id: str, *inner: Keys, **keys: Any) -> Keys:
     return {"Type": kind, "FlowID": id, "Flow": list(inner)} | keys
 
 
-def draw(id: str, shown: int, *inner: Keys) -> Keys:
-    """A randomizer that shows some of its elements."""
-    return flow("BlockRandomizer", id, *inner, SubSet=shown, EvenPresentation=True)
+def randomizer(id: str, shown: int, *inner: Keys) -> Keys:
+    """Make a randomizer that shows some of its elements."""
+    return flow_element("BlockRandomizer", id, *inner, SubSet=shown, EvenPresentation=True)
 
 
-def fields(id: str, **values: str | None) -> Keys:
-    """Embedded data; None declares a field without a value."""
+def embedded_data(id: str, **values: str | None) -> Keys:
+    """Make embedded data. None declares a field without a value."""
     entries = []
     for name, value in values.items():
         kind = "Recipient" if value is None else "Custom"
@@ -112,21 +117,24 @@ def fields(id: str, **values: str | None) -> Keys:
     return {"Type": "EmbeddedData", "FlowID": id, "EmbeddedData": entries}
 
 
-def end(id: str) -> Keys:
+def end_of_survey(id: str) -> Keys:
     return {"Type": "EndSurvey", "FlowID": id}
 
 
 # --- the file ----------------------------------------------------------------------------------
 
 
-def survey(
+def make_survey(
     questions: Sequence[Keys],
     blocks: Mapping[str, Sequence[str | Keys]] | None = None,
     flow_elements: Sequence[Keys] | None = None,
     options: Mapping[str, Keys] | None = None,
     more: Sequence[Keys] = (),
 ) -> Keys:
-    """A survey. Without blocks, one holds all questions; without a flow, all blocks are shown."""
+    """Make a survey.
+
+    By default, one block contains all questions, and the flow shows all blocks.
+    """
     ids = [q["QuestionID"] for q in questions]
     blocks = {"BL_1": ids} if blocks is None else blocks
     listed: list[Keys] = []
@@ -139,29 +147,36 @@ def survey(
              "Options": {"BlockLocking": "false", "RandomizeQuestions": "false"}
              | (options or {}).get(id, {})}
         )  # fmt: skip
-    shown = [show(id) for id in blocks if "trash" not in id.lower()]
+    shown = [show_block(id) for id in blocks if "trash" not in id.lower()]
     elements = [
-        _element("BL", "Survey Blocks", listed),
-        _element("FL", "Survey Flow", {"Type": "Root", "FlowID": "FL_1", "Properties": {"Count": 9},
-                                       "Flow": list(shown if flow_elements is None
-                                                    else flow_elements)}),
-        _element("SO", "Survey Options", {"BackButton": "false", "Header": "", "Footer": ""}),
-        _element("PROJ", "CORE", {"ProjectCategory": "CORE", "SchemaVersion": "1.1.0"}),
-        _element("QC", "Survey Question Count", None),
-        *(_element("SQ", q["QuestionID"], q) for q in questions),
+        _make_element("BL", "Survey Blocks", listed),
+        _make_element(
+            "FL",
+            "Survey Flow",
+            {
+                "Type": "Root",
+                "FlowID": "FL_1",
+                "Properties": {"Count": 9},
+                "Flow": list(shown if flow_elements is None else flow_elements),
+            },
+        ),
+        _make_element("SO", "Survey Options", {"BackButton": "false", "Header": "", "Footer": ""}),
+        _make_element("PROJ", "CORE", {"ProjectCategory": "CORE", "SchemaVersion": "1.1.0"}),
+        _make_element("QC", "Survey Question Count", None),
+        *(_make_element("SQ", q["QuestionID"], q) for q in questions),
         *more,
-    ]  # fmt: skip
+    ]
     entry: Keys = {"SurveyID": "SV_1", "SurveyName": "A survey", "SurveyDescription": None,
                    "SurveyLanguage": "EN", "SurveyStatus": "Inactive"}  # fmt: skip
     return {"SurveyEntry": entry, "SurveyElements": elements}
 
 
-def _element(kind: str, name: str, payload: object) -> Keys:
+def _make_element(kind: str, name: str, payload: object) -> Keys:
     return {"SurveyID": "SV_1", "Element": kind, "PrimaryAttribute": name,
             "SecondaryAttribute": None, "TertiaryAttribute": None, "Payload": payload}  # fmt: skip
 
 
-def write(document: object, path: Path) -> Path:
+def write_survey(document: object, path: Path) -> Path:
     """Write a survey to a file."""
     path.write_text(json.dumps(document, ensure_ascii=False), "utf-8")
     return path

@@ -1,4 +1,4 @@
-"""A survey from Qualtrics is played as its participants would have seen it."""
+"""Participants of an imported Qualtrics survey get its questions as in Qualtrics."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims
 from folkmoot.studies.workbook.preparation import load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import import_survey
 from tests.studies.workbook.qualtrics.qsf_builder import (
-    answered,
-    data,
-    draw,
-    end,
-    entry,
-    fields,
-    flow,
-    logic,
-    question,
-    several,
-    show,
-    single,
-    survey,
-    told,
-    write,
+    answer_condition,
+    descriptive_text,
+    embedded_data,
+    embedded_data_condition,
+    end_of_survey,
+    flow_element,
+    make_logic,
+    make_question,
+    make_survey,
+    multiple_choice,
+    randomizer,
+    show_block,
+    single_choice,
+    text_entry,
+    write_survey,
 )
 from tests.sweeps import sample_daily
 
 Row = Mapping[str, str]
 
 
-def made(document: object, folder: Path) -> tuple[WorkbookConfig, list[str]]:
-    """The workbook of a survey, read and checked as `folkmoot check` does, and the notes."""
-    study = import_survey(write(document, folder / "survey.qsf"))
+def import_workbook(document: object, folder: Path) -> tuple[WorkbookConfig, list[str]]:
+    """Import a survey, and return its workbook as `folkmoot check` reads it, and the notes."""
+    study = import_survey(write_survey(document, folder / "survey.qsf"))
     assert list(study.files) == ["survey.xlsx", "survey_import.txt"]
     for name, content in study.files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return load_workbook_config(folder / "survey.xlsx"), list(study.notes)
 
 
-def tasks(document: object, folder: Path) -> dict[str, Any]:
-    """The tasks of a survey by variable."""
-    config, _ = made(document, folder)
+def import_tasks(document: object, folder: Path) -> dict[str, Any]:
+    """Return the tasks of a survey by variable."""
+    config, _ = import_workbook(document, folder)
     return {task.var_name: task for task in config.workbook.tasks if task.type != "context"}
 
 
-def about(notes: list[str], where: str) -> list[str]:
+def select_notes(notes: list[str], where: str) -> list[str]:
     return [note for note in notes if f"({where}): " in note or f": {where}: " in note]
 
 
-def played(
+def run_survey(
     document: object,
     folder: Path,
     answers: Mapping[str, str],
     profile: Mapping[str, str] | None = None,
 ) -> list[tuple[Row, list[str]]]:
-    """Each participant's row of the data file, and the questions that were put to them.
+    """Return each participant's row of the data file, and the questions that it was asked.
 
-    A question that holds a key of `answers` is answered so, any other one with its first option, 1
-    or words.
+    A question that contains a key of `answers` gets this answer. Other questions get their first
+    option, 1 or words.
     """
-    made(document, folder)
+    import_workbook(document, folder)
     if profile:
         book = load_workbook(folder / "survey.xlsx")
         sheet = book["agent_profiles"]
@@ -100,31 +100,31 @@ def played(
 def test_each_kind_of_question_becomes_tasks_with_the_columns_of_the_data_file(
     tmp_path: Path,
 ) -> None:
-    scale = question("QID4", "Matrix", "Likert", "Rate these.", subselector="SingleAnswer",
+    scale = make_question("QID4", "Matrix", "Likert", "Rate these.", subselector="SingleAnswer",
                      choices=["Tea", "Milk"], answers=["bad", "good"])  # fmt: skip
-    slider = question(
+    slider = make_question(
         "QID5", "Slider", "HSLIDER", "How warm?", choices=["Rome", "Oslo"],
         Configuration={"CSSliderMin": -10, "CSSliderMax": 40, "NumDecimals": "0"},
         Labels={"1": {"Display": "cold"}, "2": {"Display": "hot"}},
     )  # fmt: skip
-    age = entry("QID6", "Your age?", name="age", Validation={"Settings": {
+    age = text_entry("QID6", "Your age?", name="age", Validation={"Settings": {
         "Type": "ContentType", "ContentType": "ValidNumber",
         "ValidNumber": {"Min": "18", "Max": "99", "NumDecimals": "0"}}})  # fmt: skip
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "<p>Do you drink <b>coffee</b>?</p>", "Yes", "No"),
-            several("QID2", "Which of these?", "Cake", "Bread", name="food"),
-            question("QID3", "RO", "DND", "Rank them.", choices=["Sea", "Hills"]),
+            single_choice("QID1", "<p>Do you drink <b>coffee</b>?</p>", "Yes", "No"),
+            multiple_choice("QID2", "Which of these?", "Cake", "Bread", name="food"),
+            make_question("QID3", "RO", "DND", "Rank them.", choices=["Sea", "Hills"]),
             scale,
             slider,
             age,
-            question("QID7", "MC", "NPS", "Would you recommend us?", name="nps",
+            make_question("QID7", "MC", "NPS", "Would you recommend us?", name="nps",
                      choices=[str(n) for n in range(11)],
                      ColumnLabels=[{"Display": "never"}, {"Display": "surely"}]),
-            entry("QID8", "Who are you?", "FORM", choices=["First name", "Town"]),
+            text_entry("QID8", "Who are you?", "FORM", choices=["First name", "Town"]),
         ]
     )  # fmt: skip
-    found = tasks(document, tmp_path)
+    found = import_tasks(document, tmp_path)
 
     assert {name: (task.var_type, task.response_options) for name, task in found.items()} == {
         "Q1": ("category", '["Yes", "No"]'),
@@ -153,36 +153,36 @@ def test_each_kind_of_question_becomes_tasks_with_the_columns_of_the_data_file(
 
 def test_a_choice_with_a_text_field_is_followed_by_a_question(tmp_path: Path) -> None:
     other = {"Display": "Other:", "TextEntry": "true"}
-    document = survey([single("QID1", "Your pet?", "Cat", other)])
+    document = make_survey([single_choice("QID1", "Your pet?", "Cat", other)])
 
-    for row, _ in played(document, tmp_path, {"Your pet": "Other:", "You chose": "a newt"}):
+    for row, _ in run_survey(document, tmp_path, {"Your pet": "Other:", "You chose": "a newt"}):
         assert (row["Q1"], row["Q1_2_TEXT"]) == ("Other:", "a newt")
 
 
-def test_whoever_chose_otherwise_is_not_asked_for_the_text(tmp_path: Path) -> None:
+def test_participants_with_another_choice_are_not_asked_for_the_text(tmp_path: Path) -> None:
     other = {"Display": "Other:", "TextEntry": "true"}
-    document = survey([single("QID1", "Your pet?", "Cat", other)])
+    document = make_survey([single_choice("QID1", "Your pet?", "Cat", other)])
 
-    for row, texts in played(document, tmp_path, {"Your pet": "Cat"}):
+    for row, texts in run_survey(document, tmp_path, {"Your pet": "Cat"}):
         assert (row["Q1_2_TEXT"], len(texts)) == ("", 1)
 
 
-def test_a_descriptive_text_stands_before_the_next_question_of_whoever_saw_it(
+def test_a_descriptive_text_precedes_the_next_question_of_its_readers(
     tmp_path: Path,
 ) -> None:
-    seen_by_some = logic([answered("QID1/SelectableChoice/1")])
-    document = survey(
+    seen_by_some = make_logic([answer_condition("QID1/SelectableChoice/1")])
+    document = make_survey(
         [
-            told("QID9", "Welcome to the survey."),
-            single("QID1", "Do you drive?", "Yes", "No"),
-            told("QID2", "Now about cars.", DisplayLogic=seen_by_some),
-            entry("QID3", "Which car?", DisplayLogic=seen_by_some),
-            entry("QID4", "What else?"),
+            descriptive_text("QID9", "Welcome to the survey."),
+            single_choice("QID1", "Do you drive?", "Yes", "No"),
+            descriptive_text("QID2", "Now about cars.", DisplayLogic=seen_by_some),
+            text_entry("QID3", "Which car?", DisplayLogic=seen_by_some),
+            text_entry("QID4", "What else?"),
         ]
     )
-    drivers = played(document, tmp_path, {"Do you drive": "Yes"})
+    drivers = run_survey(document, tmp_path, {"Do you drive": "Yes"})
     (tmp_path / "others").mkdir()
-    others = played(document, tmp_path / "others", {"Do you drive": "No"})
+    others = run_survey(document, tmp_path / "others", {"Do you drive": "No"})
 
     assert drivers[0][1][0].startswith("Welcome to the survey.\n\nDo you drive?")
     assert drivers[0][1][1].startswith("Now about cars.\n\nWhich car?")
@@ -194,53 +194,61 @@ def test_a_descriptive_text_stands_before_the_next_question_of_whoever_saw_it(
 
 
 def test_a_text_for_all_is_shown_with_the_next_question_that_each_is_asked(tmp_path: Path) -> None:
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Do you drive?", "Yes", "No"),
-            told("QID2", "Now about you."),
-            entry("QID3", "Which car?", DisplayLogic=logic([answered("QID1/SelectableChoice/1")])),
-            entry("QID4", "What else?"),
+            single_choice("QID1", "Do you drive?", "Yes", "No"),
+            descriptive_text("QID2", "Now about you."),
+            text_entry(
+                "QID3",
+                "Which car?",
+                DisplayLogic=make_logic([answer_condition("QID1/SelectableChoice/1")]),
+            ),
+            text_entry("QID4", "What else?"),
         ]
     )
-    drivers = played(document, tmp_path, {"Do you drive": "Yes"})
+    drivers = run_survey(document, tmp_path, {"Do you drive": "Yes"})
     (tmp_path / "others").mkdir()
-    others = played(document, tmp_path / "others", {"Do you drive": "No"})
+    others = run_survey(document, tmp_path / "others", {"Do you drive": "No"})
 
     assert [text.count("Now about you.") for text in drivers[0][1]] == [0, 1, 0]
     assert others[0][1][1].startswith("Now about you.\n\nWhat else?")
 
 
 def test_questions_of_the_trash_and_unknown_kinds_are_listed_with_their_ids(tmp_path: Path) -> None:
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Fine?", "Yes", "No"),
-            question("QID2", "FileUpload", "FileUpload", "Send a photo"),
-            question("QID3", "Hologram", "X", "Look"),
-            entry("QID4", "An old one"),
-            question("QID5", "Matrix", "MaxDiff", "Best?", choices=["a"], answers=["b"]),
-            entry("QID6", "A forgotten one"),
-            single("QID7", "Wait", "Yes", QuestionJS="alert(1)"),
+            single_choice("QID1", "Fine?", "Yes", "No"),
+            make_question("QID2", "FileUpload", "FileUpload", "Send a photo"),
+            make_question("QID3", "Hologram", "X", "Look"),
+            text_entry("QID4", "An old one"),
+            make_question("QID5", "Matrix", "MaxDiff", "Best?", choices=["a"], answers=["b"]),
+            text_entry("QID6", "A forgotten one"),
+            single_choice("QID7", "Wait", "Yes", QuestionJS="alert(1)"),
         ],
         {"BL_1": ["QID1", "QID2", "QID3", "QID5", "QID7", "QID99"], "BL_trash": ["QID4"]},
     )
-    config, notes = made(document, tmp_path)
+    config, notes = import_workbook(document, tmp_path)
 
     assert [task.var_name for task in config.workbook.tasks] == ["context", "Q1", "Q7"]
     for id, words in {
         "QID2": "file upload", "QID3": "Hologram", "QID4": "trash", "QID5": "MaxDiff",
         "QID6": "no block", "QID7": "JavaScript", "QID99": "missing in the file",
     }.items():  # fmt: skip
-        assert any(note.startswith("Left out") and words in note for note in about(notes, id))
+        assert any(
+            note.startswith("Left out") and words in note for note in select_notes(notes, id)
+        )
     listed = (tmp_path / "survey_import.txt").read_text("utf-8").splitlines()
     sheet = load_workbook(tmp_path / "survey.xlsx")["notes"]
     assert listed == notes == [row[0] for row in sheet.iter_rows(values_only=True)]
 
 
 def test_blank_choices_and_choices_that_look_alike_stay_playable(tmp_path: Path) -> None:
-    document = survey([single("QID1", "Pick", "Yes", "yes", "", "{{ Yes }}", 'a "quoted" one\\')])
-    found = tasks(document, tmp_path)["Q1"]
+    document = make_survey(
+        [single_choice("QID1", "Pick", "Yes", "yes", "", "{{ Yes }}", 'a "quoted" one\\')]
+    )
+    found = import_tasks(document, tmp_path)["Q1"]
 
-    rows = played(document, tmp_path, {})
+    rows = run_survey(document, tmp_path, {})
     assert len({row["Q1"] for row, _ in rows}) == 1
     assert "Yes (choice 1)" in rows[0][1][0] and "yes (choice 2)" in rows[0][1][0]
     assert "{{ Yes }}" in rows[0][1][0] and 'a "quoted" one' in rows[0][1][0]
@@ -255,107 +263,131 @@ PETS = ("Cat", "Dog", "None")
 @pytest.mark.parametrize(
     ("sets", "kinds", "pet", "is_asked"),
     sample_daily([
-        ([[answered("QID1/SelectableChoice/2")]], [], "Dog", True),
-        ([[answered("QID1/SelectableChoice/2")]], [], "Cat", False),
-        ([[answered("QID1/SelectableChoice/2", "NotSelected")]], [], "Cat", True),
-        ([[answered("QID1/SelectableChoice/2", "NotSelected")]], [], "Dog", False),
-        # "and" binds more strongly: cat, or (dog and never).
-        ([[answered("QID1/SelectableChoice/1"),
-           answered("QID1/SelectableChoice/2", Conjuction="Or"),
-           answered("QID1/SelectableChoice/3", Conjuction="And")]], [], "Cat", True),
-        ([[answered("QID1/SelectableChoice/1"),
-           answered("QID1/SelectableChoice/2", Conjuction="Or"),
-           answered("QID1/SelectableChoice/3", Conjuction="And")]], [], "Dog", False),
-        ([[answered("QID1/SelectableChoice/1")], [answered("QID1/SelectableChoice/2")]],
+        ([[answer_condition("QID1/SelectableChoice/2")]], [], "Dog", True),
+        ([[answer_condition("QID1/SelectableChoice/2")]], [], "Cat", False),
+        ([[answer_condition("QID1/SelectableChoice/2", "NotSelected")]], [], "Cat", True),
+        ([[answer_condition("QID1/SelectableChoice/2", "NotSelected")]], [], "Dog", False),
+        # "and" takes precedence: cat, or (dog and never).
+        ([[answer_condition("QID1/SelectableChoice/1"),
+           answer_condition("QID1/SelectableChoice/2", Conjuction="Or"),
+           answer_condition("QID1/SelectableChoice/3", Conjuction="And")]], [], "Cat", True),
+        ([[answer_condition("QID1/SelectableChoice/1"),
+           answer_condition("QID1/SelectableChoice/2", Conjuction="Or"),
+           answer_condition("QID1/SelectableChoice/3", Conjuction="And")]], [], "Dog", False),
+        ([[answer_condition("QID1/SelectableChoice/1")],
+          [answer_condition("QID1/SelectableChoice/2")]],
          ["If", "OrIf"], "Dog", True),
-        ([[answered("QID1/SelectableChoice/1")], [answered("QID1/SelectableChoice/2")]],
+        ([[answer_condition("QID1/SelectableChoice/1")],
+          [answer_condition("QID1/SelectableChoice/2")]],
          ["If", "AndIf"], "Dog", False),
-        ([[answered("QID1/QuestionDisplayed", "Displayed")]], [], "Dog", True),
-        # Who was not asked QID8 did not select anything there.
-        ([[answered("QID8/SelectableChoice/1")]], [], "Dog", False),
-        ([[answered("QID8/SelectableChoice/1", "NotSelected")]], [], "Dog", True),
+        ([[answer_condition("QID1/QuestionDisplayed", "Displayed")]], [], "Dog", True),
+        # A participant who was not asked QID8 selected nothing there.
+        ([[answer_condition("QID8/SelectableChoice/1")]], [], "Dog", False),
+        ([[answer_condition("QID8/SelectableChoice/1", "NotSelected")]], [], "Dog", True),
     ], daily=5, part="sweeps"),
 )  # fmt: skip
 def test_display_logic_decides_as_in_the_survey(
     tmp_path: Path, sets: Any, kinds: Any, pet: str, is_asked: bool
 ) -> None:
-    never = logic([answered("QID1/SelectableChoice/1"), answered("QID1/SelectableChoice/2")])
-    document = survey(
+    never = make_logic(
+        [answer_condition("QID1/SelectableChoice/1"), answer_condition("QID1/SelectableChoice/2")]
+    )
+    document = make_survey(
         [
-            single("QID1", "Your pet?", *PETS),
-            single("QID8", "Never asked", "Yes", "No", DisplayLogic=never),
-            entry("QID2", "Its name?", DisplayLogic=logic(*sets, kinds=kinds)),
+            single_choice("QID1", "Your pet?", *PETS),
+            single_choice("QID8", "Never asked", "Yes", "No", DisplayLogic=never),
+            text_entry("QID2", "Its name?", DisplayLogic=make_logic(*sets, kinds=kinds)),
         ]
     )
-    rows = played(document, tmp_path, {"Your pet": pet})
+    rows = run_survey(document, tmp_path, {"Your pet": pet})
     assert {bool(row["Q2"]) for row, _ in rows} == {is_asked}
 
 
-@pytest.mark.parametrize(
-    ("expression", "answers", "is_asked"),
-    sample_daily([
-        (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "60"}, True),
-        (answered("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), {"Heat": "50"}, False),
-        (answered("QID1/ChoiceNumericEntryValue/1", "LessThanOrEqual", "50"), {"Heat": "50"}, True),
-        (answered("QID2/ChoiceTextEntryValue", "Contains", "SEA", IgnoreCase=1),
-         {"Where": "by the sea"}, True),
-        (answered("QID2/ChoiceTextEntryValue", "Contains", "SEA"), {"Where": "by the sea"}, False),
-        (answered("QID2/ChoiceTextEntryValue", "DoesNotContain", "sea"), {"Where": "hills"}, True),
-        (answered("QID2/ChoiceTextEntryValue", "EqualTo", 'a "b"}}'), {"Where": 'a "b"}}'}, True),
-        (answered("QID3/SelectableChoice/1/2"), {"Tea": "good"}, True),
-        (answered("QID3/SelectableChoice/1/2"), {"Milk": "good", "Tea": "bad"}, False),
-        (answered("QID3/SelectableAnswer/2"), {"Milk": "good", "Tea": "bad"}, True),
-        (answered("QID3/SelectedAnswerRecode/1", "GreaterThan", "3"), {"Tea": "good"}, True),
-        (answered("QID3/SelectedAnswerRecode/1", "GreaterThan", "3"), {"Tea": "bad"}, False),
-        (answered("QID4/SelectableChoice/2"), {"“Bread”": "yes", "“Cake”": "no"}, True),
-        (answered("QID4/SelectedChoicesCount", "EqualTo", "2"),
-         {"“Bread”": "yes", "“Cake”": "yes"}, True),
-        (answered("QID4/SelectedChoicesCount", "LessThan", "1"),
-         {"“Bread”": "no", "“Cake”": "no"}, True),
-    ], daily=7, part="sweeps"),
+# Conditions of a question, and whether it is asked after each of the three sets of answers below.
+CONDITIONS: tuple[tuple[Any, tuple[bool, bool, bool]], ...] = (
+    (answer_condition("QID1/ChoiceNumericEntryValue/1", "GreaterThan", "50"), (True, False, False)),
+    (
+        answer_condition("QID1/ChoiceNumericEntryValue/1", "LessThanOrEqual", "50"),
+        (False, True, True),
+    ),
+    (
+        answer_condition("QID2/ChoiceTextEntryValue", "Contains", "SEA", IgnoreCase=1),
+        (True, False, False),
+    ),
+    (answer_condition("QID2/ChoiceTextEntryValue", "Contains", "SEA"), (False, False, False)),
+    (answer_condition("QID2/ChoiceTextEntryValue", "DoesNotContain", "sea"), (False, True, True)),
+    (answer_condition("QID2/ChoiceTextEntryValue", "EqualTo", 'a "b"}}'), (False, True, False)),
+    (answer_condition("QID3/SelectableChoice/1/2"), (True, False, False)),
+    (answer_condition("QID3/SelectableAnswer/2"), (True, True, False)),
+    (answer_condition("QID3/SelectedAnswerRecode/1", "GreaterThan", "3"), (True, False, False)),
+    (answer_condition("QID4/SelectableChoice/2"), (True, True, False)),
+    (answer_condition("QID4/SelectedChoicesCount", "EqualTo", "2"), (False, True, False)),
+    (answer_condition("QID4/SelectedChoicesCount", "LessThan", "1"), (False, False, True)),
+)
+ANSWERS: tuple[Mapping[str, str], ...] = (
+    {"Heat": "60", "live": "by the sea", "Tea": "good", "Milk": "bad",
+     "“Bread”": "yes", "“Cake”": "no"},
+    {"Heat": "50", "live": 'a "b"}}', "Tea": "bad", "Milk": "good",
+     "“Bread”": "yes", "“Cake”": "yes"},
+    {"Heat": "50", "live": "hills", "Tea": "bad", "Milk": "bad",
+     "“Bread”": "no", "“Cake”": "no"},
 )  # fmt: skip
-def test_logic_compares_numbers_texts_cells_and_counts(
-    tmp_path: Path, expression: Any, answers: Mapping[str, str], is_asked: bool
-) -> None:
-    document = survey(
+
+
+@pytest.mark.parametrize("number", range(len(ANSWERS)))
+def test_logic_compares_numbers_texts_cells_and_counts(tmp_path: Path, number: int) -> None:
+    document = make_survey(
         [
-            question("QID1", "Slider", "HSLIDER", "Heat", choices=["now"],
+            make_question("QID1", "Slider", "HSLIDER", "Heat", choices=["now"],
                      Configuration={"CSSliderMin": 0, "CSSliderMax": 100, "NumDecimals": "0"}),
-            entry("QID2", "Where do you live?"),
-            question("QID3", "Matrix", "Likert", "Rate", subselector="SingleAnswer",
+            text_entry("QID2", "Where do you live?"),
+            make_question("QID3", "Matrix", "Likert", "Rate", subselector="SingleAnswer",
                      choices=["Tea", "Milk"], answers=["bad", "good"],
                      RecodeValues={"1": "1", "2": "5"}),
-            several("QID4", "Which?", "Cake", "Bread"),
-            entry("QID5", "And now?", DisplayLogic=logic([expression])),
+            multiple_choice("QID4", "Which?", "Cake", "Bread"),
+            *(text_entry(f"QID{place}", "And now?", DisplayLogic=make_logic([condition]))
+              for place, (condition, _) in enumerate(CONDITIONS, start=5)),
         ]
     )  # fmt: skip
-    rows = played(document, tmp_path, answers)
-    assert {bool(row["Q5"]) for row, _ in rows} == {is_asked}
+    rows = run_survey(document, tmp_path, ANSWERS[number])
+    for row, _ in rows:
+        for place, (condition, is_asked) in enumerate(CONDITIONS, start=5):
+            assert bool(row[f"Q{place}"]) is is_asked[number], condition
+    assert rows
 
 
-def test_conditions_that_a_workbook_cannot_have_are_listed_and_ask_everybody(
+def test_unsupported_conditions_are_listed_and_ask_all_participants(
     tmp_path: Path,
 ) -> None:
     place = {"LogicType": "GeoIP", "Operator": "EqualTo", "LeftOperand": "loc://City",
              "Description": "<span>City</span><span>Is</span><span>Paris</span>"}  # fmt: skip
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Your pet?", *PETS),
-            entry("QID2", "In Paris?", DisplayLogic=logic([place])),
-            entry("QID3", "A cat there?", DisplayLogic=logic(
-                [answered("QID1/SelectableChoice/1"), place | {"Conjuction": "And"}])),
-            entry("QID4", "Later?", DisplayLogic=logic([answered("QID5/SelectableChoice/1")])),
-            single("QID5", "Last", "Yes", "No"),
+            single_choice("QID1", "Your pet?", *PETS),
+            text_entry("QID2", "In Paris?", DisplayLogic=make_logic([place])),
+            text_entry(
+                "QID3",
+                "A cat there?",
+                DisplayLogic=make_logic(
+                    [answer_condition("QID1/SelectableChoice/1"), place | {"Conjuction": "And"}]
+                ),
+            ),
+            text_entry(
+                "QID4",
+                "Later?",
+                DisplayLogic=make_logic([answer_condition("QID5/SelectableChoice/1")]),
+            ),
+            single_choice("QID5", "Last", "Yes", "No"),
         ]
-    )  # fmt: skip
-    rows = played(document, tmp_path, {"Your pet": "Dog"})
-    _, notes = made(document, tmp_path)
+    )
+    rows = run_survey(document, tmp_path, {"Your pet": "Dog"})
+    _, notes = import_workbook(document, tmp_path)
 
     assert {(bool(row["Q2"]), bool(row["Q3"])) for row, _ in rows} == {(True, False)}
-    assert "City Is Paris" in about(notes, "QID2")[0]
-    assert "asked of all participants" in about(notes, "QID2")[1]
-    assert "QID5, which is not asked before it" in about(notes, "QID4")[0]
-    assert "no participant would be asked" in about(notes, "QID4")[1]
+    assert "City Is Paris" in select_notes(notes, "QID2")[0]
+    assert "asked of all participants" in select_notes(notes, "QID2")[1]
+    assert "QID5, which is not asked before it" in select_notes(notes, "QID4")[0]
+    assert "no participant would be asked" in select_notes(notes, "QID4")[1]
 
 
 def test_skips_and_ends_leave_out_what_follows(tmp_path: Path) -> None:
@@ -364,32 +396,37 @@ def test_skips_and_ends_leave_out_what_follows(tmp_path: Path) -> None:
     to_end = to_third | {"ChoiceLocator": "q://QID1/SelectableChoice/2",
                          "SkipToDestination": "ENDOFSURVEY"}  # fmt: skip
     first = {"Type": "Question", "QuestionID": "QID1", "SkipLogic": [to_third, to_end]}
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Your pet?", *PETS),
-            entry("QID2", "Second?"),
-            entry("QID3", "Third?"),
-            entry("QID4", "Fourth?"),
+            single_choice("QID1", "Your pet?", *PETS),
+            text_entry("QID2", "Second?"),
+            text_entry("QID3", "Third?"),
+            text_entry("QID4", "Fourth?"),
         ],
         {"BL_1": [first, "QID2", "QID3"], "BL_2": ["QID4"]},
     )
     for pet, asked in {"Cat": (0, 1, 1), "Dog": (0, 0, 0), "None": (1, 1, 1)}.items():
         folder = tmp_path / pet
         folder.mkdir()
-        rows = played(document, folder, {"Your pet": pet})
+        rows = run_survey(document, folder, {"Your pet": pet})
         names = ("Q2", "Q3", "Q4")
         assert {tuple(int(bool(row[n])) for n in names) for row, _ in rows} == {asked}
 
 
 def test_a_branch_with_an_end_screens_participants_out(tmp_path: Path) -> None:
-    minors = flow("Branch", "FL_5", end("FL_6"), Description="New Branch",
-                  BranchLogic=logic([answered("QID1/SelectableChoice/2")]))  # fmt: skip
-    document = survey(
-        [single("QID1", "Are you of age?", "Yes", "No"), entry("QID2", "Your job?")],
-        {"BL_1": ["QID1"], "BL_2": ["QID2"]},
-        [show("BL_1"), minors, show("BL_2")],
+    minors = flow_element(
+        "Branch",
+        "FL_5",
+        end_of_survey("FL_6"),
+        Description="New Branch",
+        BranchLogic=make_logic([answer_condition("QID1/SelectableChoice/2")]),
     )
-    assert {row["Q2"] for row, _ in played(document, tmp_path, {"of age": "No"})} == {""}
+    document = make_survey(
+        [single_choice("QID1", "Are you of age?", "Yes", "No"), text_entry("QID2", "Your job?")],
+        {"BL_1": ["QID1"], "BL_2": ["QID2"]},
+        [show_block("BL_1"), minors, show_block("BL_2")],
+    )
+    assert {row["Q2"] for row, _ in run_survey(document, tmp_path, {"of age": "No"})} == {""}
 
 
 def test_a_long_chain_of_skips_keeps_its_conditions_short(tmp_path: Path) -> None:
@@ -398,13 +435,15 @@ def test_a_long_chain_of_skips_keeps_its_conditions_short(tmp_path: Path) -> Non
     for n in range(1, 61):
         id = f"QID{n}"
         keys = (
-            {"DisplayLogic": logic([answered(f"QID{n - 1}/SelectableChoice/1")])} if n > 1 else {}
+            {"DisplayLogic": make_logic([answer_condition(f"QID{n - 1}/SelectableChoice/1")])}
+            if n > 1
+            else {}
         )
-        questions.append(single(id, f"Question {n}?", "Yes", "No", "Stop", **keys))
+        questions.append(single_choice(id, f"Question {n}?", "Yes", "No", "Stop", **keys))
         skip = {"ChoiceLocator": f"q://{id}/SelectableChoice/3", "Condition": "Selected",
                 "SkipToDestination": "ENDOFSURVEY", "QuestionID": id}  # fmt: skip
         elements.append({"Type": "Question", "QuestionID": id, "SkipLogic": [skip]})
-    found = tasks(survey(questions, {"BL_1": elements}), tmp_path)
+    found = import_tasks(make_survey(questions, {"BL_1": elements}), tmp_path)
 
     assert len(found) == 60
     assert len(found["Q60"].llm_text) < 2_000
@@ -415,30 +454,30 @@ def test_a_long_chain_of_skips_keeps_its_conditions_short(tmp_path: Path) -> Non
 
 def test_treatments_are_compared_by_questions_and_not_by_embedded_data(tmp_path: Path) -> None:
     check = {"Type": "ContentType", "ContentType": "ValidNumber", "ValidNumber": {"Min": "0"}}
-    arms = draw("FL_3", 1, show("BL_Buses"), show("BL_Roads"))
-    document = survey(
+    arms = randomizer("FL_3", 1, show_block("BL_Buses"), show_block("BL_Roads"))
+    document = make_survey(
         [
-            told("QID1", "The money pays for buses."),
-            told("QID2", "The money pays for roads."),
-            entry("QID3", "You live in ${e://Field/region}. Why?"),
-            entry("QID4", "How many dollars would you pay?", Validation={"Settings": check}),
+            descriptive_text("QID1", "The money pays for buses."),
+            descriptive_text("QID2", "The money pays for roads."),
+            text_entry("QID3", "You live in ${e://Field/region}. Why?"),
+            text_entry("QID4", "How many dollars would you pay?", Validation={"Settings": check}),
         ],
         {"BL_Buses": ["QID1"], "BL_Roads": ["QID2"], "BL_Q": ["QID3", "QID4"]},
-        [fields("FL_2", region=None), arms, show("BL_Q")],
+        [embedded_data("FL_2", region=None), arms, show_block("BL_Q")],
     )
-    config, _ = made(document, tmp_path)
+    config, _ = import_workbook(document, tmp_path)
     assert [item.kind for item in config.workbook.computed] == ["helper"]
     primary = [claim for claim in declare_claims(config) if claim.family == "primary"]
     assert [claim.outcome for claim in primary] == ["Q4 per participant"]
 
 
 def arm_survey(*elements: Any) -> Any:
-    return survey(
+    return make_survey(
         [
-            told("QID1", "A warm text."),
-            told("QID2", "A cold text."),
-            told("QID3", "A long text."),
-            entry("QID4", "What do you think?"),
+            descriptive_text("QID1", "A warm text."),
+            descriptive_text("QID2", "A cold text."),
+            descriptive_text("QID3", "A long text."),
+            text_entry("QID4", "What do you think?"),
         ],
         {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Warmer": ["QID3"], "BL_Q": ["QID4"]},
         elements,
@@ -446,8 +485,10 @@ def arm_survey(*elements: Any) -> Any:
 
 
 def test_a_randomizer_of_one_makes_a_treatment_of_each_arm(tmp_path: Path) -> None:
-    document = arm_survey(draw("FL_2", 1, show("BL_Warm"), show("BL_Cold")), show("BL_Q"))
-    rows = played(document, tmp_path, {})
+    document = arm_survey(
+        randomizer("FL_2", 1, show_block("BL_Warm"), show_block("BL_Cold")), show_block("BL_Q")
+    )
+    rows = run_survey(document, tmp_path, {})
 
     assert sorted({row["treatment"] for row, _ in rows}) == ["Cold", "Warm"]
     for row, texts in rows:
@@ -457,69 +498,107 @@ def test_a_randomizer_of_one_makes_a_treatment_of_each_arm(tmp_path: Path) -> No
 def test_a_randomizer_that_shows_two_of_three_makes_a_treatment_of_each_pair(
     tmp_path: Path,
 ) -> None:
-    three = draw("FL_2", 2, show("BL_Warm"), show("BL_Cold"), show("BL_Warmer"))
-    rows = played(arm_survey(three, show("BL_Q")), tmp_path, {})
+    three = randomizer(
+        "FL_2", 2, show_block("BL_Warm"), show_block("BL_Cold"), show_block("BL_Warmer")
+    )
+    rows = run_survey(arm_survey(three, show_block("BL_Q")), tmp_path, {})
 
     assert len({row["treatment"] for row, _ in rows}) == 3
     for row, texts in rows:
         said = {"Warm": "A warm text", "Cold": "A cold text", "Warmer": "A long text"}
         shown = {name for name, text in said.items() if text in texts[0]}
         assert len(shown) == 2
-        # `[1] Warm` is told from `Warmer`.
+        # `[1] Warm` and `Warmer` are different arms.
         assert shown == {label.removeprefix("[1] ") for label in row["treatment"].split(" + ")}
 
 
 def test_nested_randomizers_and_embedded_data_of_arms(tmp_path: Path) -> None:
-    inner = draw("FL_5", 1, fields("FL_6", size="big"), fields("FL_7", size="small"))
-    arms = draw(
-        "FL_2", 1,
-        flow("Group", "FL_3", fields("FL_4", mood="warm"), inner, Description="Warm"),
-        flow("Group", "FL_8", fields("FL_9", mood="cold"), Description="Cold"),
-    )  # fmt: skip
-    document = survey(
-        [
-            entry("QID1", "Your mood is ${e://Field/mood}, size ${e://Field/size}."),
-            entry("QID2", "Warm?", DisplayLogic=logic([data("mood", "EqualTo", "warm")])),
-            entry("QID3", "Not big?", DisplayLogic=logic([data("size", "NotEqualTo", "big")])),
-        ],
-        flow_elements=[fields("FL_10", mood=None, size=None), arms, show("BL_1")],
+    inner = randomizer(
+        "FL_5", 1, embedded_data("FL_6", size="big"), embedded_data("FL_7", size="small")
     )
-    rows = played(document, tmp_path, {})
+    arms = randomizer(
+        "FL_2",
+        1,
+        flow_element(
+            "Group", "FL_3", embedded_data("FL_4", mood="warm"), inner, Description="Warm"
+        ),
+        flow_element("Group", "FL_8", embedded_data("FL_9", mood="cold"), Description="Cold"),
+    )
+    document = make_survey(
+        [
+            text_entry("QID1", "Your mood is ${e://Field/mood}, size ${e://Field/size}."),
+            text_entry(
+                "QID2",
+                "Warm?",
+                DisplayLogic=make_logic([embedded_data_condition("mood", "EqualTo", "warm")]),
+            ),
+            text_entry(
+                "QID3",
+                "Not big?",
+                DisplayLogic=make_logic([embedded_data_condition("size", "NotEqualTo", "big")]),
+            ),
+        ],
+        flow_elements=[embedded_data("FL_10", mood=None, size=None), arms, show_block("BL_1")],
+    )
+    rows = run_survey(document, tmp_path, {})
 
     seen = {row["treatment"]: (texts[0], bool(row["Q2"]), bool(row["Q3"])) for row, texts in rows}
     assert sorted(seen) == ["Cold", "Warm + size big", "Warm + size small"]
     assert seen["Warm + size big"][0].startswith("Your mood is warm, size big.")
     assert seen["Cold"][0].startswith("Your mood is cold, size")
     assert {label: asked[1:] for label, asked in seen.items()} == {
-        "Cold": (False, True), "Warm + size big": (True, False), "Warm + size small": (True, True),
-    }  # fmt: skip
+        "Cold": (False, True),
+        "Warm + size big": (True, False),
+        "Warm + size small": (True, True),
+    }
 
 
 def test_embedded_data_of_participants_are_columns_of_the_profiles(tmp_path: Path) -> None:
-    document = survey(
+    document = make_survey(
         [
-            entry("QID1", "Hello ${e://Field/team name}."),
-            entry("QID2", "Red?", DisplayLogic=logic([data("team name", "EqualTo", "Red")])),
-            entry("QID3", "Over 9?", DisplayLogic=logic([data("score", "GreaterThan", "9")])),
-            entry("QID4", "Ed?", DisplayLogic=logic([data("team name", "Contains", "ed")])),
-            entry("QID5", "From a link?", DisplayLogic=logic([data("source", "NotEmpty")])),
+            text_entry("QID1", "Hello ${e://Field/team name}."),
+            text_entry(
+                "QID2",
+                "Red?",
+                DisplayLogic=make_logic([embedded_data_condition("team name", "EqualTo", "Red")]),
+            ),
+            text_entry(
+                "QID3",
+                "Over 9?",
+                DisplayLogic=make_logic([embedded_data_condition("score", "GreaterThan", "9")]),
+            ),
+            text_entry(
+                "QID4",
+                "Ed?",
+                DisplayLogic=make_logic([embedded_data_condition("team name", "Contains", "ed")]),
+            ),
+            text_entry(
+                "QID5",
+                "From a link?",
+                DisplayLogic=make_logic([embedded_data_condition("source", "NotEmpty")]),
+            ),
         ],
-        flow_elements=[fields("FL_2", **{"team name": None, "wave": "3"}), show("BL_1")],
+        flow_elements=[
+            embedded_data("FL_2", **{"team name": None, "wave": "3"}),
+            show_block("BL_1"),
+        ],
     )
-    config, notes = made(document, tmp_path)
+    config, notes = import_workbook(document, tmp_path)
     profiles = config.workbook.profiles
     assert profiles.names == ("ID", "team_name", "wave", "score", "source")
     assert profiles.questions[1] == "team name" and profiles.rows[0][2] == "3"
     assert any("fill in" in note and "team name" in note for note in notes)
 
     (tmp_path / "red").mkdir()
-    red = played(document, tmp_path / "red", {}, {"team_name": "Red", "score": "10", "source": "x"})
+    red = run_survey(
+        document, tmp_path / "red", {}, {"team_name": "Red", "score": "10", "source": "x"}
+    )
     assert red[0][1][0].startswith("Hello Red.")
     assert {tuple(bool(row[n]) for n in ("Q2", "Q3", "Q4", "Q5")) for row, _ in red} == {
         (True,) * 4
     }
     (tmp_path / "none").mkdir()
-    none = played(document, tmp_path / "none", {}, {"team_name": "7", "score": "many"})
+    none = run_survey(document, tmp_path / "none", {}, {"team_name": "7", "score": "many"})
     assert {tuple(bool(row[n]) for n in ("Q2", "Q3", "Q4", "Q5")) for row, _ in none} == {
         (False,) * 4
     }
@@ -527,78 +606,80 @@ def test_embedded_data_of_participants_are_columns_of_the_profiles(tmp_path: Pat
 
 def test_random_orders_that_a_workbook_has_are_kept_and_others_listed(tmp_path: Path) -> None:
     rows = {"Randomization": {"Type": "All", "Advanced": None, "TotalRandSubset": ""}}
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "One", "a", "b", **rows),
-            question("QID2", "Matrix", "Likert", "Two", subselector="SingleAnswer",
+            single_choice("QID1", "One", "a", "b", **rows),
+            make_question("QID2", "Matrix", "Likert", "Two", subselector="SingleAnswer",
                      choices=["x", "y"], answers=["bad", "good"], **rows),
-            entry("QID3", "Three"),
-            entry("QID4", "Four"),
-            entry("QID5", "Five, after ${q://QID6/ChoiceTextEntryValue}"),
-            entry("QID6", "Six"),
-            entry("QID7", "Seven, after ${q://QID6/ChoiceTextEntryValue}"),
+            text_entry("QID3", "Three"),
+            text_entry("QID4", "Four"),
+            text_entry("QID5", "Five, after ${q://QID6/ChoiceTextEntryValue}"),
+            text_entry("QID6", "Six"),
+            text_entry("QID7", "Seven, after ${q://QID6/ChoiceTextEntryValue}"),
         ],
         {"BL_1": ["QID1", "QID2"], "BL_2": ["QID3", "QID4"], "BL_3": ["QID5", "QID6", "QID7"]},
         options={"BL_2": {"RandomizeQuestions": "true"}, "BL_3": {"RandomizeQuestions": "true"}},
     )  # fmt: skip
-    config, notes = made(document, tmp_path)
+    config, notes = import_workbook(document, tmp_path)
     found = {task.var_name: task for task in config.workbook.tasks}
 
     assert found["Q1"].randomize_response_order
     assert found["Q2_1"].task_order == found["Q2_2"].task_order
     assert found["Q3"].task_order == found["Q4"].task_order > found["Q2_1"].task_order
     assert found["Q6"].task_order < found["Q7"].task_order
-    assert any("random order" in note for note in about(notes, "BL_3"))
-    assert any("piped text" in note for note in about(notes, "QID5"))
+    assert any("random order" in note for note in select_notes(notes, "BL_3"))
+    assert any("piped text" in note for note in select_notes(notes, "QID5"))
 
 
-def test_too_many_treatments_are_cut_and_said(tmp_path: Path) -> None:
-    questions = [entry(f"QID{n}", f"Question {n}") for n in range(1, 41)]
+def test_too_many_treatments_are_cut_and_reported(tmp_path: Path) -> None:
+    questions = [text_entry(f"QID{n}", f"Question {n}") for n in range(1, 41)]
     blocks = {f"BL_{n}": [f"QID{n}"] for n in range(1, 41)}
-    many = draw("FL_2", 5, *(show(id) for id in blocks))
-    config, notes = made(survey(questions, blocks, [many]), tmp_path)
+    many = randomizer("FL_2", 5, *(show_block(id) for id in blocks))
+    config, notes = import_workbook(make_survey(questions, blocks, [many]), tmp_path)
 
     assert [task.var_name for task in config.workbook.tasks[1:]] == [f"Q{n}" for n in range(1, 6)]
-    assert any("658,008 treatments" in note for note in about(notes, "FL_2"))
-    assert all(about(notes, f"QID{n}") for n in range(6, 41))
+    assert any("658,008 treatments" in note for note in select_notes(notes, "FL_2"))
+    assert all(select_notes(notes, f"QID{n}") for n in range(6, 41))
 
 
 # --- piped texts and loops ---------------------------------------------------------------------
 
 
 def test_answers_are_piped_into_later_texts(tmp_path: Path) -> None:
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Your pet?", *PETS),
-            several("QID2", "You like", "Cake", "Bread", "Milk"),
-            entry("QID3", "Its name?"),
-            entry("QID4", "Pet ${q://QID1/ChoiceGroup/SelectedChoices} called "
+            single_choice("QID1", "Your pet?", *PETS),
+            multiple_choice("QID2", "You like", "Cake", "Bread", "Milk"),
+            text_entry("QID3", "Its name?"),
+            text_entry("QID4", "Pet ${q://QID1/ChoiceGroup/SelectedChoices} called "
                           "${q://QID3/ChoiceTextEntryValue} of ${q://QID1/ChoiceDescription/2} "
                           "likes ${q://QID2/ChoiceGroup/SelectedChoices}. ${m://FirstName} "
                           "{{ Q3 }} {% endif %} {response_options}"),
         ]
     )  # fmt: skip
     answers = {"Your pet": "Cat", "name?": "Tom", "“Bread”": "no", "“Cake”": "yes", "“Milk”": "yes"}
-    rows = played(document, tmp_path, answers)
-    _, notes = made(document, tmp_path)
+    rows = run_survey(document, tmp_path, answers)
+    _, notes = import_workbook(document, tmp_path)
 
     expected = "Pet Cat called Tom of Dog likes Cake, Milk. [m://FirstName] {{ Q3 }} {% endif %}"
     assert rows[0][1][-1].startswith(f"{expected} {{response_options}}")
-    assert "${m://FirstName}" in about(notes, "QID4")[0]
+    assert "${m://FirstName}" in select_notes(notes, "QID4")[0]
 
 
 def test_a_loop_over_fixed_rows_is_written_out(tmp_path: Path) -> None:
     loop = {"Looping": "Static", "LoopingOptions": {"Randomization": "None", "Static": {
         "1": {"1": "apples"}, "2": {"1": "pears"}}}}  # fmt: skip
-    document = survey(
+    document = make_survey(
         [
-            single("QID1", "Do you like ${lm://Field/1}?", "Yes", "No"),
-            entry("QID2", "Why ${lm://Field/1}?", DisplayLogic=logic(
-                [answered("QID1/SelectableChoice/1")])),
+            single_choice("QID1", "Do you like ${lm://Field/1}?", "Yes", "No"),
+            text_entry("QID2", "Why ${lm://Field/1}?", DisplayLogic=make_logic(
+                [answer_condition("QID1/SelectableChoice/1")])),
         ],
         options={"BL_1": loop},
     )  # fmt: skip
-    rows = played(document, tmp_path, {"like apples": "No", "like pears": "Yes", "Why": "sweet"})
+    rows = run_survey(
+        document, tmp_path, {"like apples": "No", "like pears": "Yes", "Why": "sweet"}
+    )
     wanted = {"Q1_1": "No", "Q2_1": "", "Q1_2": "Yes", "Q2_2": "sweet"}
     assert {name: rows[0][0][name] for name in wanted} == wanted
     assert rows[0][1][-1].startswith("Why pears?")
@@ -607,42 +688,42 @@ def test_a_loop_over_fixed_rows_is_written_out(tmp_path: Path) -> None:
 def test_a_loop_over_answers_is_listed_by_question(tmp_path: Path) -> None:
     loop = {"Looping": "Question", "LoopingOptions": {
         "Locator": "q://QID1/ChoiceGroup/SelectedChoices", "Static": {"1": {"2": ""}}}}  # fmt: skip
-    document = survey(
-        [several("QID1", "Which?", "a", "b"), entry("QID2", "Why ${lm://Field/1}?")],
+    document = make_survey(
+        [multiple_choice("QID1", "Which?", "a", "b"), text_entry("QID2", "Why ${lm://Field/1}?")],
         {"BL_1": ["QID1"], "BL_2": ["QID2"]},
         options={"BL_2": loop},
     )
-    config, notes = made(document, tmp_path)
+    config, notes = import_workbook(document, tmp_path)
     assert [task.var_name for task in config.workbook.tasks[1:]] == ["Q1_1", "Q1_2"]
-    assert "loop" in about(notes, "QID2")[0]
+    assert "loop" in select_notes(notes, "QID2")[0]
 
 
 def test_a_block_that_is_shown_in_two_arms_has_a_column_for_each(tmp_path: Path) -> None:
-    arms = draw(
+    arms = randomizer(
         "FL_2", 1,
-        flow("Group", "FL_3", show("BL_Warm"), show("BL_Q"), Description="One"),
-        flow("Group", "FL_4", show("BL_Q"), show("BL_Cold"), Description="Two"),
+        flow_element("Group", "FL_3", show_block("BL_Warm"), show_block("BL_Q"), Description="One"),
+        flow_element("Group", "FL_4", show_block("BL_Q"), show_block("BL_Cold"), Description="Two"),
     )  # fmt: skip
-    document = survey(
+    document = make_survey(
         [
-            entry("QID1", "First"),
-            entry("QID2", "Second"),
-            single("QID3", "Common?", "Yes", "No"),
-            entry("QID4", "Why ${q://QID3/ChoiceGroup/SelectedChoices}?",
-                  DisplayLogic=logic([answered("QID3/SelectableChoice/1")])),
+            text_entry("QID1", "First"),
+            text_entry("QID2", "Second"),
+            single_choice("QID3", "Common?", "Yes", "No"),
+            text_entry("QID4", "Why ${q://QID3/ChoiceGroup/SelectedChoices}?",
+                  DisplayLogic=make_logic([answer_condition("QID3/SelectableChoice/1")])),
         ],
         {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Q": ["QID3"], "BL_End": ["QID4"]},
-        [arms, show("BL_End")],
+        [arms, show_block("BL_End")],
     )  # fmt: skip
-    for row, texts in played(document, tmp_path, {"Common": "Yes"}):
+    for row, texts in run_survey(document, tmp_path, {"Common": "Yes"}):
         asked = ("Q1", "Q3") if row["treatment"] == "One" else ("Q3_2", "Q2")
         assert {name for name in ("Q1", "Q2", "Q3", "Q3_2") if row[name]} == set(asked)
         assert texts[-1].startswith("Why Yes?")
 
 
 def test_parts_of_the_survey_beside_its_questions_are_listed(tmp_path: Path) -> None:
-    greeting = entry("QID1", "Hello?", Language={"DE": {"QuestionText": "Hallo?"}})
-    document = survey(
+    greeting = text_entry("QID1", "Hello?", Language={"DE": {"QuestionText": "Hallo?"}})
+    document = make_survey(
         [greeting],
         more=[
             {"Element": "SO", "PrimaryAttribute": "x", "Payload": {"Header": "<b>Lab</b>"}},
@@ -651,23 +732,26 @@ def test_parts_of_the_survey_beside_its_questions_are_listed(tmp_path: Path) -> 
             {"Element": "ZZ", "PrimaryAttribute": "ZZ_1", "Payload": {}},
         ],
     )
-    _, notes = made(document, tmp_path)
+    _, notes = import_workbook(document, tmp_path)
     for where, words in {
         "SO": "header", "SCO": "scoring", "NT_1": "notes of the survey's authors",
         "ZZ_1": "unknown kind 'ZZ'", "SurveyEntry": "translations (DE)",
     }.items():  # fmt: skip
-        assert words in about(notes, where)[0]
+        assert words in select_notes(notes, where)[0]
 
 
 def test_a_note_names_its_part_in_the_words_of_the_survey(tmp_path: Path) -> None:
-    looped = entry("QID2", "And <i>then</i>?", name="then", QuestionJS="alert()")
-    document = survey(
-        [entry("QID1", f"<p>Why {'tea ' * 30}?</p>", name="why", QuestionJS="alert()"), looped],
+    looped = text_entry("QID2", "And <i>then</i>?", name="then", QuestionJS="alert()")
+    document = make_survey(
+        [
+            text_entry("QID1", f"<p>Why {'tea ' * 30}?</p>", name="why", QuestionJS="alert()"),
+            looped,
+        ],
         {"BL_1": ["QID1", "QID2"]},
-        [show("BL_1"), show("BL_9")],
+        [show_block("BL_1"), show_block("BL_9")],
     )
-    _, notes = made(document, tmp_path)
-    (why,), (then,) = about(notes, "QID1"), about(notes, "QID2")
+    _, notes = import_workbook(document, tmp_path)
+    (why,), (then,) = select_notes(notes, "QID1"), select_notes(notes, "QID2")
     assert why.startswith("Left out: why “Why tea tea ") and "…” (QID1): its program" in why
     assert then.startswith("Left out: then “And then?” (QID2): its program (JavaScript)")
     (flow_note,) = [note for note in notes if "step of the survey flow (" in note]

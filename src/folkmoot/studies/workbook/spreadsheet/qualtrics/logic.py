@@ -254,10 +254,16 @@ def _selection_condition(
     ids = (*start, *locator.ids)
     if not locator.ids:
         return None
+    # In a matrix, a scale point and a statement may have the same id, so that a scale point is not
+    # taken for the statement of its id.
+    is_scale_point = locator.selector == "SelectableAnswer" and len(locator.ids) == 1
     if cell := asked.variable(*ids):  # a task of its own, with yes or no
         item, variable = cell
-        return _equals_choice(item, variable, YES) if YES in item.choices else None
-    if locator.selector == "SelectableAnswer" and len(locator.ids) == 1:
+        if YES in item.choices:
+            return _equals_choice(item, variable, YES)
+        if not is_scale_point:
+            return None
+    if is_scale_point:
         return _any_selection_condition(asked, start, locator.ids[0])
     found = asked.variable(*ids[:-1])
     return _equals_choice(*found, ids[-1]) if found else None
