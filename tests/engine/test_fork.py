@@ -171,8 +171,8 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a town hall with a provider of its own. A test reads it only."""
     folder = tmp_path_factory.mktemp("hall")
     source = small_study("town_hall", folder)
-    text = source.read_text("utf-8").replace("levels: [1, 4]", "levels: [4]")
-    source.write_text(text.replace("rounds: 2", "rounds: 1"), "utf-8")
+    text = source.read_text("utf-8").replace("levels: [1, 4]", "levels: [1]")
+    source.write_text(text, "utf-8")
     return folkmoot.run(source, out=folder / "run", provider=people_of("town_hall")).path
 
 
