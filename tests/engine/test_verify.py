@@ -35,36 +35,11 @@ from tests.engine.test_journal import older
 from tests.sweeps import sample_daily
 
 
-# Two participants in each of two conditions: most tests below play this run again.
-PILOT = """
-study: cross_pollination
-pilot_id: small
-topic:
-  description: One purpose can be funded.
-  options: [Park improvements, Youth job training, Safer streets]
-conditions: [simple_voting, acp]
-participants_per_condition: 2
-min_responses_for_threshold: 1
-revote: true
-personas: {source: quota}
-"""
-
-
-@pytest.fixture(scope="module")
-def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of the cross-pollination study."""
-    folder = tmp_path_factory.mktemp("pilot")
-    (folder / "study").mkdir()
-    source = folder / "study" / "cross_pollination.yaml"
-    source.write_text(PILOT, "utf-8")
-    return folkmoot.run(source, model="synthetic", out=folder / "run").path
-
-
 @pytest.fixture
-def run(pilot: Path, tmp_path: Path) -> Path:
+def run(small_pilot: Path, tmp_path: Path) -> Path:
     """A copy of the run, beside a copy of its study file."""
-    shutil.copy(pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
-    return Path(shutil.copytree(pilot, tmp_path / "run"))
+    shutil.copy(small_pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
+    return Path(shutil.copytree(small_pilot, tmp_path / "run"))
 
 
 def verify(folder: Path) -> tuple[int, str]:
