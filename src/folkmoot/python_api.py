@@ -47,7 +47,6 @@ from folkmoot.hints import lacks_extra
 from folkmoot.kit.named_controls import findings_with_controls, run_with_controls
 from folkmoot.models.request import Provider
 from folkmoot.report.comparison.power import power_of
-from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import PLAN, STUDY_FILE_NAME, RunFolder
 
@@ -150,6 +149,9 @@ class Run:
 
         - `pdf`: if True, write `report.pdf` too and return the path of that file.
         """
+        # Imports Altair, which takes half a second and which `run` does not need.
+        from folkmoot.report.document.html import write_report  # noqa: PLC0415
+
         return write_report(self.folder, pdf=pdf)
 
     def check(self, model: str | None = None) -> CheckResult:

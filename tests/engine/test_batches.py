@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -17,9 +19,11 @@ import polars as pl
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from benchmarks.measure import alone
 from folkmoot import Json, Run, Session, Speaker, Study, StudyConfig, fork, load, run
+from folkmoot.cli.app import app
 from folkmoot.cli.study_files import check_command
 from folkmoot.engine.calls import batch_queue as outbox_module
 from folkmoot.engine.calls import gateway as gateway_module
@@ -37,6 +41,7 @@ from folkmoot.errors import (
     RunPausedError,
 )
 from tests.default_signals import with_default_signals
+from tests.engine.batch_study import PEOPLE, STUDY
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -49,24 +54,9 @@ ONE_KILLED = [
     pytest.param(vendor, marks=() if vendor == "openai" else pytest.mark.nightly(part="kills"))
     for vendor in MODELS
 ]
-PEOPLE = 6
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.usefixtures("keys")
-
-
-async def talk(session: Session) -> None:
-    """Two questions that build on each other: two waves."""
-
-    async def one(scope: Any, number: int) -> None:
-        who = Speaker(f"p{number}", system="You are a cook.")
-        said = await scope.ask(who, f"What matters to you, {number}?")
-        await scope.ask(who, f"You said {said!r}. Why?")
-
-    await session.map(range(PEOPLE), one)
-
-
-STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
 
 
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
@@ -106,7 +96,8 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
     code = (
         "import json, sys\n"
         "from pathlib import Path\n"
-        "from tests.engine.test_batches import STUDY, run\n"
+        "from folkmoot import run\n"
+        "from tests.engine.batch_study import STUDY\n"
         "out = Path(sys.argv[2])\n"
         "run(STUDY, json.loads(sys.argv[1]), out=out)\n"
     )
@@ -115,7 +106,9 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("vendor", ONE_KILLED)
-def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> None:
+def test_a_killed_run_finds_its_batches_again_with_and_without_batches(
+    vendor: str, tmp_path: Path
+) -> None:
     with ServerThread(FaultPlan()) as server:
         values, desk = settings(server, vendor), server.model.batches
         desk.plan = BatchPlan(hold=True)
@@ -126,10 +119,16 @@ def test_a_killed_run_finds_its_batches_again(vendor: str, tmp_path: Path) -> No
         desk.plan = BatchPlan()
         with pytest.raises(RunExistsError):  # no answer yet, but a batch that will be billed
             run(STUDY, values, out=tmp_path / "run", if_exists="error")
+        shutil.copytree(tmp_path / "run", tmp_path / "direct")
+        # Without batches, those that were handed in are still fetched.
+        direct = resumed({**values, "batch": False}, tmp_path / "direct")
+        assert desk.calls == PEOPLE
+        assert server.model.counts["answered"] == 2 * PEOPLE
         done = resumed(values, tmp_path / "run")
-        assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
+        assert desk.calls == 2 * PEOPLE
+        assert server.model.counts["answered"] == 3 * PEOPLE
         fresh = run(STUDY, values, out=tmp_path / "fresh")
-    assert answers(done) == answers(fresh)
+    assert answers(done) == answers(fresh) == answers(direct)
 
 
 def test_a_fork_that_a_mistake_stops_keeps_its_open_batch(tmp_path: Path) -> None:
@@ -356,20 +355,6 @@ def test_a_batch_that_the_vendor_no_longer_knows_is_not_paid_for_again_unasked(
     assert done.table("answers").height == 2 * PEOPLE
 
 
-def test_a_resume_without_batches_still_fetches_those_that_were_handed_in(tmp_path: Path) -> None:
-    with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server), server.model.batches
-        desk.plan = BatchPlan(hold=True)
-        killed = dump(values, tmp_path / "run")
-        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
-        killed.kill()
-        killed.wait()
-        desk.plan = BatchPlan()
-        resumed({**values, "batch": False}, tmp_path / "run")
-        assert desk.calls == PEOPLE
-        assert server.model.counts["answered"] == 2 * PEOPLE
-
-
 def test_a_resume_without_batches_reserves_their_price_for_what_they_hold(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         # Enough for one call in a batch, and too little for one that is made directly.
@@ -498,8 +483,9 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Pat
         assert "batch batch_0 (8 calls) continues at openai/gpt-4o, until " in said
         assert "folkmoot run study.yaml --out run --resume" in said
         server.model.batches.plan = BatchPlan()
-        again = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True)
-        assert again.returncode == 0, again.stderr
+        with contextlib.chdir(tmp_path):
+            again = CliRunner().invoke(app, [*words[3:], "--resume"])
+        assert again.exit_code == 0, again.output
         assert server.model.batches.calls == 10
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
+from folkmoot.engine.run import dry_run
 from folkmoot.engine.run.grid import GridCell
 from folkmoot.engine.session.plan import DESIGN, Plan
 from folkmoot.engine.settings.claims import evaluate_claims
@@ -36,6 +39,7 @@ from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 from tests.contract.small import SMALL, small_study
 
+FEW = {"extra_conditions": []}
 MORE = {"measure": "position_changed", "contrast": ["acp", "simple_voting"], "direction": "greater"}
 
 
@@ -186,11 +190,18 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
     assert found.grid.rows[0][6] == 6
 
 
-def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_path: Path) -> None:
-    path = small_study("cross_pollination", tmp_path)
-    settings = yaml.safe_load(path.read_text("utf-8"))
-    path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+@pytest.fixture(scope="module")
+def run_with_hypothesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run whose study file states a hypothesis. No test changes it."""
+    folder = tmp_path_factory.mktemp("hypothesis")
+    path = hypothesis_in("cross_pollination", folder, FEW, **MORE)
+    return folkmoot.run(path, model="synthetic", out=folder / "run").path
+
+
+def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(
+    run_with_hypothesis: Path, tmp_path: Path
+) -> None:
+    done = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
     first, *others = done.findings
     assert first.key == "hypotheses"
     assert first.headline
@@ -214,9 +225,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(tmp_pat
     assert (same["difference_points"], same["p"]) == (stated["difference"], stated["adjusted_p"])
     plan = json.loads((done.path / "plan.json").read_text("utf-8"))
     assert "acp" in json.dumps(plan["sealed"]["design"]["data"]["settings"]["hypotheses"])
-    path.write_text(
-        yaml.safe_dump({**settings, "hypotheses": [{**MORE, "direction": "less"}]}), "utf-8"
-    )
+    path = hypothesis_in("cross_pollination", tmp_path, FEW, **{**MORE, "direction": "less"})
     with pytest.raises(DriftError, match="hypotheses"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "run")
 
@@ -337,7 +346,11 @@ def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path
         assert set(claim.contrast) <= set(conditions.get(claim.by, claim.contrast))
 
 
-def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(tmp_path: Path) -> None:
+def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The dry run plays one set, which takes less time. The warning counts the sets of the file.
+    monkeypatch.setattr(dry_run, "SUFFICIENT_SAMPLE_CALLS", 1)
     stated = {"measure": MEASURES["town_hall"], "contrast": ["4", "1"], "direction": "different"}
     path = hypothesis_in("town_hall", tmp_path, {"sets": 3, "rounds": 1}, **stated)
     done = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
@@ -457,11 +470,10 @@ def test_missing_answers_bound_the_difference(tmp_path: Path) -> None:
     assert any("missing answers could change the sign" in note for note in found.notes)
 
 
-def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_path: Path) -> None:
-    path = small_study("cross_pollination", tmp_path)
-    settings = yaml.safe_load(path.read_text("utf-8"))
-    path.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
+    run_with_hypothesis: Path, tmp_path: Path
+) -> None:
+    done = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
     assert "Adversarial (ACP) exceeds Simple voting" in done.findings[0].says
     edited = done.path / "study.yaml"
     edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
@@ -480,9 +492,10 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(tmp_pa
     assert "before the first call" not in front.fixed
 
 
-def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(tmp_path: Path) -> None:
-    path = small_study("cross_pollination", tmp_path)
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(
+    small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    done = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
     edited = done.path / "study.yaml"
     settings = yaml.safe_load(edited.read_text("utf-8"))
     edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")

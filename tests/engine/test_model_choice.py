@@ -56,6 +56,13 @@ def vendors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
         yield started
 
 
+def write_study(study: str) -> Path:
+    """Write the small study file of a type, with one round of a town hall."""
+    path = small_study(study, Path("files"))
+    path.write_text(path.read_text("utf-8").replace("rounds: 2", "rounds: 1"), "utf-8")
+    return path
+
+
 def received(server: ServerThread) -> int:
     return server.model.counts["received"]
 
@@ -74,7 +81,7 @@ def first_words(shown: Result) -> str:
 def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
     study: str, vendors: ServerThread
 ) -> None:
-    path = str(small_study(study, Path("files")))
+    path = str(write_study(study))
     runs = study == "town_hall"  # whose levels name models; what is said is the same for all
     for words in (("check", path), *([("run", path, "--out", "run")] if runs else [])):
         shown = command(*words)
@@ -97,7 +104,7 @@ def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
 
 
 def test_the_named_command_asks_the_models_of_the_source(vendors: ServerThread) -> None:
-    path = str(small_study("town_hall", Path("files")))
+    path = str(write_study("town_hall"))
     first = first_words(command("check", path))
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0"):
         assert name in first
@@ -110,7 +117,7 @@ def test_the_named_command_asks_the_models_of_the_source(vendors: ServerThread) 
 
 @pytest.mark.parametrize("model", ["synthetic", "local"])
 def test_a_model_of_this_machine_brings_no_vendor_along(model: str, vendors: ServerThread) -> None:
-    path = small_study("town_hall", Path("files"))
+    path = write_study("town_hall")
     path.write_text(f"{path.read_text()}model: {model}\n")
     shown = command("check", str(path))
     assert "No key" not in shown.output
@@ -205,7 +212,7 @@ def test_a_source_s_setting_that_names_no_model_is_a_mistake(
 
 @pytest.mark.parametrize("study", SMALL)
 def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
-    path = str(small_study(study, Path("files")))
+    path = str(write_study(study))
     shown = command("run", path, "--key", KEY)
     assert shown.exit_code == 2 and "--key" in shown.output
     assert (SOURCE_MODELS[study] or "openai/gpt-4o") in shown.output
@@ -228,7 +235,7 @@ def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
 def test_a_resume_asks_the_models_of_the_sealed_plan(
     how: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = str(small_study(study, Path("files")))
+    path = str(write_study(study))
     first = {"--model": ["--model", "gpt-4o"], "--set": ["--set", "model=gpt-4o"]}.get(how, [])
     if how == "DEFAULT_MODEL":
         monkeypatch.setenv("DEFAULT_MODEL", "gpt-4o")

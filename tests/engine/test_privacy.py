@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 import folkmoot
+from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.people import Pool
 from folkmoot.people.sources import quota
 from folkmoot.randomness import generator
-from tests.contract.small import small_study
+
+
+async def ask_once(session: Session) -> None:
+    await session.ask(Speaker("ann"), "Hello?")
+
+
+STUDY = Study("hello", "Hello", StudyConfig, ask_once)
 
 
 @pytest.fixture(params=(0o000, 0o022, 0o077))
@@ -32,16 +39,16 @@ def test_only_the_owner_may_look_into_a_run(tmp_path: Path, umask: int, there: b
     out = tmp_path / "outputs" / "run"
     if there:
         out.mkdir(parents=True)
-    folkmoot.run(small_study("town_hall", tmp_path / "study"), model="synthetic", out=out)
+    folkmoot.run(STUDY, {}, model="synthetic", out=out)
     assert rights(out) == 0o700
     assert rights(tmp_path / "outputs") == 0o777 & ~umask  # only the run itself
 
 
 def test_who_shares_a_run_on_purpose_keeps_it_shared(tmp_path: Path) -> None:
-    study, out = small_study("town_hall", tmp_path / "study"), tmp_path / "run"
-    folkmoot.run(study, model="synthetic", out=out)
+    out = tmp_path / "run"
+    folkmoot.run(STUDY, {}, model="synthetic", out=out)
     out.chmod(0o750)
-    folkmoot.run(study, model="synthetic", out=out)
+    folkmoot.run(STUDY, {}, model="synthetic", out=out)
     assert rights(out) == 0o750
 
 

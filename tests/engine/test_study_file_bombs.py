@@ -12,21 +12,31 @@ from tests.sweeps import sample_daily
 PIECES = ("- a\n", "[],", "- {b: c}\n")
 
 
-@pytest.mark.parametrize("piece", sample_daily(PIECES, daily=PIECES[2:], part="mutations"))
-def test_a_file_of_too_many_values_is_refused(tmp_path: Path, piece: str) -> None:
+# Daily with a lower limit: to read 100,000 values takes four seconds.
+@pytest.mark.parametrize(
+    ("piece", "max_values"),
+    sample_daily(
+        [(PIECES[2], 20_000), *((piece, 100_000) for piece in PIECES)], daily=1, part="mutations"
+    ),
+)
+def test_a_file_of_too_many_values_is_refused(tmp_path: Path, piece: str, max_values: int) -> None:
     path = tmp_path / "many.yaml"
     start = "options: [" if piece.endswith(",") else "options:\n"
     path.write_text(start + piece * (6_000_000 // len(piece)))
     setup = """
+from folkmoot.engine.settings import yaml_tree
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
+path, max_values = given
+assert yaml_tree.MAX_NODES == 100_000
+yaml_tree.MAX_NODES = max_values
 """
     body = """
 try:
-    load_study_file(given)
+    load_study_file(path)
 except InputError as error:
     print(error)
 """
-    said = bounded(setup, body, str(path))
+    said = bounded(setup, body, [str(path), max_values])
     assert "many.yaml:" in said
-    assert "more than 100,000 values up to here" in said
+    assert f"more than {max_values:,} values up to here" in said

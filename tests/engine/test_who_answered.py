@@ -35,7 +35,8 @@ PILOT: dict[str, Any] = {
     "study": "cross_pollination",
     "pilot_id": "small",
     "topic": {"description": "Where shall the money go?", "options": ["Parks", "Jobs", "Streets"]},
-    "participants_per_condition": 3,
+    "conditions": ["simple_voting", "acp"],
+    "participants_per_condition": 2,
     "personas": {"source": "quota"},
     "min_responses_for_threshold": 100,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -47,12 +48,15 @@ from folkmoot.storage.amendments import Amendment, append_amendments, read_amend
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
 from tests.kit.test_coding import SECOND, by_words, coder
+from tests.sweeps import sample_daily
 
 FOCUS = """
 study: focus_group
 category: coffee
 product_concept: A reusable cup that keeps coffee hot for six hours.
 num_personas: 3
+questions_per_phase: 1
+max_responses_per_question: 3
 """
 SPOKEN = "My grandmother's porcelain would break her heart, frankly; so I'd never carry it around."
 HIDDEN = "grandmother", "porcelain"
@@ -68,11 +72,37 @@ def speaks(chair: SeatState, question: PendingQuestion) -> str | None:
     return SPOKEN
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    path = tmp_path / "cup.yaml"
+def write_study(folder: Path) -> Path:
+    path = folder / "cup.yaml"
     path.write_text(FOCUS, "utf-8")
     return path
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return write_study(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run_with_all_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
+    """The run of the study with a person who does not withdraw. No test changes it."""
+    folder = tmp_path_factory.mktemp("all_words")
+    return folkmoot.run(
+        write_study(folder), out=folder / "run", seats=("p_0002",), seat_host=by_hand(speaks)
+    )
+
+
+@pytest.fixture
+def finished_run(run_with_all_words: folkmoot.Run, tmp_path: Path) -> folkmoot.Run:
+    """A copy of `run_with_all_words` that a test may change."""
+    return folkmoot.load(shutil.copytree(run_with_all_words.path, tmp_path / "a"))
+
+
+@pytest.fixture(scope="module")
+def run_without_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
+    """The run of the study with a person who withdraws at the end. No test changes it."""
+    folder = tmp_path_factory.mktemp("without_words")
+    return leaving_last(folder / "run", write_study(folder))
 
 
 def held(folder: Path, word: str) -> list[str]:
@@ -105,17 +135,16 @@ def leaving_last(run: Path, study: Path) -> folkmoot.Run:
     return folkmoot.run(study, out=run, seats=("p_0002",), seat_host=host)
 
 
-def test_nothing_that_the_person_wrote_is_left(study: Path) -> None:
-    stays = folkmoot.run(
-        study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks)
-    )
+def test_nothing_that_the_person_wrote_is_left(
+    run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
+) -> None:
+    stays, gone = run_with_all_words, run_without_words
     before = held(stays.path, HIDDEN[1])
     assert "journal.sqlite" in before and any(f.startswith("tables/") for f in before)
     with sqlite3.connect(stays.path / "journal.sqlite") as db:
         others = "SELECT count(*) FROM entries WHERE model_asked != 'human'"
         assert db.execute(others).fetchone()[0] > 10
 
-    gone = leaving_last(study.parent / "b", study)
     for word in HIDDEN:
         assert held(gone.path, word) == []
     marks = held(gone.path, "[withdrawn ")
@@ -126,11 +155,10 @@ def test_nothing_that_the_person_wrote_is_left(study: Path) -> None:
     assert amendment.author == "participant" and amendment.data["seat"] == "group_001/p_0002"
 
 
-def test_others_words_stay(study: Path) -> None:
-    stays = folkmoot.run(
-        study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks)
-    )
-    gone = leaving_last(study.parent / "b", study)
+def test_others_words_stay(
+    run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
+) -> None:
+    stays, gone = run_with_all_words, run_without_words
     for name in stays.folder.table_names():
         if name not in ("answers", "exposure") and name in gone.folder.table_names():
             was, now = stays.table(name), gone.table(name)
@@ -143,9 +171,10 @@ def test_others_words_stay(study: Path) -> None:
                 assert lost == [], (name, column)
 
 
-def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Path) -> None:
-    gone = leaving_last(study.parent / "b", study)
-    found = verify_run(RunFolder(gone.path))
+def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(
+    run_without_words: folkmoot.Run,
+) -> None:
+    found = verify_run(RunFolder(run_without_words.path))
     assert found.differences == []
     assert not found.is_consistent
     (said,) = found.not_compared
@@ -153,10 +182,13 @@ def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(study: Pat
     assert found.amendments == ["1 × withdrawal, by participant"]
 
 
-def test_a_run_whose_words_are_gone_is_not_resumed(study: Path) -> None:
-    gone = leaving_last(study.parent / "b", study)
+def test_a_run_whose_words_are_gone_is_not_resumed(
+    study: Path, run_without_words: folkmoot.Run
+) -> None:
     with pytest.raises(InputError, match="participants withdrew"):
-        folkmoot.run(study, out=gone.path, seats=("p_0002",), seat_host=by_hand(speaks))
+        folkmoot.run(
+            study, out=run_without_words.path, seats=("p_0002",), seat_host=by_hand(speaks)
+        )
 
 
 SAID = {
@@ -203,11 +235,18 @@ def give(request: object, address: str) -> str:
     return SAID[counted.get(first, f"{first.rstrip('0123456789')}/ask0")]
 
 
-@pytest.fixture
-def talked(tmp_path: Path) -> RunFolder:
+@pytest.fixture(scope="module")
+def finished_talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of TALK. No test changes it."""
     settings = {"model": "openai/gpt-4o", "embedding_model": "openai/text-embedding-3-small"}
-    out = tmp_path / "talk"
-    return folkmoot.run(TALK, settings, provider=ScriptedProvider(give), out=out).folder
+    out = tmp_path_factory.mktemp("talk") / "talk"
+    return folkmoot.run(TALK, settings, provider=ScriptedProvider(give), out=out).path
+
+
+@pytest.fixture
+def talked(finished_talk: Path, tmp_path: Path) -> RunFolder:
+    """A run of TALK that a test may change."""
+    return RunFolder(shutil.copytree(finished_talk, tmp_path / "talk"))
 
 
 def messages(run: RunFolder) -> dict[str, list[str]]:
@@ -563,7 +602,7 @@ class KilledError(BaseException):
     """Stands for SIGKILL: no code of the withdrawal runs after it."""
 
 
-@pytest.mark.parametrize("steps", range(9))
+@pytest.mark.parametrize("steps", sample_daily(range(9), daily=[0, 1, 3, 6, 8], part="kills"))
 def test_an_interrupted_withdrawal_is_completed_by_the_next(
     steps: int, talked: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -613,13 +652,13 @@ withdrawal.withdraw_texts(run, found, "researcher")
 @pytest.mark.parametrize("completed_by_another", [True, False])
 def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
     completed_by_another: bool,
-    study: Path,
+    tmp_path: Path,
+    finished_run: folkmoot.Run,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Another process holds the lock before this one, and completes a withdrawal or is killed."""
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
-    staged, aside = run.path / STAGING_FOLDER, study.parent / "aside"
+    staged, aside = finished_run.path / STAGING_FOLDER, tmp_path / "aside"
     acquire = FileLock.acquire
 
     def fail(*_: object) -> None:
@@ -628,34 +667,33 @@ def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
     with monkeypatch.context() as patched:
         patched.setattr("folkmoot.engine.seats.withdrawal.replace_journal", fail)
         with pytest.raises(KilledError):
-            withdraw_command(str(run.path), "p_0002", yes=True)
+            withdraw_command(str(finished_run.path), "p_0002", yes=True)
     if not completed_by_another:
         staged.rename(aside)
 
     def acquire_after_another(lock: FileLock, timeout: float | None = None) -> object:
         if completed_by_another:
-            finish_withdrawal(run.path)
+            finish_withdrawal(finished_run.path)
         elif aside.exists():
             aside.rename(staged)
         return acquire(lock, timeout)
 
     capsys.readouterr()
     monkeypatch.setattr(FileLock, "acquire", acquire_after_another)
-    withdraw_command(str(run.path), "p_0002", yes=True)
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
     told = capsys.readouterr().out
     assert ("interrupted is now complete" in told) is not completed_by_another
     assert "has withdrawn from this run already" in told
-    assert held(run.path, HIDDEN[0]) == []
+    assert held(finished_run.path, HIDDEN[0]) == []
 
 
 def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
-    study: Path, capsys: pytest.CaptureFixture[str]
+    finished_run: folkmoot.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
-    before = held(run.path, HIDDEN[0])
+    before = held(finished_run.path, HIDDEN[0])
     with pytest.raises(typer.Exit):
-        withdraw_command(str(run.path), "p_0002", yes=False)
-    assert held(run.path, HIDDEN[0]) == before and not read_withdrawals(run.path)
+        withdraw_command(str(finished_run.path), "p_0002", yes=False)
+    assert held(finished_run.path, HIDDEN[0]) == before and not read_withdrawals(finished_run.path)
     told = capsys.readouterr().out
     assert "answers of this participant" in told and "Add --yes" in told
 
@@ -675,43 +713,44 @@ def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
     assert [found.differences for _, found in verify_codings(RunFolder(run.path))] == [[]]
 
 
-def test_quotes_in_corrections_of_codes_go_with_the_text(study: Path) -> None:
+def test_quotes_in_corrections_of_codes_go_with_the_text(finished_run: folkmoot.Run) -> None:
     """A coder corrects a code on a sheet, and the amendment quotes two words of the text."""
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
-    texts = run.table("texts").select("text_id", "text").rows()
+    texts = finished_run.table("texts").select("text_id", "text").rows()
     amendments = [
         Amendment("code", "Eva", "2026-01-01", {"text_id": text_id, "quote": " ".join(words[1:3])})
         for text_id, text in texts
         if len(words := text.split()) > 2
     ]
-    append_amendments(run.path, amendments)
-    assert "amendments.jsonl" in held(run.path, "grandmother's porcelain")
-    withdraw_command(str(run.path), "p_0002", yes=True)
-    assert held(run.path, HIDDEN[0]) == []
+    append_amendments(finished_run.path, amendments)
+    assert "amendments.jsonl" in held(finished_run.path, "grandmother's porcelain")
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
+    assert held(finished_run.path, HIDDEN[0]) == []
     left = {text_id: text for text_id, text in texts if HIDDEN[0] not in text}
-    quoted = {item.data["text_id"]: item.data["quote"] for item in read_amendments(run.path)[:-1]}
+    quoted = {
+        item.data["text_id"]: item.data["quote"] for item in read_amendments(finished_run.path)[:-1]
+    }
     assert len(quoted) == len(amendments) > len(left) > 0
     assert [
         text_id for text_id in left if text_id in quoted and quoted[text_id] not in left[text_id]
     ] == []
-    assert verify_run(RunFolder(run.path)).differences == []
+    assert verify_run(RunFolder(finished_run.path)).differences == []
 
 
 def test_a_researcher_can_take_a_persons_words_out_later(
-    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    finished_run: folkmoot.Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "folkmoot.storage.run_folder.user_cache_dir", lambda: study.parent / "cache"
-    )
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
-    (run.path / "report.html").write_text(SPOKEN)
-    cached = cache_folder(run.path) / "findings.html"  # what `folkmoot view` made
+    monkeypatch.setattr("folkmoot.storage.run_folder.user_cache_dir", lambda: tmp_path / "cache")
+    (finished_run.path / "report.html").write_text(SPOKEN)
+    cached = cache_folder(finished_run.path) / "findings.html"  # what `folkmoot view` made
     cached.parent.mkdir(parents=True)
     cached.write_text(SPOKEN)
-    withdraw_command(str(run.path), "p_0002", yes=True)
-    assert held(run.path, HIDDEN[0]) == held(study.parent / "cache", HIDDEN[0]) == []
-    assert read_withdrawals(run.path)[0].author == "researcher"
-    withdraw_command(str(run.path), "p_0002", yes=True)
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
+    assert held(finished_run.path, HIDDEN[0]) == held(tmp_path / "cache", HIDDEN[0]) == []
+    assert read_withdrawals(finished_run.path)[0].author == "researcher"
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
     assert "has withdrawn from this run already" in capsys.readouterr().out
     with pytest.raises(InputError, match="there is no seat p_0001"):
-        withdraw_command(str(run.path), "p_0001", yes=True)
+        withdraw_command(str(finished_run.path), "p_0001", yes=True)
