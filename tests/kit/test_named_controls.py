@@ -210,9 +210,7 @@ def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: P
     assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    "name", sample_daily(sorted(SMALL), daily=("focus_group", "town_hall"), part="truths")
-)
+@pytest.mark.parametrize("name", sample_daily(sorted(SMALL), daily=("focus_group",), part="truths"))
 def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"{SMALL[name]}\ncontrols: {{participants: 2, no_persona: true}}\n")
