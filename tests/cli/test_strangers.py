@@ -26,7 +26,12 @@ from tests.servers.thread import ServerThread
 from tests.studies.workbook.workbook_builder import make_workbook, save_workbook, with_cell
 from tests.sweeps import sample_daily
 
-PILOT = f"{lab.PILOT}embedding_model: synthetic\n"
+# Participants only vote, because these tests are about what happens before the first call.
+PILOT = f"""
+{lab.PILOT.replace("participants_per_condition: 6", "participants_per_condition: 1")}
+conditions: [simple_voting]
+embedding_model: synthetic
+"""
 KEY = "key-that-must-not-be-found-0451"
 FAR = "https://models.example.org/v1"  # a name that belongs to nobody
 
@@ -130,9 +135,11 @@ def test_a_yes_holds_until_the_file_is_another_one(desk: Desk) -> None:
     assert mark.exists()
     mark.unlink()
     code(desk, "# and something else\n")
-    for words in (("run", "evil.yaml", "--out", "again"), ("report", "outputs/evil")):
-        status, said = desk.start(*words)
-        assert status == 2, said
+    status, said = desk.folkmoot("run", "evil.yaml", "--out", "again")
+    assert status == 2, said
+    # This process has loaded the code of the run already, so it would not run it a second time.
+    status, said = desk.start("report", "outputs/evil")
+    assert status == 2, said
     assert not mark.exists()
     (memory,) = desk.state.rglob("trusted")
     assert memory.stat().st_mode & 0o777 == 0o600

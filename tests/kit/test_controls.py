@@ -43,15 +43,17 @@ topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
 conditions: [simple_voting, acp]
-participants_per_condition: 40
+participants_per_condition: 20
 personas: {source: quota}
 """
 
 
-def pilot(folder: Path, **knobs: float) -> RunFolder:
+def pilot(folder: Path, per_condition: int = 20, **respondent: float) -> RunFolder:
+    """A run of the pilot study with these settings of the embedded respondent."""
     folder.mkdir()
     study = folder / "study.yaml"
-    study.write_text(f"{PILOT}respondent: {json.dumps(knobs)}\n")
+    settings = PILOT.replace("20", str(per_condition))
+    study.write_text(f"{settings}respondent: {json.dumps(respondent)}\n")
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
 
 
@@ -108,9 +110,9 @@ def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> 
     found = controlled(RunFolder(sound))
     assert {row["verdict"] for row in records(found["user_drift"])} <= {"passed", "not known"}
     assert all(row["kept_share"] == 1 for row in records(found["persona_kept"]))
-    faulty = controlled(pilot(tmp_path / "faulty", drift=0.8, persona_forgetting=0.6))
+    faulty = controlled(pilot(tmp_path / "faulty", 30, drift=0.8, persona_forgetting=0.6))
     verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
-    assert verdicts["Adversarial (ACP) against Simple voting"] == "failed"
+    assert verdicts["Simple voting against Adversarial (ACP)"] == "failed"
     assert verdicts["Simple voting: final against first decision"] != "failed"
     kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
     assert kept["Adversarial (ACP), first decision"] == 1
@@ -305,9 +307,13 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
     def answer(_chair: SeatState, question: PendingQuestion) -> str:
         return people.reply(question.request, question.address).text
 
-    seat = ("seats.count=1", "seats.as=persona")
+    small = ("replications=1", "phases=[reaction]", "max_responses_per_question=4")
     run = folkmoot.run(
-        path, out=tmp_path / "run", model="synthetic", overrides=seat, seat_host=by_hand(answer)
+        path,
+        out=tmp_path / "run",
+        model="synthetic",
+        overrides=("seats.count=1", "seats.as=persona", *small),
+        seat_host=by_hand(answer),
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
     (place,) = read_seats(run.path)
@@ -391,7 +397,7 @@ def test_the_folder_of_controls_is_shown_without_a_warning_and_reported_by_its_r
 
 def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    few = PILOT.replace("participants_per_condition: 40", "participants_per_condition: 4")
+    few = PILOT.replace("participants_per_condition: 20", "participants_per_condition: 4")
     path.write_text(f"{few}controls: {{negative: false, retest: false, confounders: all}}\n")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
@@ -408,7 +414,7 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path)
     assert {"the whole persona", "age", "sex", "education"} <= rows.keys()
     assert set(table["decision"]) == {"first vote"}
     assert all((row[1] is None) == (row[3] is not None) for row in rows.values())
-    assert rows["the whole persona"][0] == "ICC(1)" and rows["the whole persona"][2] == 80
+    assert rows["the whole persona"][0] == "ICC(1)" and rows["the whole persona"][2] == 40
     finding = next(found for found in control_findings(run) if found.key == "persona_variance")
     shown = {row["attribute"]: row["variance"] for row in records(finding)}
     assert shown == {name: row[1] for name, row in rows.items() if row[1] is not None}
@@ -417,9 +423,10 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path)
     assert folkmoot.load(run.path).verify().differences == []
 
 
-def test_controls_of_a_fork_ask_its_decisions(tmp_path: Path) -> None:
-    base = folkmoot.run(small_study("focus_group", tmp_path), out=tmp_path / "run",
-                        model="synthetic")  # fmt: skip
+def test_controls_of_a_fork_ask_its_decisions(
+    small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    base = folkmoot.load(shutil.copytree(small_run("focus_group"), tmp_path / "run"))
     said = base.table("utterances").filter(speaker_role="participant", public=True)
     fork = folkmoot.fork(base, said["utterance_id"][0], say="I have no use for it.",
                          out=tmp_path / "fork")  # fmt: skip

@@ -286,7 +286,8 @@ def test_run_report_and_verify_print_the_difference_in_red(
     (tmp_path / "pilot.yaml").write_text(
         "study: cross_pollination\npilot_id: pilot\nprompts: prompts\n"
         "topic: {description: One purpose can be funded., options: [Parks, Jobs, Streets]}\n"
-        "participants_per_condition: 4\nmin_responses_for_threshold: 5\npersonas: {source: quota}\n"
+        "conditions: [simple_voting, acp]\npersonas: {source: quota}\n"
+        "participants_per_condition: 4\nmin_responses_for_threshold: 5\n"
     )
     told = "acp, final vote: summaries: required by the design, missing from 4 of 4 prompts."
     ran = CliRunner().invoke(app, ["run", "pilot.yaml"])

@@ -192,7 +192,7 @@ def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
         return people.reply(question.request, question.address).text
 
     path = small_study("town_hall", tmp_path)
-    seat = ("seats.count=1", "seats.as=persona")
+    seat = ("seats.count=1", "seats.as=persona", "rounds=1")
     run = folkmoot.run(
         path, out=tmp_path / "run", model="synthetic", overrides=seat, seat_host=by_hand(answer)
     ).folder

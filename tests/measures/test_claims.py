@@ -29,6 +29,7 @@ from folkmoot.measures.inference.simultaneous import (
     decide_jointly,
 )
 from folkmoot.measures.inference.specification_curve import Curve, specification_curve
+from tests.sweeps import sample_daily
 
 
 def side(hits: int, n: int, name: str = "", units: int = 0) -> Side:
@@ -366,7 +367,9 @@ def test_an_equivalence_that_all_specifications_support_is_robust() -> None:
     assert over_specifications(1.0, claim, people=2_000).robustness_word == "fragile"
 
 
-@pytest.mark.parametrize("direction", ["greater", "different"])
+@pytest.mark.parametrize(
+    "direction", sample_daily(["greater", "different"], daily=1, part="alarms")
+)
 def test_noise_is_rarely_robust(direction: str) -> None:
     claim = Claim("x", ("a", "b"), direction=direction)  # type: ignore[arg-type]
     words = [over_specifications(0.0, claim, 30, seed).robustness_word for seed in range(100)]

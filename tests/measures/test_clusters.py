@@ -129,7 +129,22 @@ def test_real_clusters_are_stable_and_noise_is_not():
     loose = bootstrap_stability(noise, labels_at(noise, 5))
     assert loose.mean < 0.4
     assert loose.verdict == "unstable"
+    clusters._known_stabilities.clear()
     assert bootstrap_stability(noise, labels_at(noise, 5)) == loose
+
+
+def test_the_stability_of_other_members_labels_or_seeds_is_computed():
+    x = groups(noise=0.5)
+    labels = labels_at(x, 4)
+    first = bootstrap_stability(x, labels)
+    assert bootstrap_stability(x.copy(), list(labels)) is first
+    others = (
+        bootstrap_stability(x, labels, seed=43),
+        bootstrap_stability(x, labels, "agglomerative"),
+        bootstrap_stability(x + np.random.default_rng(3).normal(0, 0.5, x.shape), labels),
+        bootstrap_stability(x, [*labels[1:], labels[0]]),
+    )
+    assert all(other != first for other in others)
 
 
 def test_one_cluster_or_too_few_members():

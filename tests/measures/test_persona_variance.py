@@ -58,7 +58,7 @@ def test_the_interval_holds_the_true_icc_in_most_samples() -> None:
 
 def test_a_share_is_adjusted_and_needs_thirty_participants() -> None:
     values = [n % 4 for n in range(N)]
-    without = [explained_share(draws(seed), values, PEOPLE).value for seed in range(100)]
+    without = [explained_share(draws(seed), values, PEOPLE).value for seed in range(50)]
     assert abs(float(np.mean(without))) < 0.004
     assert explained_share([float(v) for v in values], values, PEOPLE).value == 1
     assert math.isnan(explained_share(draws(1)[:29], values[:29], PEOPLE[:29]).value)

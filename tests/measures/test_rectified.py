@@ -12,6 +12,7 @@ from folkmoot.measures.inference.rectified import (
     rectified_difference,
     rectified_mean,
 )
+from tests.sweeps import sample_daily
 
 RUNS = 400
 
@@ -31,8 +32,15 @@ def covered(draw, truth: float) -> float:
     return float(np.mean([e.corrected.low <= truth <= e.corrected.high for e in found]))
 
 
-@pytest.mark.parametrize("fit", [0.0, 0.6, 0.95])
-@pytest.mark.parametrize(("n", "rate"), [(60, 0.4), (30, 0.1), (10, 0.4), (40, 0.3), (200, 0.1)])
+@pytest.mark.parametrize("fit", sample_daily([0.0, 0.6, 0.95], daily=[0.0, 0.95], part="alarms"))
+@pytest.mark.parametrize(
+    ("n", "rate"),
+    sample_daily(
+        [(60, 0.4), (30, 0.1), (10, 0.4), (40, 0.3), (200, 0.1)],
+        daily=[(30, 0.1), (10, 0.4), (200, 0.1)],
+        part="alarms",
+    ),
+)
 def test_the_interval_covers_however_wrong_the_simulation_is(
     n: int, rate: float, fit: float
 ) -> None:
@@ -59,7 +67,9 @@ def in_groups(rng: np.random.Generator, groups: int, size: int, icc: float):
     return y, 0.5 * y + rng.normal(0, 1, len(y)) + 2, np.repeat(range(groups), size)
 
 
-@pytest.mark.parametrize(("groups", "size"), [(12, 8), (30, 8)])
+@pytest.mark.parametrize(
+    ("groups", "size"), sample_daily([(12, 8), (30, 8)], daily=1, part="alarms")
+)
 def test_people_in_groups_are_as_many_as_their_groups(groups: int, size: int) -> None:
     rng = np.random.default_rng(3)
 

@@ -77,6 +77,6 @@ def test_every_wrong_ratio_is_named_at_once() -> None:
 
 
 def test_more_people_than_there_are_names_of_their_age_all_have_names_of_their_own() -> None:
-    people = quota.make(20_000, generator(3, ("q",)), {"sex": {"F": 1}, "age": {"30-33": 1}})
+    people = quota.make(8_000, generator(3, ("q",)), {"sex": {"F": 1}, "age": {"30-33": 1}})
     assert len({p.name for p in people}) == len(people)
     assert any(re.fullmatch(r"\w+ [A-Z]\. .+", p.name) for p in people)

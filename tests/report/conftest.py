@@ -37,14 +37,14 @@ def finished_page(finished: RunFolder) -> str:
 
 @pytest.fixture(scope="session")
 def pilot(shared_folder: SharedFolder) -> RunFolder:
-    """A run of 150 participants, with its report as a page and as a PDF."""
+    """A run of 60 participants, with its report as a page and as a PDF."""
 
     def make(folder: Path) -> None:
         run = folkmoot.run(
             small_study("cross_pollination", folder),
             model="synthetic",
             out=folder / "run",
-            overrides=("participants_per_condition=25",),
+            overrides=("participants_per_condition=10",),
         )
         write_report(run.folder)
         write_report(run.folder, pdf=True)

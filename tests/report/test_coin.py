@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
-    """A run of 150 participants in each condition who draw each vote."""
+    """A run of 60 participants in each condition who draw each vote."""
     cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> object:
@@ -37,7 +37,7 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
             return generator(0, ("coin", address)).choice(options).item()
         return cast(request, address)
 
-    config = {**SETTINGS, "participants_per_condition": 150, **settings}
+    config = {**SETTINGS, "participants_per_condition": 60, **settings}
     config |= {
         "disagreement_threshold": 1.0,
         "conditions": ["simple_voting", "simple_passive", "clarified_passive"],
@@ -98,7 +98,7 @@ def drawn(request: ModelRequest, text: str, address: str) -> str:
 
 STUDIES: dict[str, tuple[str, ...]] = {
     "cross_pollination": ("participants_per_condition=40", "min_responses_for_threshold=5"),
-    "focus_group": ("replications=8", "phases=[reaction]"),
+    "focus_group": ("replications=5", "phases=[reaction]"),
     "negotiation": ("groups_per_type=3", "conditions=[C2]", "group_types=[family, strangers]"),
     "town_hall": ("levels=[1, 2-1, 4]", "rounds=1", "sets=2"),
     "workbook": (),

@@ -88,7 +88,7 @@ def test_the_reader_shows_runs_of_all_versions(runs: Path) -> None:
 
 @pytest.mark.parametrize(
     "archive",
-    sample_daily(STUDIES, daily=STUDIES[::2], part="pages"),
+    sample_daily(STUDIES, daily=STUDIES[::3], part="pages"),
     ids=lambda archive: archive.stem,
 )
 def test_an_earlier_run_of_each_study_is_shown_reported_and_compared(
@@ -109,7 +109,7 @@ def test_an_earlier_run_of_each_study_is_shown_reported_and_compared(
 
 @pytest.mark.parametrize(
     "archive",
-    sample_daily(STUDIES, daily=STUDIES[1::2], part="pages"),
+    sample_daily(STUDIES, daily=STUDIES[1::3], part="pages"),
     ids=lambda archive: archive.stem,
 )
 def test_the_reader_shows_an_earlier_run_of_each_study(archive: Path, runs: Path) -> None:

@@ -182,7 +182,8 @@ def test_the_claims_of_every_study_type_have_a_power(study: str, tmp_path: Path)
 
 def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> None:
     path = study_file(tmp_path)
-    job = Job(path, ("participants_per_condition=8",), "8", 7)
+    size = ("participants_per_condition=8", "conditions=[simple_voting, acp]")
+    job = Job(path, (*size, "extra_conditions=[]"), "8", 7)
     run = folkmoot.run(
         path, model="synthetic", seed=7, out=tmp_path / "run", overrides=job.overrides
     )

@@ -27,8 +27,8 @@ topic:
   description: One purpose can be funded.
   options: [Park improvements, Youth job training, Safer streets]
 conditions: [simple_voting, simple_passive, clarified_passive, acp]
-participants_per_condition: 12
-min_responses_for_threshold: 10
+participants_per_condition: 6
+min_responses_for_threshold: 5
 disagreement_threshold: 1.0
 temperature: 0.7
 personas: {source: quota}
@@ -56,8 +56,8 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
     design, material, analysis, controls, record = paragraphs_of(report_of(run))
     day = run.manifest["started_at"][:10]
     for told in (
-        "Simple voting: 12 participants",
-        "Adversarial (ACP): 12 participants",
+        "Simple voting: 6 participants",
+        "Adversarial (ACP): 6 participants",
         "Participants were simulated by synthetic (served as",
         f"called from {day} ",
         "Temperature: 0.7",
@@ -74,8 +74,8 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
     ):
         assert told in material
     for told in (
-        "Outcome “changed their choice”, contrast Adversarial (ACP) − Clarified passive: n = 12 "
-        "and 12, none excluded; independent unit: participant",
+        "Outcome “changed their choice”, contrast Adversarial (ACP) − Clarified passive: n = 6 "
+        "and 6, none excluded; independent unit: participant",
         "Newcombe",
         "Primary: 3 claims, decided by Holm's method in each direction",
     ):
@@ -92,7 +92,9 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
 
 def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text(PILOT.replace("temperature: 0.7", "temperature: 1"), "utf-8")
+    arms = "[simple_voting, simple_passive, clarified_passive, acp]"
+    settings = PILOT.replace(arms, "[simple_voting]")
+    study.write_text(settings.replace("temperature: 0.7", "temperature: 1"), "utf-8")
     run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
     path = run.path / MANIFEST
     manifest = json.loads(path.read_text("utf-8"))

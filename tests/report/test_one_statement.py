@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     folder = tmp_path_factory.mktemp("statements")
     path = small_study("cross_pollination", folder)
     settings = {**yaml.safe_load(path.read_text("utf-8")), "participants_per_condition": 12}
+    settings["extra_conditions"] = []
     (folder / "none.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     path.write_text(yaml.safe_dump({**settings, "hypotheses": HYPOTHESES}), "utf-8")
     made = {
@@ -67,7 +69,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     return {name: RunFolder(run.path) for name, run in made.items()}
 
 
+@cache
 def findings_of(run: RunFolder) -> dict[str, Finding]:
+    """The findings of a run by key, computed once: no test of this file changes a run."""
     study = folkmoot.load(run.path).study
     return {finding.key: finding for finding in compute_findings(study, run)}
 

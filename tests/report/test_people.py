@@ -52,7 +52,7 @@ def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Pa
 
 def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
     inside, narrower = [], []
-    for seed in range(40):
+    for seed in range(20):
         everybody, simulated = world(seed)
         asked = everybody[:100]
         run, file = written(tmp_path / str(seed), asked, simulated)

@@ -73,10 +73,10 @@ def sessions(run: RunFolder) -> pl.DataFrame:
 
 CASES = {
     "cross_pollination": Case(
-        ("participants_per_condition=20",), votes, "participant", {"Changed their choice": 0.0}
+        ("participants_per_condition=8",), votes, "participant", {"Changed their choice": 0.0}
     ),
     "focus_group": Case(
-        ("replications=6",),
+        ("replications=5", "phases=[reaction]", "max_responses_per_question=4"),
         talk,
         "group",
         {
@@ -85,7 +85,7 @@ CASES = {
         },
     ),
     "negotiation": Case(
-        ("groups_per_type=3",),
+        ("groups_per_type=5", "group_types=[spouses]", "conditions=[C4, C5]"),
         groups,
         "group",
         {
@@ -93,7 +93,7 @@ CASES = {
             "How content the least content member is on a scale from −4 to 4": SHIFT,
         },
     ),
-    "town_hall": Case(("sets=6",), halls, "set", {"Inclusion gap": SHIFT}),
+    "town_hall": Case(("sets=5",), halls, "set", {"Inclusion gap": SHIFT}),
     "workbook": Case((), sessions, "session", {PAYOFF: SHIFT}),
 }
 

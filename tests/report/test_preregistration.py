@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import folkmoot
@@ -46,6 +49,16 @@ hypotheses:
     smallest: 0.05
     expected: 0.2
 """
+
+
+def few_votes(folder: Path) -> Path:
+    """Write a study file with two conditions of three participants who only vote; its path."""
+    path = small_study("cross_pollination", folder)
+    settings = yaml.safe_load(path.read_text("utf-8"))
+    settings |= {"conditions": ["simple_voting", "clarified_passive"], "extra_conditions": []}
+    settings |= {"participants_per_condition": 3, "disagreement_threshold": 1.0}
+    path.write_text(yaml.safe_dump(settings), "utf-8")
+    return path
 
 
 def call(*words: str) -> str:
@@ -141,7 +154,7 @@ def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = small_study("cross_pollination", tmp_path)
+    path = few_votes(tmp_path)
     call("plan", str(path), "--model", "synthetic")
     call("plan", str(path), "--model", "synthetic")  # the same text
     other = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
@@ -159,7 +172,7 @@ def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
 
 
 def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None:
-    path = small_study("cross_pollination", tmp_path)
+    path = few_votes(tmp_path)
     words = " ".join(f"word{n}" for n in range(60))
     path.write_text(
         path.read_text("utf-8").replace("One purpose can be funded.", f"Before {words}."), "utf-8"
@@ -178,10 +191,10 @@ def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None
     assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
 
 
-def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(tmp_path: Path) -> None:
-    run = folkmoot.run(
-        small_study("negotiation", tmp_path), model="synthetic", out=tmp_path / "run"
-    )
+def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(
+    small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
     before = digest_registration(plan)
     plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
@@ -194,11 +207,11 @@ def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(tmp_p
 
 def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
     """Neither adds claims after the calls, nor states those of the plan anew."""
-    path = small_study("cross_pollination", tmp_path)
+    path = few_votes(tmp_path)
     for name, change in (("none", None), ("other", 0.5)):
         out = tmp_path / name
         with pytest.raises(RunPausedError):
-            folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=30",))
+            folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=5",))
         plan = json.loads((out / "plan.json").read_text("utf-8"))
         if change is None:
             del plan["sealed"]["claims"]
@@ -210,9 +223,10 @@ def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
         assert kept.get("claims") == plan["sealed"].get("claims")
 
 
-def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(tmp_path: Path) -> None:
-    path = small_study("negotiation", tmp_path)
-    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(
+    small_run: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
     del plan["sealed"]["claims"]
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
@@ -223,7 +237,7 @@ def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(tmp_path: P
 def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
-    small_study("cross_pollination", tmp_path).rename("study.yaml")
+    few_votes(tmp_path).rename("study.yaml")
     printed = [call(*shlex.split(line, comments=True)[1:]) for line in commands(page)]
     (digest,) = re.findall(r"Digest of the sealed plan: (\w+)", printed[0])
     assert digest in (tmp_path / "outputs" / "study" / "report.html").read_text("utf-8")

@@ -76,10 +76,14 @@ def effect_of(rows: list[dict[str, object]], measure: str) -> dict[str, object]:
     return {**row, "corrected": sign * value, "low": bounds[0], "high": bounds[1]}
 
 
-def coverage(design: str, draws: int) -> tuple[float, float]:
+def rating_effects(design: str, draws: int) -> list[dict[str, object]]:
+    """The corrected effect on the rating in each of several data sets."""
+    return [effect_of(rectified_rows(design, seed), "score") for seed in range(draws)]
+
+
+def coverage(found: list[dict[str, object]]) -> tuple[float, float]:
     """The share of data sets in which the corrected effect on the rating holds the true one, and
     the mean width of its interval."""
-    found = [effect_of(rectified_rows(design, seed), "score") for seed in range(draws)]
     assert all(row["not_corrected_because"] is None for row in found)
     held = [row["low"] <= EFFECT <= row["high"] for row in found]  # type: ignore[operator]
     return float(np.mean(held)), float(np.mean([row["high"] - row["low"] for row in found]))  # type: ignore[operator]
@@ -89,9 +93,9 @@ def coverage(design: str, draws: int) -> tuple[float, float]:
 def test_a_corrected_effect_is_near_the_true_one_and_not_that_of_the_simulation(
     design: str,
 ) -> None:
-    share, _ = coverage(design, 20)
+    rows = rating_effects(design, 20)
+    share, _ = coverage(rows)
     assert share >= 0.8
-    rows = [effect_of(rectified_rows(design, seed), "score") for seed in range(20)]
     # Six tenths of the effect and three tenths more are what the simulation says.
     assert np.mean([row["corrected"] for row in rows]) == pytest.approx(EFFECT, abs=0.1)
 
@@ -99,15 +103,15 @@ def test_a_corrected_effect_is_near_the_true_one_and_not_that_of_the_simulation(
 @pytest.mark.nightly(part="alarms")
 @pytest.mark.parametrize("design", DESIGNS)
 def test_corrected_effects_hold_the_true_one_in_at_least_93_of_100_data_sets(design: str) -> None:
-    share, width = coverage(design, 2_000)
+    share, width = coverage(rating_effects(design, 2_000))
     print(f"{design}: {share:.3f} of corrected effects hold the true one, mean width {width:.2f}")
     assert 0.93 <= share <= 0.97
 
 
 def test_people_in_both_conditions_are_compared_with_themselves() -> None:
     """Their own differences vary less than two samples do, so the interval is shorter."""
-    _, within = coverage("within", 5)
-    _, between = coverage("alone", 5)
+    _, within = coverage(rating_effects("within", 5))
+    _, between = coverage(rating_effects("alone", 5))
     assert within < between
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.engine.study.study import find_study_of_run, registered_studies
 from folkmoot.errors import StorageError
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.pdf import write_pdf
 from folkmoot.storage.findings import ResultTable
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
 
 def test_every_study_type_gets_a_page_that_asks_nothing_of_the_network(
@@ -37,6 +38,13 @@ def test_whether_the_model_is_fit_is_asked_once(finished_page: str) -> None:
     assert finished_page.count('id="respondent_checks"') == 1
 
 
+@pytest.mark.parametrize(
+    "finished",
+    sample_daily(
+        sorted(registered_studies()), daily=("cross_pollination", "town_hall"), part="sweeps"
+    ),
+    indirect=True,
+)
 def test_the_effect_of_the_place_in_a_list_is_one_figure(finished: RunFolder) -> None:
     doc = build_document(finished)
     findings = [f.finding for f in (*doc.headlines, *(f for s in doc.sections for f in s.figures))]

@@ -100,9 +100,12 @@ def test_figures_of_a_run_are_complete_files_in_words_and_those_of_the_page(
     assert {name: b64decode(data) for name, data in links} == saved
 
 
-def test_a_file_in_place_of_the_folder_is_refused_by_name(pilot: RunFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
+def test_a_file_in_place_of_the_folder_is_refused_by_name(
+    finished: RunFolder, tmp_path: Path
+) -> None:
     (tmp_path / "taken").write_text("mine")
-    command = ["report", str(pilot.path), "--figures", str(tmp_path / "taken")]
+    command = ["report", str(finished.path), "--figures", str(tmp_path / "taken")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0 and "taken" in result.output
     assert (tmp_path / "taken").read_text() == "mine"

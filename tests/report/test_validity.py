@@ -80,9 +80,11 @@ def card_of(report: str) -> dict[str, Shown]:
     return found
 
 
-def pilot_run(folder: Path, **knobs: float) -> RunFolder:
+def pilot_run(folder: Path, per_condition: int = 12, **respondent: float) -> RunFolder:
+    """A run of the pilot study with these settings of the embedded respondent."""
     study = folder / "study.yaml"
-    study.write_text(f"{PILOT}respondent: {json.dumps(knobs)}\n", "utf-8")
+    settings = PILOT.replace("40", str(per_condition))
+    study.write_text(f"{settings}respondent: {json.dumps(respondent)}\n", "utf-8")
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
 
 
@@ -107,8 +109,8 @@ def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) -> None:
-    run = RunFolder(sound)
+def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Path) -> None:
+    run = pilot_run(tmp_path, per_condition=40)
     before = card_of(report_of(run))
     unknown = {"User drift", "Persona kept"}
     for name in unknown:
@@ -131,8 +133,8 @@ def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(sound: Path) 
 
 
 def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
-    run = pilot_run(tmp_path, drift=0.8, persona_forgetting=0.6, instability=0.7)
-    run_controls(run, {"participants": 40}, RunOptions())
+    run = pilot_run(tmp_path, per_condition=24, drift=0.8, persona_forgetting=0.6, instability=0.7)
+    run_controls(run, {"participants": 24}, RunOptions())
     card = card_of(report_of(run))
     for name in ("User drift", "Persona kept", "Reliability (retest)"):
         assert card[name].verdict == "failed", card[name]

@@ -8,6 +8,7 @@ The vectors are called members. They are, for example, embeddings of utterances.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -200,6 +201,10 @@ class Stability:
 
 # Draws per estimate. Each repeats the whole clustering, so more would be slow.
 REDRAWS = 20
+# The stability of each clustering that this process has examined, by the hash of its arguments. The
+# page and the PDF of a run and its comparisons need the same one, and each takes a third of a
+# second.
+_known_stabilities: dict[bytes, Stability] = {}
 
 
 def bootstrap_stability(
@@ -218,12 +223,24 @@ def bootstrap_stability(
     Sources: Hubert and Arabie (1985), doi:10.1007/BF01908075. Hennig (2007),
     doi:10.1016/j.csda.2006.11.025.
     """
-    # The adjusted Rand index over 20 samples with replacement.
-    from sklearn.metrics import adjusted_rand_score
-
     k = len(set(labels))
     if k < 2:
         return Stability(1.0, 1.0, 0)
+    # The memory of the array is hashed without a copy, because there may be many vectors.
+    hasher = hashlib.blake2b(np.ascontiguousarray(vectors).data, digest_size=16)
+    hasher.update(repr((vectors.shape, str(vectors.dtype), list(labels), algorithm, seed)).encode())
+    key = hasher.digest()
+    if key not in _known_stabilities:
+        _known_stabilities[key] = _compute_stability(vectors, labels, k, algorithm, seed)
+    return _known_stabilities[key]
+
+
+def _compute_stability(
+    vectors: Vectors, labels: Sequence[int], k: int, algorithm: Algorithm, seed: int
+) -> Stability:
+    # The adjusted Rand index over 20 samples with replacement.
+    from sklearn.metrics import adjusted_rand_score
+
     own = np.asarray(labels)
     rng = generator(seed, ("cluster stability",))
     scores: list[float] = []
