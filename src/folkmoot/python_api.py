@@ -150,7 +150,7 @@ class Run:
         - `pdf`: if True, write `report.pdf` too and return the path of that file.
         """
         # Imports Altair, which takes half a second and which `run` does not need.
-        from folkmoot.report.document.html import write_report  # noqa: PLC0415
+        from folkmoot.report.document.html import write_report
 
         return write_report(self.folder, pdf=pdf)
 

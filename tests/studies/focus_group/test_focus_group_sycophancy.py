@@ -76,7 +76,9 @@ def test_later_speakers_may_have_more_to_take_up_without_pleasing_anybody() -> N
     assert sycophancy.compute_check(unconditional, []).agree_slope.p < 0.001
 
 
-def check_unchanged_groups(seed: int, groups: int = 6, people: int = 8) -> sycophancy.SycophancyCheck:
+def check_unchanged_groups(
+    seed: int, groups: int = 6, people: int = 8
+) -> sycophancy.SycophancyCheck:
     """Return the check of groups without change: every position is a constant plus noise."""
     rng = generator(seed, ("noise alone",))
     talks = []
