@@ -26,7 +26,6 @@ from tests.planted import test_planted_truth as cross_pollination
 from tests.studies.negotiation import test_planted_truth as negotiation
 from tests.studies.town_hall import test_planted_hall as town_hall
 from tests.studies.workbook import test_workbook_planted as workbook
-from tests.sweeps import sample_daily
 
 SEED = 1
 Texts = list[tuple[str, list[Span]]]
@@ -174,8 +173,10 @@ def test_every_study_is_played() -> None:
     assert sorted(PLAYS) == sorted(registered_studies())
 
 
-# Every day in a questionnaire with a game; all studies are played by night.
-@pytest.mark.parametrize("study", sample_daily(PLAYS, daily=("workbook",), part="wordings"))
+# Daily, test_cross_pollination_sources compares all answers to prompts of quoted texts alone, and
+# test_planted_focus_group has no effect of a text that is not shown.
+@pytest.mark.nightly(part="wordings")
+@pytest.mark.parametrize("study", PLAYS)
 def test_quoted_texts_alone_give_the_effects_and_without_them_there_are_none(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,10 +132,14 @@ def test_rankings_before_and_after_are_found_as_planted(
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        [PARKS, JOBS, SAFETY, "none_of_these"],  # the schema lists it beside the options
-        [f"1. {PARKS}", JOBS.lower(), f" {SAFETY}."],
-    ],
+    sample_daily(
+        [
+            [f"1. {PARKS}", JOBS.lower(), f" {SAFETY}."],
+            [PARKS, JOBS, SAFETY, "none_of_these"],  # the schema lists it beside the options
+        ],
+        daily=1,
+        part="sweeps",
+    ),
 )
 def test_a_complete_ranking_is_read_in_any_spelling(tmp_path: Path, reply: list[str]) -> None:
     def ranked(request: ModelRequest, address: str) -> str:
