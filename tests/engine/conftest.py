@@ -1,4 +1,4 @@
-"""What several tests of the engine need."""
+"""Fixtures that several tests of the engine use."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def small_pilot(shared_folder: SharedFolder) -> Path:
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key for each vendor, as if they stood in the environment."""
+    """Set an API key for each vendor in the environment."""
     for vendor in ("OPENAI", "ANTHROPIC", "GOOGLE"):
         monkeypatch.setenv(f"{vendor}_API_KEY", "key")

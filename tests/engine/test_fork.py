@@ -32,7 +32,7 @@ WORDS = "The costs are unfair, and my neighbours would have to leave."
 
 
 class Crash(Exception):
-    """Stands for anything that ends a process in the middle."""
+    """Represents whatever ends a process before its run is finished."""
 
 
 def hashes(folder: Path) -> dict[str, str]:

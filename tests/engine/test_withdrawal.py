@@ -599,7 +599,7 @@ def test_the_run_that_is_left_has_the_digest_that_the_amendment_names(talked: Ru
 
 
 class KilledError(BaseException):
-    """Stands for SIGKILL: no code of the withdrawal runs after it."""
+    """Represents SIGKILL: no code of the withdrawal runs after it."""
 
 
 @pytest.mark.parametrize("steps", sample_daily(range(9), daily=[0, 1, 3, 6, 8], part="kills"))

@@ -1,4 +1,4 @@
-"""Servers and command lines for the fault tests."""
+"""Fixtures of the fault tests: model servers and the tables of runs without faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Tables of the tiny study when nothing goes wrong."""
+    """Return the tables of the panel study in a run without faults."""
     folder = tmp_path_factory.mktemp("panel")
     with ServerThread(FaultPlan()) as server:
         CommandLine(server.openai).run("run", panel(folder), "--out", folder / "run")
@@ -38,7 +38,7 @@ def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
 
 @pytest.fixture(scope="session")
 def undisturbed_pilot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Tables of the small pilot when nothing goes wrong."""
+    """Return the tables of the small pilot in a run without faults."""
     folder = tmp_path_factory.mktemp("pilot")
     with ServerThread(FaultPlan(), answers="respondent") as server:
         CommandLine(server.openai).run("run", pilot(folder), "--out", folder / "run")

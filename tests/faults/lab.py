@@ -1,4 +1,4 @@
-"""What the fault tests share: the real command line in a process of its own, and its journal."""
+"""Helpers of the fault tests: study files, the command line, and the journal of a run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ quota_wait_seconds: 0.2
 
 
 def panel(folder: Path, settings: str = "") -> Path:
-    """A tiny study of a user's own: 24 people, 8 questions each, every answer recorded."""
+    """Write a study of 24 participants with 8 questions each. Return the path of its file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "panel.py").write_text(PANEL)
     path = folder / "panel.yaml"
@@ -80,7 +80,7 @@ def panel(folder: Path, settings: str = "") -> Path:
 
 
 def pilot(folder: Path, settings: str = "") -> Path:
-    """The cross-pollination study with six participants in each condition."""
+    """Write a pilot with six participants in each condition. Return the path of its file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pilot.yaml"
     path.write_text(f"{PILOT}{SETTINGS}{settings}")
@@ -110,8 +110,8 @@ class CommandLine:
         )
 
     def run(self, *args: object, expect: int = 0) -> str:
-        """Run to the end in this process, as nothing happens to it; what it printed. Fails if the
-        exit code is another one."""
+        """Run a command to its end inside the test process and return the output. Fail if the exit
+        code is not `expect`."""
         words = [*map(str, args)]
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sys, "argv", ["folkmoot", *words])  # which the line to go on repeats
@@ -120,7 +120,7 @@ class CommandLine:
         return done.output
 
     def run_in_process(self, *args: object, expect: int = 0, **more: Any) -> str:
-        """`run` in a process of its own, with what the operating system shall do to it."""
+        """Run a command in a new process and return the output. `more`: arguments of `Popen`."""
         process = self.start(*args, **more)
         printed, _ = process.communicate(timeout=120)
         assert process.returncode == expect, f"exit {process.returncode}\n{printed}"
@@ -132,7 +132,7 @@ class CommandLine:
         act: Callable[[subprocess.Popen[str]], None],
         *args: object,
     ) -> tuple[int, str]:
-        """Run, and do something to the process when a moment has come. (exit code, output)"""
+        """Start a command and call `act` once `moment` is true. Return exit code and output."""
         process = self.start(*args)
         wait_until(lambda: process.poll() is not None or moment())
         act(process)
@@ -141,14 +141,14 @@ class CommandLine:
 
 
 def tables(run: Path) -> dict[str, bytes]:
-    """Name → bytes of all tables of a run."""
+    """Return the bytes of all files in `tables` by file name."""
     found = {p.name: p.read_bytes() for p in sorted((run / "tables").iterdir())}
     assert found
     return found
 
 
 def journaled(run: Path) -> Counter[str]:
-    """How often each request (by the digest of its body on the wire) is in the journal."""
+    """Count the requests in the journal by the digest of their HTTP body."""
     try:
         with JournalReader(run / "journal.sqlite") as journal:
             asked = Counter(_wire_digest(entry.request) for entry in journal.read_entries("ask"))
@@ -172,10 +172,10 @@ def _embed_digest(request: Any) -> str:
 
 
 def texts_of(folder: Path) -> bytes:
-    """All that stands in any file of a folder, run together."""
+    """Return the bytes of all files of a folder, joined by line breaks."""
     return b"\n".join(p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file())
 
 
 def resume_line(printed: str) -> bool:
-    """Whether the output says how to go on."""
+    """Return whether the output contains the command that resumes the run."""
     return bool(re.search(r"folkmoot run .*--resume", printed))

@@ -69,7 +69,7 @@ def test_token_counts_that_no_reply_can_have_are_unknown(tmp_path: Path, serve: 
     study, out = panel(tmp_path), tmp_path / "run"
     study.write_text(study.read_text().replace(MODEL, "openai/gpt-4o-mini"))
     server = serve(FaultPlan(usage="absurd"))
-    printed = CommandLine(server.openai).run_in_process("run", study, "--out", out)
+    printed = CommandLine(server.openai).run("run", study, "--out", out)
     assert f"{len(server.model.log)} calls" in printed and "cost unknown" in printed
     assert sum(journaled(out).values()) == len(server.model.log)
 

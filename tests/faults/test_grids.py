@@ -14,6 +14,7 @@ from tests.faults.lab import CommandLine, journaled, panel, resume_line, tables
 from tests.faults.test_kills import Process, interrupt, kill
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
+from tests.sweeps import sample_daily
 
 CELLS = 4
 ASKED = CELLS * 4 * 3
@@ -59,12 +60,15 @@ def goes_on(
     assert {cell.name: tables(cell) for cell in cells(out)} == undisturbed
 
 
-def test_ctrl_c_awaits_the_replies_of_all_cells(
-    tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
+@pytest.mark.parametrize(
+    "number", sample_daily([signal.SIGTERM, signal.SIGINT], daily=1, part="kills")
+)
+def test_a_signal_awaits_the_replies_of_all_cells(
+    number: signal.Signals, tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(hold_after=20))
     line, out = CommandLine(server.openai), tmp_path / "g"
-    code, printed = stopped(line, server, out, interrupt(server, signal.SIGINT))
+    code, printed = stopped(line, server, out, interrupt(server, number))
     assert code == 130 and resume_line(printed), printed
     assert 20 <= len(server.model.log) < ASKED
     assert kept(out) == Counter(server.model.log)  # every paid reply was kept

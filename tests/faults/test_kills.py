@@ -76,7 +76,7 @@ def kill_again_and_again(
         assert not any(known[d] + asked[d] > model.log.count(d) for d in asked)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.nightly(part="kills"))])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly(part="kills"))])
 def test_many_kills_of_one_run(
     kills: int, tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
@@ -252,7 +252,8 @@ def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
 ) -> None:
     server = serve(answers="respondent")
     line, desk = CommandLine(server.openai), server.model.batches
-    command = run_it(pilot(tmp_path, "batch: true\nbatch_poll_seconds: 0.01\n"), tmp_path / "run")
+    study = pilot(tmp_path, "conditions: [acp]\nbatch: true\nbatch_poll_seconds: 0.01\n")
+    command = run_it(study, tmp_path / "run")
     desk.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
     line.run_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 0, kill, *command)
@@ -266,8 +267,8 @@ def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
 
 @pytest.mark.parametrize(
     "number",
-    # SIGHUP comes daily from a terminal that is closed, below.
-    sample_daily([signal.SIGTERM, signal.SIGHUP], daily=[signal.SIGTERM], part="kills"),
+    # Daily, SIGHUP comes from a terminal that is closed, below, and SIGTERM in test_grids.
+    sample_daily([signal.SIGTERM, signal.SIGHUP], daily=0, part="kills"),
 )
 def test_a_hang_up_awaits_what_is_in_flight(
     number: signal.Signals, tmp_path: Path, serve: Serve

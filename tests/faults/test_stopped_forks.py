@@ -71,13 +71,13 @@ def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     line = CommandLine(server.openai)
-    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "4", "--trust"]
+    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "2", "--trust"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         shutil.copytree(dialogues, folder)
     line.run("controls", whole, *flags)
-    # The forks of four dialogues take most of these calls, one after the other in each.
-    assert not kill_and_finish(server, line, killed / CONTROLS, 20, "controls", killed, *flags)
+    # The forks of two dialogues take most of these calls, one after the other in each.
+    assert not kill_and_finish(server, line, killed / CONTROLS, 12, "controls", killed, *flags)
     assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
     line.run("verify", killed)
 
@@ -257,7 +257,7 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
     server = serve(answers="respondent")
     line = CommandLine(server.openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = ["fork", dialogues, spoken["utterance_id"][0], "--say", "It is unfair to us."]
+    change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     repeats = ["--repeats", 2, "--trust"]
     whole, forks = tmp_path / "whole", tmp_path / "forks"
     line.run(*change, *repeats, "--out", whole)
@@ -293,7 +293,7 @@ def test_repeats_that_were_killed_before_the_first_fork_start_again(
 ) -> None:
     line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = ["fork", dialogues, spoken["utterance_id"][0], "--say", "It is unfair to us."]
+    change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     command = [*change, "--repeats", 1, "--trust", "--out", tmp_path / "forks"]
     line.run(*command)
     # As a process leaves the folder that is killed before its first fork.

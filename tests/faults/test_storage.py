@@ -8,6 +8,8 @@ import resource
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +30,17 @@ from tests.faults.lab import (
 from tests.servers.faults import FaultPlan
 
 
+@contextmanager
+def full_disk(max_bytes: int) -> Iterator[None]:
+    """No file can grow beyond this size, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def obey_permissions() -> None:
     """Drop what lets root write everywhere (CAP_DAC_OVERRIDE) from what this process may gain."""
     if os.geteuid() == 0:
@@ -43,10 +56,8 @@ def test_a_full_disk_is_said_and_resume_goes_on(
     server = serve()
     line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
 
-    def small_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000))
-
-    printed = line.run_in_process("run", study, "--out", out, expect=2, preexec_fn=small_disk)
+    with full_disk(80_000):
+        printed = line.run("run", study, "--out", out, expect=2)
     assert "disk" in printed and "Traceback" not in printed and resume_line(printed)
     line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
@@ -54,11 +65,9 @@ def test_a_full_disk_is_said_and_resume_goes_on(
 
 def test_a_full_disk_in_the_dry_run_gives_no_advice_to_resume(tmp_path: Path, serve: Serve) -> None:
     line = CommandLine(serve().openai)
-
-    def small_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-
-    printed = line.run_in_process("check", pilot(tmp_path), expect=2, preexec_fn=small_disk)
+    study = pilot(tmp_path)
+    with full_disk(50_000):
+        printed = line.run("check", study, expect=2)
     assert "the disk is full" in printed and "TMPDIR" in printed
     assert "--resume" not in printed and "Traceback" not in printed
 
