@@ -160,7 +160,7 @@ def test_a_mistake_of_the_author_is_the_authors(here: Path, name: str) -> None:
 def test_after_the_mend_the_same_line_runs(here: Path) -> None:
     write(here, "    await session.map", "    session.config.peple\n    await session.map")
     assert command("run", "mine.yaml", "--trust").exit_code == 2
-    # Another process would read the file anew; this one knows its modules by the path.
+    # Another process would load the changed file. This one caches modules by path.
     (here / "other.py").write_text(STUDY)
     (here / "mine.yaml").write_text("study: ./other.py\nmodel: synthetic\n")
     done = command("run", "mine.yaml", "--trust")

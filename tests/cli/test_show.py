@@ -1,4 +1,4 @@
-"""`folkmoot show RUN ID --prompts`: prompts whose sources can be read without colours."""
+"""`folkmoot show RUN ID --prompts`: the sources of a prompt can be read without colours."""
 
 from __future__ import annotations
 

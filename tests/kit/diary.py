@@ -1,4 +1,4 @@
-"""A small study of one's own whose diaries are coded: what the tests of coding run."""
+"""The study that the tests of coding run: its protocol codes a few diary texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Config(coding.CodingStudyConfig):
 
 
 def rule(text: coding.TextToCode) -> list[coding.AssignedCode]:
-    """What a list of phrases makes of it."""
+    """Return the codes that a rule assigns to a text: one code if it contains "expensive"."""
     return [coding.AssignedCode("too_dear", "expensive")] if "expensive" in text.text else []
 
 

@@ -1,4 +1,4 @@
-"""The shipped codebooks can be read, and stand beside the study that uses them."""
+"""The shipped codebooks can be read, and are stored in the folder of the study that uses them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_quote_that_is_not_in_the_text_is_refused_asked_again_and_then_dropped
     again = [r for a, r in provider.seen if a.endswith("ask0.r1")]
     assert len(again) == len(DIARIES)
     assert "worth every penny" in again[0].messages[-1].content
-    # A text whose only code was refused has no answer; it does not count as one without codes.
+    # If the only code of a text was refused, the text has no answer. It is not one without codes.
     assert coding.read_codings(done.folder)["price"].codes_of("treated/day2") is None
 
 

@@ -1,4 +1,4 @@
-"""What stood in the prompts is known by its sources, whatever the code says was shown."""
+"""The exposure table is computed from the sources of prompts, not from what the code claims."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Shown = Mapping[str, Sequence[str]]
 async def hold_tables(
     session: Session[StudyConfig], shown: Shown, private: bool = False, plain: bool = False
 ) -> None:
-    """All speak, then all vote; `shown` names the speakers whose statements stand in a prompt."""
+    """All speak, then all vote. `shown` names the speakers of the statements in each prompt."""
     said = {}
     for table, people in PEOPLE.items():
         for who in people:
@@ -92,7 +92,7 @@ def talk(folder: Path, shown: Shown, says: str = "No.", **more: bool) -> Run:
     return folkmoot.run(study, {}, out=folder / "run", provider=replies)
 
 
-def stood(done: Run, who: str) -> dict[str, list[str]]:
+def list_shown_statements(done: Run, who: str) -> dict[str, list[str]]:
     """Kind → the speakers of its texts in the prompt of a participant."""
     rows = done.table("exposure").filter(pl.col("texts") > 0, participant_id=who)
     names = dict(done.folder.rows("utterances", "utterance_id", "speaker_id"))
@@ -104,13 +104,13 @@ def stood(done: Run, who: str) -> dict[str, list[str]]:
 
 def test_texts_of_one_word_that_all_say_are_told_apart(tmp_path: Path) -> None:
     done = talk(tmp_path, {"bob": ["ann", "bob", "cleo"], "dan": ["dan"]})
-    assert stood(done, "ann") == {OWN_WORDS: ["ann"], "statements": ["bob"]}
-    assert stood(done, "bob") == {
+    assert list_shown_statements(done, "ann") == {OWN_WORDS: ["ann"], "statements": ["bob"]}
+    assert list_shown_statements(done, "bob") == {
         OWN_WORDS: ["bob"],
         "statements": ["ann"],
         FOREIGN_WORDS: ["cleo"],
     }
-    assert stood(done, "dan") == {OWN_WORDS: ["dan"]}
+    assert list_shown_statements(done, "dan") == {OWN_WORDS: ["dan"]}
     assert set(describe_deviations(done.folder)) == {
         "here, vote: words from elsewhere: excluded by the design, present in 1 of 2 prompts.",
         "there, vote: statements: required by the design, missing from 1 of 2 prompts.",
@@ -127,7 +127,7 @@ def test_what_stood_without_its_source_did_not_stand(tmp_path: Path) -> None:
 
 
 def test_a_private_thought_may_be_what_another_says_aloud(tmp_path: Path) -> None:
-    """The same words, thought by everybody and said by everybody."""
+    """All participants think and say the same words."""
     done = talk(tmp_path, {}, private=True, says="My shop lives off the lorries that stop.")
     assert not done.table("utterances")["public"].all()
     assert describe_deviations(done.folder) == []
@@ -146,8 +146,8 @@ def test_words_under_another_speakers_name_are_told(
 
     monkeypatch.setattr(Utterance, "quoted_text", property(swap))
     done = talk(tmp_path, {})
-    assert stood(done, "bob")[MISATTRIBUTED_WORDS] == ["ann"]
-    assert MISATTRIBUTED_WORDS not in stood(done, "dan")
+    assert list_shown_statements(done, "bob")[MISATTRIBUTED_WORDS] == ["ann"]
+    assert MISATTRIBUTED_WORDS not in list_shown_statements(done, "dan")
 
 
 # --- a small study that claims more than it shows ------------------------------------------------

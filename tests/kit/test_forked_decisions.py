@@ -1,4 +1,4 @@
-"""Decisions whose speaker replied to a replaced text: what depends on it is asked again first."""
+"""Decisions of a speaker who replied to a replaced text: those replies are asked again first."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SEAT = "p_0002"
 
 @pytest.fixture
 def cup(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
-    """A copy of a run in which a human spoke, and whose texts were not coded."""
+    """A copy of a run in which a human spoke. Its texts are not coded yet."""
 
     def make(folder: Path) -> None:
         (folder / "cup.yaml").write_text(f"{FOCUS}coding: off\n", "utf-8")

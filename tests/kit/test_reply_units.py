@@ -37,7 +37,7 @@ async def protocol(session):
 
     await session.map(range(session.config.groups), discuss, key=lambda group: f"group_{group}")
 """
-# The participants of a survey hear nobody.
+# The participants of a survey hear no other participant.
 SURVEY = """
 async def protocol(session):
     async def ask(scope, n):

@@ -145,7 +145,7 @@ def test_clustered_difference_against_cluster_means():
 
 
 def test_clusters_that_hold_both_sides_are_compared_within():
-    # Every cluster has its own level; within each the treated stand 2 higher.
+    # Every cluster has its own level; within each the treated values are 2 higher.
     values = [1.0, 3.0, 11.0, 13.0, 21.0, 23.1, 31.0, 32.9, 41.0, 43.0]
     treated = [False, True] * 5
     within = clustered_difference(values, treated, [g for g in "abcde" for _ in range(2)])

@@ -105,7 +105,7 @@ class Seen:
     votes: pl.DataFrame
 
 
-def asked(folder: Path, **knobs: float) -> Seen:
+def run_and_read(folder: Path, **knobs: float) -> Seen:
     run = folkmoot.run(STUDY, {"respondent": knobs}, model="synthetic", out=folder)
     return Seen(run.table("answers").to_dicts(), run.table("votes"))
 
@@ -170,7 +170,7 @@ DOSES = {
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory) -> Seen:
-    return asked(tmp_path_factory.mktemp("healthy") / "run")
+    return run_and_read(tmp_path_factory.mktemp("healthy") / "run")
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -181,6 +181,6 @@ def test_quiet_without_a_pathology(name, healthy):
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_caught_when_switched_on(name, tmp_path):
-    found = CHECKS[name](asked(tmp_path / "run", **{name: DOSES[name]}))
+    found = CHECKS[name](run_and_read(tmp_path / "run", **{name: DOSES[name]}))
     assert found.verdict == "failed", found.says
     assert np.isfinite(found.value.value)

@@ -58,7 +58,7 @@ def test_no_bias_no_effect():
 
 
 def test_position_and_popularity_are_told_apart():
-    # The favourite stands first for most: a raw share would call that a position effect.
+    # Most participants see the favourite first. A raw share would call that a position effect.
     rng = np.random.default_rng(3)
     lopsided = [
         Shown(("a", "b", "c") if rng.random() < 0.8 else ("c", "b", "a"), "a", i)
@@ -77,7 +77,7 @@ def test_one_order_cannot_tell():
 
 
 def test_a_list_with_more_options_tells_nothing_of_their_places():
-    # "yes" always stands first, and all choose it: the third place is that of another option.
+    # "yes" is always listed first, and all choose it: the third place is that of another option.
     lists = [("yes", "no"), ("yes", "no", "neither")]
     found = position_effects([Shown(lists[i % 2], "yes", i) for i in range(40)])
     assert found.by_place == {}

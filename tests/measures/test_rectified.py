@@ -14,7 +14,7 @@ from folkmoot.measures.inference.rectified import (
 )
 from tests.sweeps import sample_daily
 
-RUNS = 400
+DRAW_COUNT = 400
 
 
 def population(rng: np.random.Generator, n: int, others: int, rate: float, bias: float, fit: float):
@@ -25,9 +25,12 @@ def population(rng: np.random.Generator, n: int, others: int, rate: float, bias:
     return truth[:n].astype(float), told[:n], told[n:]
 
 
-def covered(draw, truth: float) -> float:
-    """The share of draws whose corrected interval holds the truth; none may lack an interval."""
-    found = [draw() for _ in range(RUNS)]
+def coverage_of(draw, truth: float) -> float:
+    """Return the share of draws in which the corrected interval contains the truth.
+
+    Every draw must have an interval.
+    """
+    found = [draw() for _ in range(DRAW_COUNT)]
     assert all(e.corrected.has_interval for e in found)
     return float(np.mean([e.corrected.low <= truth <= e.corrected.high for e in found]))
 
@@ -45,7 +48,7 @@ def test_the_interval_covers_however_wrong_the_simulation_is(
     n: int, rate: float, fit: float
 ) -> None:
     rng = np.random.default_rng(5)
-    share = covered(
+    share = coverage_of(
         lambda: rectified_mean(*population(rng, n, 1000, rate, 0.5, fit), share=True), rate
     )
     assert share >= 0.93
@@ -78,8 +81,8 @@ def test_people_in_groups_are_as_many_as_their_groups(groups: int, size: int) ->
         many = rng.normal(2, math.sqrt(1.25), 2_000)
         return rectified_mean(y, f, many, clusters=units.tolist() if told else None)
 
-    assert covered(lambda: draw(told=True), 0.0) >= 0.93
-    assert covered(lambda: draw(told=False), 0.0) < 0.85  # what the clusters are for
+    assert coverage_of(lambda: draw(told=True), 0.0) >= 0.93
+    assert coverage_of(lambda: draw(told=False), 0.0) < 0.85  # what the clusters are for
 
 
 def test_below_the_limits_nothing_is_corrected_and_it_says_why() -> None:
@@ -113,7 +116,7 @@ def test_a_simulation_that_says_the_same_of_everybody_is_worth_nothing() -> None
 def test_a_corrected_effect_covers_the_true_one() -> None:
     rng = np.random.default_rng(8)
     inside = []
-    for _ in range(RUNS):
+    for _ in range(DRAW_COUNT):
         arms = [
             rectified_mean(*population(rng, 80, 800, rate, 0.2, 0.7), share=True)
             for rate in (0.5, 0.3)

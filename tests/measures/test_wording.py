@@ -38,7 +38,7 @@ TEXTS = [
 ]
 
 
-# A specification curve is the test that the word "robust" stands for.
+# A specification curve is the test behind the word "robust".
 ROBUST = {
     ("grid", "robust"),
     ("grid", "too few"),

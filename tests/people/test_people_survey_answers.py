@@ -95,7 +95,7 @@ def test_who_did_not_say_is_as_who_was_not_asked(said: str) -> None:
         for answers in (row, {})
     )
     assert silent == empty
-    assert silent[0].race == ""  # nobody's race is made up
+    assert silent[0].race == ""  # an unknown race is not invented
 
 
 def test_a_nonbinary_person_is_told_as_one_and_named_from_both_lists() -> None:
@@ -136,7 +136,7 @@ def test_many_problems_of_one_kind_are_told_as_one_with_examples() -> None:
     assert "and 2 more values" in sex.message and "'odd 5'" not in sex.message
     assert adoption.message.count("early bird") == 1 and "323 more" in adoption.message
     few = [p for p in problems if p.key == "sex"][:3]
-    assert group_problems(few) == few  # these stand by themselves
+    assert group_problems(few) == few  # these groups need no others
 
 
 def test_a_file_with_hundreds_of_mistakes_is_told_in_a_few_lines(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def failed_checks(made: Document) -> list[str]:
 
 
 def bounds_in(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
-    """Field → its least and largest number, and whether it is whole, wherever it stands."""
+    """Yield each numeric field at any depth of a JSON schema: its minimum, its maximum, and whether
+    it must be a whole number."""
     if isinstance(schema, list):
         for part in schema:
             yield from bounds_in(part)
@@ -74,7 +75,7 @@ def bounds_in(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
 
 
 def drawn(request: ModelRequest, text: str, address: str) -> str:
-    """The reply with every choice and number in it drawn by lot."""
+    """Return the reply with every choice and number replaced by a random one."""
     rng = generator(0, ("coin", address))
     options = request.hints.offered
     if request.schema is None:

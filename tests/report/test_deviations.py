@@ -34,12 +34,14 @@ def copy(pilot: RunFolder, tmp_path: Path) -> Path:
     return Path(shutil.copytree(pilot.path, tmp_path / "run"))
 
 
-def told(folder: Path) -> str:
+def describe_deviations(folder: Path) -> str:
+    """Return all deviations of a run from its plan as one text."""
     run = RunFolder(folder)
     return " ".join(list_deviations(run, find_study_of_run(run)))
 
 
 def reseal(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the sealed data of the plan of a run."""
     plan = json.loads((folder / "plan.json").read_text("utf-8"))
     change({name: part["data"] for name, part in plan["sealed"].items()})
     (folder / "plan.json").write_text(json.dumps(plan), "utf-8")
@@ -51,7 +53,7 @@ def test_swapped_arms_are_named(copy: Path) -> None:
     reseal(copy, lambda sealed: sealed["assignment"].update(p_0001=other))
     assert (
         f"1 participant with a different condition than planned: p_0001 ({other} planned, "
-        f"{was['p_0001']} recorded)" in told(copy)
+        f"{was['p_0001']} recorded)" in describe_deviations(copy)
     )
 
 
@@ -61,7 +63,7 @@ def test_people_who_are_missing_added_or_unfinished(copy: Path) -> None:
     path = copy / "tables" / "participants.parquet"
     broken = pl.when(pl.col("participant_id") == "p_0003").then(pl.lit("failed"))
     pl.read_parquet(path).with_columns(status=broken.otherwise("status")).write_parquet(path)
-    text = told(copy)
+    text = describe_deviations(copy)
     assert "No record of 1 planned participant: p_9999" in text
     assert "Not in the plan: 1 participant (p_0002)" in text
     assert "60 were planned and 58 finished; 1 participant did not: p_0003" in text
@@ -76,7 +78,7 @@ def test_changed_files_settings_and_seed_are_named(copy: Path) -> None:
     )
     manifest = json.loads((copy / "manifest.json").read_text("utf-8"))
     (copy / "manifest.json").write_text(json.dumps({**manifest, "seed": 7}), "utf-8")
-    text = told(copy)
+    text = describe_deviations(copy)
     assert "tables/participants.csv was changed after the run" in text
     assert "tables/clusters.csv is missing" in text
     assert "study.yaml has max socratic exchanges: 2; the sealed plan has 5" in text
@@ -101,7 +103,7 @@ def test_a_changed_hypothesis_is_named_by_its_place_and_not_by_the_whole_list(
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     study = run.path / "study.yaml"
     study.write_text(study.read_text("utf-8").replace("direction: less", "direction: greater"))
-    text = told(run.path)
+    text = describe_deviations(run.path)
     assert "study.yaml has hypotheses[0].direction: greater; the sealed plan has less." in text
     rows = build_trust_section(RunFolder(run.path), find_study_of_run(run)).versions.rows
     assert ("study.yaml.hypotheses[0].direction", "less", "greater") in rows

@@ -140,7 +140,7 @@ def test_what_cannot_be_recomputed_of_an_earlier_run_is_said(archive: Path, tmp_
 def test_withdrawing_from_an_earlier_run_says_what_can_be_done(
     archive: Path, tmp_path: Path
 ) -> None:
-    """Such a run does not tell which prompts show whose words, so nothing of it is changed."""
+    """Such a run does not record the sources of texts in prompts, so nothing is changed."""
     run = RunFolder(unpack(archive, tmp_path))
     place = next(iter(read_seats(run.path)))
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}

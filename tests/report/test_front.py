@@ -1,4 +1,4 @@
-"""The first page: question, design, answer, and lights whose colours have reasons."""
+"""The first page: question, design, answer, and lights with the reasons for their colours."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ from folkmoot.storage.tables import write_table
 ARMS = ("simple_voting", "acp")
 
 
-def world(seed: int, n: int = 300) -> tuple[list[dict], list[dict]]:
-    """People, and a simulation that follows most of them and changes too much."""
+def draw_people_and_simulation(seed: int, n: int = 300) -> tuple[list[dict], list[dict]]:
+    """Return the rows of n people and of their simulation. The simulation follows most people, and
+    its participants change their choice too often."""
     rng = np.random.default_rng(seed)
     people, simulated = [], []
     for i in range(n):
@@ -38,7 +39,9 @@ def world(seed: int, n: int = 300) -> tuple[list[dict], list[dict]]:
     return people, simulated
 
 
-def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Path, Path]:
+def write_run_and_people(
+    folder: Path, people: list[dict], simulated: list[dict]
+) -> tuple[Path, Path]:
     (folder / "run" / "tables").mkdir(parents=True)
     write_table(folder / "run" / "tables", "participants", rows_to_frame(simulated))
     (folder / "run" / "study.yaml").write_text("study: cross_pollination\n")
@@ -53,9 +56,9 @@ def written(folder: Path, people: list[dict], simulated: list[dict]) -> tuple[Pa
 def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
     inside, narrower = [], []
     for seed in range(20):
-        everybody, simulated = world(seed)
+        everybody, simulated = draw_people_and_simulation(seed)
         asked = everybody[:100]
-        run, file = written(tmp_path / str(seed), asked, simulated)
+        run, file = write_run_and_people(tmp_path / str(seed), asked, simulated)
         found = {f.key: f for f in compare_runs([run, file])}
         for row in found["people_rectified"].grid.rows:
             at = dict(zip(found["people_rectified"].grid.columns, row, strict=True))
@@ -73,8 +76,8 @@ def test_a_few_people_correct_the_simulation(tmp_path: Path) -> None:
 
 
 def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
-    everybody, simulated = world(1)
-    run, file = written(tmp_path, everybody, simulated)
+    everybody, simulated = draw_people_and_simulation(1)
+    run, file = write_run_and_people(tmp_path, everybody, simulated)
     found = {f.key: f for f in compare_runs([run, file])}
     grid = found["people_calibration"].grid
     rows = {(r[0], r[1]): dict(zip(grid.columns, r, strict=True)) for r in grid.rows}
@@ -108,25 +111,25 @@ def test_the_gap_of_the_simulation_is_what_it_is(tmp_path: Path) -> None:
 
 
 def test_people_who_match_nobody_are_another_sample(tmp_path: Path) -> None:
-    everybody, simulated = world(2)
+    everybody, simulated = draw_people_and_simulation(2)
     strangers = [{**row, "participant_id": f"x{i}"} for i, row in enumerate(everybody)]
-    run, file = written(tmp_path, strangers, simulated)
+    run, file = write_run_and_people(tmp_path, strangers, simulated)
     keys = {f.key for f in compare_runs([run, file])}
     assert "people_rectified" not in keys
     assert {"people_calibration", "compare_claims"} <= keys
 
 
 def test_the_command_takes_people(tmp_path: Path) -> None:
-    run, file = written(tmp_path, *world(3))
+    run, file = write_run_and_people(tmp_path, *draw_people_and_simulation(3))
     result = CliRunner().invoke(app, ["compare", str(run), "--people", str(file)])
     assert result.exit_code == 0, result.output
     assert "corrected by people" in result.stdout
 
 
 def test_few_people_who_all_say_the_same_correct_nothing(tmp_path: Path) -> None:
-    everybody, simulated = world(4)
+    everybody, simulated = draw_people_and_simulation(4)
     kept = {"position_changed": False, "final_choice": "Parks"}
-    run, file = written(tmp_path, [{**r, **kept} for r in everybody[:20]], simulated)
+    run, file = write_run_and_people(tmp_path, [{**r, **kept} for r in everybody[:20]], simulated)
     found = {f.key: f for f in compare_runs([run, file])}["people_rectified"]
     for row in found.grid.rows:
         at = dict(zip(found.grid.columns, row, strict=True))
@@ -135,7 +138,7 @@ def test_few_people_who_all_say_the_same_correct_nothing(tmp_path: Path) -> None
 
 
 def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None:
-    everybody, simulated = world(5)
+    everybody, simulated = draw_people_and_simulation(5)
     for rows in (everybody, simulated):
         for row in rows:
             row["participant_id"] = row["participant_id"].removeprefix("p_")
@@ -143,21 +146,21 @@ def test_ids_and_choices_that_look_like_numbers_are_text(tmp_path: Path) -> None
                 "1",
                 "2" if row["position_changed"] else "1",
             )
-    run, file = written(tmp_path, everybody[:100], simulated)
+    run, file = write_run_and_people(tmp_path, everybody[:100], simulated)
     found = {f.key: f for f in compare_runs([run, file])}
     assert found["people_rectified"].grid.rows  # 0007 is matched with 0007
     assert "1 is one" not in found["designs"].says
 
 
 def test_spaces_around_a_choice_are_no_change(tmp_path: Path) -> None:
-    run, file = written(tmp_path, *world(6))
+    run, file = write_run_and_people(tmp_path, *draw_people_and_simulation(6))
     file.write_text("arm,first,last\n" + "acp,Parks, Parks \n" * 10)
     grid = {f.key: f for f in compare_runs([run, file])}["compare_claims"].grid
     assert [r[grid.columns.index("first")] for r in grid.rows] == [0.0]
 
 
 def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
-    run, file = written(tmp_path, *world(7))
+    run, file = write_run_and_people(tmp_path, *draw_people_and_simulation(7))
     file.write_text("arm,first,last\n" + "control,1,2\nacp,2,2\n" * 10)
     says = {f.key: f for f in compare_runs([run, file])}["designs"].says
     assert "conditions that no run has, which are left out: control." in says
@@ -192,15 +195,17 @@ def test_what_no_run_knows_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_files_of_people_that_cannot_be_meant(tmp_path: Path, text: str, why: str) -> None:
-    people, simulated = world(8)
-    run, file = written(tmp_path, people, [{**row, "exchanges": 2} for row in simulated])
+    people, simulated = draw_people_and_simulation(8)
+    run, file = write_run_and_people(
+        tmp_path, people, [{**row, "exchanges": 2} for row in simulated]
+    )
     file.write_text(text)
     with pytest.raises(InputError, match=re.escape(why)):
         compare_runs([run, file])
 
 
 def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
-    run, file = written(tmp_path, *world(9))
+    run, file = write_run_and_people(tmp_path, *draw_people_and_simulation(9))
     file.write_text("participant,arm,first,last\np_0001,acp,Parks,Jobs\n")
     found = {f.key: f for f in compare_runs([run, file])}
     assert "not tested (1 independent unit is an illustration)" in found["compare_claims"].says
@@ -211,7 +216,7 @@ def test_one_person_is_compared_and_not_tested(tmp_path: Path) -> None:
 
 
 def test_what_r_and_pandas_write_for_unknown_is_unknown(tmp_path: Path) -> None:
-    run, file = written(tmp_path, *world(10))
+    run, file = write_run_and_people(tmp_path, *draw_people_and_simulation(10))
     file.write_text("arm,status,first,last\n" + "NA,x,Parks,NA\n" * 4 + "NA,x,Parks,Jobs\n" * 6)
     grid = {f.key: f for f in compare_runs([run, file])}["compare_claims"].grid
     rows = [dict(zip(grid.columns, r, strict=True)) for r in grid.rows]

@@ -62,7 +62,9 @@ def test_the_fields_are_those_of_polis(tmp_path: Path) -> None:
         *("1400000000000", "Tue May 13 16:53:20 UTC 2014", "0", "1", "0", "1", "1"),
         "Bread, first",
     ]
-    assert comments[2][3] == "3"  # nobody's of the three: readers know no author below 0
+    assert (
+        comments[2][3] == "3"
+    )  # None of the three wrote it. Programs that read the file know no author below 0.
     # Every vote is kept with its time; the matrix holds the last of each.
     votes = read(tmp_path / "votes.csv")
     assert votes[0] == VOTES

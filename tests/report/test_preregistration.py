@@ -206,7 +206,7 @@ def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(
 
 
 def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
-    """Neither adds claims after the calls, nor states those of the plan anew."""
+    """A resume neither adds claims after the calls nor replaces those of the sealed plan."""
     path = few_votes(tmp_path)
     for name, change in (("none", None), ("other", 0.5)):
         out = tmp_path / name

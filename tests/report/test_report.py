@@ -116,7 +116,7 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     path = pilot.path / "report.pdf"
     assert path.read_bytes().startswith(b"%PDF") and path.stat().st_size > 20_000
     pages = [page.extract_text() for page in PdfReader(path).pages]
-    # The mark stands in the header of each page, beside the charts.
+    # The mark is printed in the header of each page, beside the charts.
     assert all("SYNTHETIC · " in text for text in pages)
     # In the table of models the word may wrap to a line of its own.
     assert sum("SYNTHETIC" in map(str.strip, text.splitlines()) for text in pages) <= 1 < len(pages)
@@ -127,15 +127,15 @@ def test_text_copied_from_the_pdf_holds_no_letters_of_the_mark_and_no_narrow_col
     own = max(pilot.read_table("participants")["individual_summary"].drop_nulls(), key=len)
     words = own.split()[:4]
     assert any(" ".join(words) in " ".join(text.split()) for text in pages)
-    # What somebody said stands in lines of a dozen words, not one below another.
+    # A quoted text is set in lines of about a dozen words, not one word below another.
     lines = [line for text in pages for line in text.splitlines()]
     assert max(sum(w in own for w in line.split()) for line in lines) >= 5
 
 
 @pytest.mark.nightly(part="pages")
 def test_letters_of_a_wide_table_can_be_read(pilot: RunFolder, tmp_path: Path) -> None:
-    """A table of 21 columns stands in parts: no letter is smaller than 7.5 points, all columns are
-    there, and none leaves the page."""
+    """A table of 21 columns is split into parts. No letter is smaller than 7.5 points, all columns
+    are there, and none leaves the page."""
     doc = build_document(pilot)
     columns = ("level", *(f"measure_{n}_rate" for n in range(20)))
     rows = tuple((f"Level {n}", *(n / 100 for _ in columns[1:])) for n in range(3))

@@ -251,7 +251,7 @@ def test_the_question_of_the_study_stands_first_with_its_estimand(
 def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None:
     for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished_page)):
         told = text_of(contrast).replace("−", "-")
-        # Of few participants, the number stands beside the share: "33 % (2 of 6)".
+        # Of few participants, the number is printed beside the share: "33 % (2 of 6)".
         told = re.sub(r" \(\d+ of \d+\)", "", told)
         values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", told)
         if values is None:

@@ -254,6 +254,61 @@ def test_the_revised_decision_supersedes(run_negotiation: Runner) -> None:
     assert before["slot_decision_state"]["cuisine"]["source"] == "vote"
 
 
+UNDECIDED_TOPICS = ("attraction", "cuisine")
+
+
+@pytest.mark.parametrize("wish_count", [0, 1])
+def test_a_conflict_without_options_or_voters_splits_no_group(
+    run_negotiation: Runner, wish_count: int
+) -> None:
+    """The mediator sees a conflict, although at most one member names an option."""
+
+    def reply_to(request: ModelRequest, address: str) -> str:
+        is_undecided = any(f"/{topic}/" in address for topic in UNDECIDED_TOPICS)
+        if request.schema is None or not is_undecided:
+            return reply_sensibly(request, address)
+        if "conflict_description" in request.schema["properties"]:
+            return json.dumps(
+                {
+                    "has_conflict": True,
+                    "conflict_description": "They cannot agree",
+                    "resolution_strategy": "split",
+                    "resolution_explanation": "We will see",
+                    "decision": [],
+                    "dropped": [],
+                    "dialogue": [],
+                }
+            )
+        return reply_sensibly(request, address)
+
+    groups = [
+        group
+        | {
+            "members": [
+                member
+                | {
+                    "preferences": member["preferences"]
+                    | {
+                        topic: member["preferences"][topic] if n < wish_count else "I do not mind."
+                        for topic in UNDECIDED_TOPICS
+                    }
+                }
+                for n, member in enumerate(group["members"])
+            ]
+        }
+        for group in GROUPS
+    ]
+    run = run_negotiation(reply_to, groups=groups, conditions=["C4"])
+    for group in GROUPS:
+        payload = read_session_file(run, group["id"], "C4", "planner_payload")
+        attraction = payload["slot_decision_state"]["attraction"]
+        is_split = attraction["subgroup_assignment"] is not None
+        assert attraction["subgrouping_required"] == is_split
+        if not wish_count:
+            assert (attraction["portions"], is_split) == ([], False)
+            assert attraction["undecided"]
+
+
 def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(
     run_negotiation: Runner,
 ) -> None:
