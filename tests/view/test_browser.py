@@ -200,7 +200,7 @@ def test_private_thoughts_are_shown_on_request_alone(open_page: Page, served: Pa
     assert open_page.locator(".private >> text=coder").count() == 0
 
 
-@pytest.mark.parametrize("study", sorted(registered_studies()))
+@pytest.mark.parametrize("study", sample_daily(sorted(registered_studies()), daily=2, part="pages"))
 def test_rooms_and_participants_fit_a_page_enlarged_four_times(
     open_page: Page, served: PageServer, study: str
 ) -> None:
