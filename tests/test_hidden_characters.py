@@ -101,7 +101,7 @@ def test_an_override_and_a_dictionary_are_looked_at_too(tmp_path: Path) -> None:
         folkmoot.run("cross_pollination", settings)
 
 
-@pytest.mark.parametrize("character", sample_daily(IN_XML, daily=8, part="sweeps"))
+@pytest.mark.parametrize("character", sample_daily(IN_XML, daily=4, part="sweeps"))
 def test_a_workbook_names_sheet_and_cell(tmp_path: Path, character: str) -> None:
     code = f"U+{ord(character):04X}"
     book = make_workbook()

@@ -233,16 +233,17 @@ def test_switch_words_are_those_of_the_loader(tmp_path: Path) -> None:
     study = find_study("cross_pollination")
     schema = Draft202012Validator(study_file_schema(study)["properties"]["ranking"])
     path = tmp_path / "study.yaml"
+    template = study_file_template(study)
     words = ("yes", "no", "on", "off", "true", "false")
     spellings = ((word, word.title(), word.upper(), word[0] + word[1:].upper()) for word in words)
     for word in chain.from_iterable(spellings):
-        path.write_text(study_file_template(study) + f"ranking: {word}\n")
+        path.write_text(template + f"ranking: {word}\n")
         config = load_study_file(path).config
         meant = word.lower() in ("yes", "on", "true")
         assert config.ranking is meant  # type: ignore[attr-defined]
         assert schema.is_valid(word) and schema.is_valid(meant)
     for word in ("y", "yes ", "onn", "1", "enabled"):
-        path.write_text(study_file_template(study) + f"ranking: '{word}'\n")
+        path.write_text(template + f"ranking: '{word}'\n")
         with pytest.raises(InputError, match="ranking"):
             load_study_file(path)
         assert not schema.is_valid(word)

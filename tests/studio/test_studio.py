@@ -270,7 +270,10 @@ def test_a_button_pressed_slowly_after_typing_adds_one_row(
     page: Page, studio: StudioProcess
 ) -> None:
     """The typed value is sent when the field loses the focus: here, while the button is down."""
-    make_study(page, studio, "focus_group", "slow")
+    study = "study: focus_group\ncategory: ovens\nproduct_concept: An oven\nnum_personas: 3\n"
+    (studio.folder / "slow.yaml").write_text(study, "utf-8")
+    page.goto(studio.link)
+    page.get_by_role("link", name="slow.yaml").click()
     page.get_by_text("Further settings").click()
     page.get_by_label("Participants in a group").fill("5")
     page.get_by_role("button", name="Add to Price ladder").hover()

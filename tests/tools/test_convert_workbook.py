@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,20 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     assert guesses
 
 
+@pytest.fixture(scope="module")
+def guesses_of_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
+    """The guesses about the archive layout that the tool prints, and those in the new workbook."""
+    folder = tmp_path_factory.mktemp("archive")
+    old = save(archive(), folder / "old.xlsx")
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        status = main([str(old)])
+    assert status == 0, output.getvalue()
+    printed = [line for line in output.getvalue().splitlines() if line.startswith("Guess:")]
+    sheet = load_workbook(folder / "old_converted.xlsx")["notes"]
+    return printed, [str(row[0]) for row in sheet.iter_rows(values_only=True)]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -180,16 +196,11 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     ],
 )
 def test_every_guess_is_on_the_terminal_and_in_the_workbook(
-    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    guesses_of_archive: tuple[list[str], list[str]], words: tuple[str, ...]
 ) -> None:
-    old = save_workbook(archive(), tmp_path / "old.xlsx")
-    status, shown = run(capsys, old)
-    assert status == 0, shown
-    told = [line for line in shown.splitlines() if line.startswith("Guess:")]
-    assert len([line for line in told if all(w in line for w in words)]) == 1, shown
-    sheet = load_workbook(tmp_path / "old_converted.xlsx")["notes"]
-    inside = [str(row[0]) for row in sheet.iter_rows(values_only=True)]
-    assert [line.removeprefix("Guess: ") for line in told] == inside
+    printed, noted = guesses_of_archive
+    assert len([line for line in printed if all(word in line for word in words)]) == 1, printed
+    assert [line.removeprefix("Guess: ") for line in printed] == noted
 
 
 def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path) -> None:
@@ -281,7 +292,7 @@ def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
 
 def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
     loaded = 0
-    for seed in range(30):
+    for seed in range(18):
         path = write_workbook(mutate(seed), tmp_path / "old.xlsx")
         try:
             data, _ = convert(path)
