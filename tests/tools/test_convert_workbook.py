@@ -155,7 +155,7 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
 def guesses_of_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
     """The guesses about the archive layout that the tool prints, and those in the new workbook."""
     folder = tmp_path_factory.mktemp("archive")
-    old = save(archive(), folder / "old.xlsx")
+    old = save_workbook(archive(), folder / "old.xlsx")
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
         status = main([str(old)])

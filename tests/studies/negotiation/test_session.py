@@ -305,7 +305,7 @@ def test_a_conflict_without_options_or_voters_splits_no_group(
         is_split = attraction["subgroup_assignment"] is not None
         assert attraction["subgrouping_required"] == is_split
         if not wish_count:
-            assert (attraction["portions"], is_split) == ([], False)
+            assert (attraction["portions"], is_split) == (None, False)
             assert attraction["undecided"]
 
 

@@ -680,7 +680,8 @@ class SlotDecision:
     @property
     def subgrouping_required(self) -> bool:
         """True if the travel plan must split the group for this part of the trip."""
-        # The value depends only on strategy, slot and conflict, never on free text.
+        # The value depends only on strategy, slot and conflict, and on whether anything is decided.
+        # It never depends on free text.
         return self._parts_by("subgroup_required")
 
     @property
@@ -689,7 +690,8 @@ class SlotDecision:
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
-        eligible = self.has_conflict and self.slot_name in SUBGROUP_SLOTS
+        # If no member named an option, the mediator may see a conflict, but no option can be split.
+        eligible = self.has_conflict and self.slot_name in SUBGROUP_SLOTS and bool(self.portions)
         return eligible and self.strategy_id == strategy_id
 
     @property
