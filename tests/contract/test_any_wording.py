@@ -124,10 +124,10 @@ def play_town_hall(folder: Path) -> StudyEffects:
 def play_negotiation(folder: Path) -> StudyEffects:
     """Minority coverage of a mediator who follows a minority, against one who ignores it, and what
     rounds of feedback add."""
-    often = negotiation.held(folder / "often", 1.0, ["C3", "C4", "C5"])
-    never = negotiation.held(folder / "never", 0.0, ["C3"])
-    share, least = (negotiation.estimate(run, "C3")["estimate"] for run in (often, never))
-    effects = {"mediator": share - least, "feedback": negotiation.gain(often)}
+    often = negotiation.run_groups(folder / "often", 1.0, ["C3", "C4", "C5"])
+    never = negotiation.run_groups(folder / "never", 0.0, ["C3"])
+    share, least = (negotiation.read_estimate(run, "C3")["estimate"] for run in (often, never))
+    effects = {"mediator": share - least, "feedback": negotiation.read_gain(often)}
     return StudyEffects([often.folder, never.folder], effects)
 
 
@@ -139,8 +139,8 @@ def play_focus_group(folder: Path) -> StudyEffects:
 
 def play_workbook(folder: Path) -> StudyEffects:
     """The share of tokens that a treatment adds."""
-    run = workbook.play(workbook.book(120), folder)
-    return StudyEffects([run], {"treatment": workbook.effect(run).value})
+    run = workbook.run_game(workbook.make_game(120), folder)
+    return StudyEffects([run], {"treatment": workbook.estimate_effect(run).value})
 
 
 PLAYS: Mapping[str, Callable[[Path], StudyEffects]] = {

@@ -112,7 +112,7 @@ def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
 
 def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: Path) -> None:
     made = Pilot(tmp_path / "run")
-    made.many("simple_voting", {(PARKS, PARKS): 20})
+    made.add_participants("simple_voting", {(PARKS, PARKS): 20})
     found = {f.key: f for f in compute_findings(STUDY, made.run())}
     assert found[CLOSED_ANSWERS_KEY].says.startswith("Cannot be computed")
     assert STRICT_ANSWERS_KEY not in found

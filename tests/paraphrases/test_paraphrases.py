@@ -162,11 +162,11 @@ def measure_town_hall(folder: Path, seed: int, prompts: Path) -> Effects:
 
 def measure_negotiation(folder: Path, seed: int, prompts: Path) -> Effects:
     settings = {"random_seed": seed, "prompts": str(prompts)}
-    half = negotiation.held(folder / "half", 0.5, ["C3"], 4, **settings)
-    full = negotiation.held(folder / "full", 1.0, ["C4", "C5"], **settings)
+    half = negotiation.run_groups(folder / "half", 0.5, ["C3"], 4, **settings)
+    full = negotiation.run_groups(folder / "full", 1.0, ["C4", "C5"], **settings)
     return {
-        "C3, minority covered": float(negotiation.estimate(half, "C3")["estimate"]),
-        "C5 − C4": negotiation.gain(full),
+        "C3, minority covered": float(negotiation.read_estimate(half, "C3")["estimate"]),
+        "C5 − C4": negotiation.read_gain(full),
     }
 
 
@@ -192,8 +192,8 @@ def measure_focus_group(folder: Path, seed: int, prompts: Path) -> Effects:
 
 def measure_workbook(folder: Path, seed: int, prompts: Path) -> Effects:
     own = (f"prompts={prompts}",)
-    run = workbook.play(workbook.book(240), folder, seed, overrides=own)
-    return {"treated − plain, share given": float(workbook.effect(run).value)}
+    run = workbook.run_game(workbook.make_game(240), folder, seed, overrides=own)
+    return {"treated − plain, share given": float(workbook.estimate_effect(run).value)}
 
 
 MEASURES: dict[str, Callable[[Path, int, Path], Effects]] = {

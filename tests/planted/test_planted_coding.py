@@ -75,7 +75,7 @@ def test_a_minority_gets_its_wish_as_often_as_the_mediator_follows_it(tmp_path: 
     for follows in (0.0, 0.35, 1.0):
         out = tmp_path / str(follows)
         some = negotiation.FEW if follows in (0, 1) else {}
-        run = negotiation.held(out, follows, ["C3"], coding="on", **some).folder
+        run = negotiation.run_groups(out, follows, ["C3"], coding="on", **some).folder
         found.append(compute_own_wish_share(run))
     assert found[0] < 0.15 and found[2] > 0.7
     assert found[0] + 0.15 < found[1] < found[2] - 0.15

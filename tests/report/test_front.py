@@ -60,7 +60,7 @@ def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
     assert seen["Simple passive"]["final vote"] == {"summaries"}
     assert seen["Clarified passive"]["final vote"] == {"summaries", "interview"}
     assert seen["Adversarial (ACP)"]["final vote"] == {"summaries", "interview", "dialogue"}
-    assert {lane.size.removesuffix(" each") for lane in found.lanes} == {"25 participants"}
+    assert {lane.size.removesuffix(" each") for lane in found.lanes} == {"10 participants"}
     assert found.question.startswith(pilot.config["topic"]["description"].split()[0])
 
 

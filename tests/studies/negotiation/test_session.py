@@ -258,7 +258,7 @@ UNDECIDED_TOPICS = ("attraction", "cuisine")
 
 
 @pytest.mark.parametrize("wish_count", [0, 1])
-def test_a_conflict_without_options_or_voters_splits_no_group(
+def test_a_conflict_without_options_assigns_no_subgroups(
     run_negotiation: Runner, wish_count: int
 ) -> None:
     """The mediator sees a conflict, although at most one member names an option."""
@@ -302,11 +302,11 @@ def test_a_conflict_without_options_or_voters_splits_no_group(
     for group in GROUPS:
         payload = read_session_file(run, group["id"], "C4", "planner_payload")
         attraction = payload["slot_decision_state"]["attraction"]
-        is_split = attraction["subgroup_assignment"] is not None
-        assert attraction["subgrouping_required"] == is_split
-        if not wish_count:
-            assert (attraction["portions"], is_split) == (None, False)
-            assert attraction["undecided"]
+        is_decided = attraction["undecided"] is None
+        assert (attraction["portions"] is not None) == is_decided
+        assert is_decided == bool(wish_count)
+        is_required = attraction["subgrouping_required"]
+        assert (attraction["subgroup_assignment"] is not None) == (is_required and is_decided)
 
 
 def test_feedback_cannot_bring_back_what_a_hard_constraint_struck_out(

@@ -680,8 +680,7 @@ class SlotDecision:
     @property
     def subgrouping_required(self) -> bool:
         """True if the travel plan must split the group for this part of the trip."""
-        # The value depends only on strategy, slot and conflict, and on whether anything is decided.
-        # It never depends on free text.
+        # The value depends only on strategy, slot and conflict, never on free text.
         return self._parts_by("subgroup_required")
 
     @property
@@ -690,8 +689,7 @@ class SlotDecision:
         return self._parts_by("subgroup_optional")
 
     def _parts_by(self, strategy_id: str) -> bool:
-        # If no member named an option, the mediator may see a conflict, but no option can be split.
-        eligible = self.has_conflict and self.slot_name in SUBGROUP_SLOTS and bool(self.portions)
+        eligible = self.has_conflict and self.slot_name in SUBGROUP_SLOTS
         return eligible and self.strategy_id == strategy_id
 
     @property
