@@ -65,8 +65,8 @@ class Row:
     # The columns that identify a row. The sources of texts in prompts refer to rows by this key
     # (`folkmoot.provenance`).
     key: ClassVar[tuple[str, ...]] = ()
-    # The protocol computes the rows from replies, such as the result of a game. A control does not
-    # repeat a decision if its prompt shows such a value.
+    # The protocol computes the rows from replies, such as the result of a game. If a prompt shows
+    # such a value, a control runs the session again.
     from_replies: ClassVar[bool] = False
 
     def __init_subclass__(
