@@ -127,7 +127,7 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     return count
 
 
-# A budget that no run reaches. Transcripts contain it, so all compared runs have the same one.
+# A budget that no run reaches. Transcripts contain the overrides, so compared runs have the same.
 LARGE_BUDGET = "budget_calls=100000"
 # Overrides that make the runs of the daily tests shorter.
 SHORTER = {"town_hall": ("rounds=1",)}
@@ -139,14 +139,12 @@ def whole_run(folder: Path) -> Callable[[str], folkmoot.Run]:
 
     @cache
     def play(study: str) -> folkmoot.Run:
-        how = (
-            {"provider": make_respondent(study)}
-            if study in SET_PATTERNS
-            else {"model": "synthetic"}
-        )
-        own = (LARGE_BUDGET, *SHORTER.get(study, ()), "concurrency=1")
+        overrides = (LARGE_BUDGET, *SHORTER.get(study, ()))
+        how: dict[str, Any] = {"provider": make_respondent(study)}
+        if study not in SET_PATTERNS:
+            how, overrides = {"model": "synthetic"}, (*overrides, "concurrency=1")
         path, out = several_parts(study, folder), folder / f"{study}_whole"
-        return folkmoot.run(path, out=out, overrides=own, **how)
+        return folkmoot.run(path, out=out, overrides=overrides, **how)
 
     return play
 
