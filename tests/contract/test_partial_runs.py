@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,17 +136,7 @@ SHORTER = {"town_hall": ("rounds=1",)}
 @pytest.fixture(scope="module")
 def whole_run(folder: Path) -> Callable[[str], folkmoot.Run]:
     """Return a function that runs a study with several parts in one go, once."""
-
-    @cache
-    def play(study: str) -> folkmoot.Run:
-        overrides = (LARGE_BUDGET, *SHORTER.get(study, ()))
-        how: dict[str, Any] = {"provider": make_respondent(study)}
-        if study not in SET_PATTERNS:
-            how, overrides = {"model": "synthetic"}, (*overrides, "concurrency=1")
-        path, out = several_parts(study, folder), folder / f"{study}_whole"
-        return folkmoot.run(path, out=out, overrides=overrides, **how)
-
-    return play
+    return cache(lambda study: run_parts(study, folder, folder / f"{study}_whole", LARGE_BUDGET))
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +168,19 @@ def count_calls_by_set(folder: Path, study: str) -> Counter[str]:
         return Counter(match[1] for match in found if match)
 
 
+def run_parts(
+    study: str, folder: Path, out: Path, *overrides: str, jitter: int | None = None
+) -> folkmoot.Run:
+    """Run the study with several parts in `out`. The study file is in `folder`."""
+    path, overrides = several_parts(study, folder), (*overrides, *SHORTER.get(study, ()))
+    if study in SET_PATTERNS:
+        provider = make_respondent(study, jitter=jitter)
+        return folkmoot.run(path, out=out, provider=provider, overrides=overrides)
+    # One call at a time, so that the same parts are complete in each run of a test.
+    overrides = (*overrides, "concurrency=1")
+    return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
+
+
 # Daily one type that is paid set by set, at random latencies, and one that is paid session by
 # session. test_every_study crashes and resumes the others.
 @pytest.mark.parametrize(
@@ -188,17 +191,8 @@ def test_a_run_paused_by_a_budget_is_reported_and_resumed(
 ) -> None:
     """Report without a complete part, with some complete parts, and at the end. The end equals that
     of a run without a pause. A budget is spent on whole sets, also with random latencies."""
-    path, out = several_parts(study, folder), folder / f"{study}_paused"
-
-    def play(out: Path, *overrides: str) -> folkmoot.Run:
-        overrides = (*overrides, *SHORTER.get(study, ()))
-        if study in SET_PATTERNS:
-            provider = make_respondent(study, jitter=len(overrides))
-            return folkmoot.run(path, out=out, provider=provider, overrides=overrides)
-        # One call at a time, so that the same parts are complete in each run of this test.
-        overrides = (*overrides, "concurrency=1")
-        return folkmoot.run(path, out=out, model="synthetic", overrides=overrides)
-
+    out = folder / f"{study}_paused"
+    play = partial(run_parts, study, folder, jitter=1)
     enough = LARGE_BUDGET
     whole = whole_run(study)
     with pytest.raises(RunPausedError):

@@ -60,7 +60,7 @@ class HeardStatements:
         for resident_id, name in names.items():
             # A prompt may write names in capitals, and a statement may not.
             self._id_by_name |= dict.fromkeys((name, name.title(), name.upper()), resident_id)
-        self._any_name = _any_name(tuple(self._id_by_name))
+        self._name_pattern = _any_name(tuple(self._id_by_name))
         self._mentions: list[tuple[str, set[str]]] = []
         for speaker, text in (
             *self.statements,
@@ -83,7 +83,7 @@ class HeardStatements:
 
     def named_in(self, text: str) -> set[str]:
         """Return the ids of the residents that a text names by id or by name."""
-        return {self._id_by_name[name] for name in self._any_name.findall(text)}
+        return {self._id_by_name[name] for name in self._name_pattern.findall(text)}
 
     def statements_by(self, speaker_id: str) -> str:
         """Return all statements of a resident as one text."""
