@@ -1,5 +1,6 @@
-"""The study of test_batches. A module without the imports of the tests, which take a second in a
-process of its own."""
+"""The study of test_batches.
+
+The module does not import the tests, because their imports take a second in a new process."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from folkmoot import Session, Speaker, Study, StudyConfig
 PEOPLE = 6
 
 
-async def talk(session: Session) -> None:
-    """Two questions that build on each other: two waves."""
+async def ask_all_participants(session: Session) -> None:
+    """Ask two questions that build on each other. They need two waves."""
 
-    async def one(scope: Any, number: int) -> None:
-        who = Speaker(f"p{number}", system="You are a cook.")
-        said = await scope.ask(who, f"What matters to you, {number}?")
-        await scope.ask(who, f"You said {said!r}. Why?")
+    async def answer_two_questions(scope: Any, number: int) -> None:
+        speaker = Speaker(f"p{number}", system="You are a cook.")
+        reply = await scope.ask(speaker, f"What matters to you, {number}?")
+        await scope.ask(speaker, f"You said {reply!r}. Why?")
 
-    await session.map(range(PEOPLE), one)
+    await session.map(range(PEOPLE), answer_two_questions)
 
 
-STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
+STUDY = Study(name="talk", title="Talk", config=StudyConfig, protocol=ask_all_participants)

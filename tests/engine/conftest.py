@@ -9,7 +9,7 @@ import pytest
 import folkmoot
 from tests.conftest import SharedFolder
 
-# Two participants in each of two conditions: many tests play this run again.
+# Two participants in each of two conditions: many tests replay this run.
 SMALL_PILOT = """
 study: cross_pollination
 pilot_id: small
@@ -26,7 +26,7 @@ personas: {source: quota}
 
 @pytest.fixture(scope="session")
 def small_pilot(shared_folder: SharedFolder) -> Path:
-    """The folder of a finished run of the study above. A test that writes into it copies it.
+    """Return the folder of a finished run of SMALL_PILOT. A test that writes into it must copy it.
 
     The study file is `../study/cross_pollination.yaml`.
     """

@@ -1,4 +1,4 @@
-"""Batches: the same results at half the price, nothing paid for twice, whatever happens between."""
+"""Batches: the same results at half the price, and no call is paid for twice."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from tests.waiting import wait_until
 
 MODELS = {"openai": "openai/gpt-4o", "anthropic": "anthropic/claude-haiku-4-5"}
 MODELS["google"] = "google/gemini-2.5-flash"
-# Every vendor is killed at each of its requests in the nightly tests.
-ONE_KILLED = [
+# The nightly tests kill the run with every vendor, daily tests with one.
+VENDORS_TO_KILL = [
     pytest.param(vendor, marks=() if vendor == "openai" else pytest.mark.nightly(part="kills"))
     for vendor in MODELS
 ]
@@ -62,28 +62,28 @@ pytestmark = pytest.mark.usefixtures("keys")
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
     url = server.openai if vendor == "openai" else server.url
     quick = {"batch_poll_seconds": 0.001, "api_retry_base_seconds": 0.001, "max_tokens": 100}
-    named = {"model": MODELS[vendor], "endpoints": {vendor: url}}
-    return {"batch": True, **named, **quick, **more}
+    run_settings = {"model": MODELS[vendor], "endpoints": {vendor: url}}
+    return {"batch": True, **run_settings, **quick, **more}
 
 
-def resumed(values: dict[str, Any], out: Path, **more: Any) -> Run:
+def resume_run(values: dict[str, Any], out: Path, **more: Any) -> Run:
     return run(STUDY, values, out=out, **more)
 
 
-def answers(done: Run) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(done.path / "journal.sqlite") as db:
-        asked = "SELECT address, reply, finish, input_tokens, output_tokens FROM entries ORDER BY 1"
-        return db.execute(asked).fetchall()
+def read_journal_entries(finished_run: Run) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(finished_run.path / "journal.sqlite") as db:
+        query = "SELECT address, reply, finish, input_tokens, output_tokens FROM entries ORDER BY 1"
+        return db.execute(query).fetchall()
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_run_by_batches_says_the_same_at_half_the_price(vendor: str, tmp_path: Path) -> None:
+def test_batch_run_gives_the_same_results_at_half_the_price(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
         batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
         jobs = server.model.batches.jobs
         assert [len(job.items) for job in jobs] == [PEOPLE, PEOPLE]  # a wave for each question
-    assert answers(batched) == answers(direct)
+    assert read_journal_entries(batched) == read_journal_entries(direct)
     assert batched.manifest["cost_usd"] == pytest.approx(direct.manifest["cost_usd"] / 2, rel=1e-3)
     assert batched.manifest["journal_digest"] == direct.manifest["journal_digest"]
     assert batched.manifest["handed_in_by_batches"] == 2 * PEOPLE
@@ -91,8 +91,8 @@ def test_a_run_by_batches_says_the_same_at_half_the_price(vendor: str, tmp_path:
     assert verify_run(batched.folder, STUDY).differences == []
 
 
-def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
-    """The run in a process of its own, that a test can kill."""
+def start_process(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
+    """Start the run in a new process that a test can kill."""
     code = (
         "import json, sys\n"
         "from pathlib import Path\n"
@@ -101,50 +101,55 @@ def dump(values: dict[str, Any], out: Path) -> subprocess.Popen[str]:
         "out = Path(sys.argv[2])\n"
         "run(STUDY, json.loads(sys.argv[1]), out=out)\n"
     )
-    words = [sys.executable, "-c", code, json.dumps(values), str(out)]
-    return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, json.dumps(values), str(out)]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("vendor", ONE_KILLED)
-def test_a_killed_run_finds_its_batches_again_with_and_without_batches(
+@pytest.mark.parametrize("vendor", VENDORS_TO_KILL)
+def test_killed_run_finds_its_batches_on_resume_with_and_without_batch_mode(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor), server.model.batches
-        desk.plan = BatchPlan(hold=True)
-        killed = dump(values, tmp_path / "run")
-        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)  # its id is written down
+        values, batch_api = settings(server, vendor), server.model.batches
+        batch_api.plan = BatchPlan(hold=True)
+        killed = start_process(values, tmp_path / "run")
+        # The batch id is in the journal.
+        wait_until(lambda: bool(batch_api.jobs) and batch_api.jobs[0].looks > 1)
         killed.kill()
         killed.wait()
-        desk.plan = BatchPlan()
+        batch_api.plan = BatchPlan()
         with pytest.raises(RunExistsError):  # no answer yet, but a batch that will be billed
             run(STUDY, values, out=tmp_path / "run", if_exists="error")
         shutil.copytree(tmp_path / "run", tmp_path / "direct")
-        # Without batches, those that were handed in are still fetched.
-        direct = resumed({**values, "batch": False}, tmp_path / "direct")
-        assert desk.calls == PEOPLE
+        # A resume without batches still fetches the batches that were submitted.
+        direct = resume_run({**values, "batch": False}, tmp_path / "direct")
+        assert batch_api.calls == PEOPLE
         assert server.model.counts["answered"] == 2 * PEOPLE
-        done = resumed(values, tmp_path / "run")
-        assert desk.calls == 2 * PEOPLE
+        finished_run = resume_run(values, tmp_path / "run")
+        assert batch_api.calls == 2 * PEOPLE
         assert server.model.counts["answered"] == 3 * PEOPLE
         fresh = run(STUDY, values, out=tmp_path / "fresh")
-    assert answers(done) == answers(fresh) == answers(direct)
+    assert (
+        read_journal_entries(finished_run)
+        == read_journal_entries(fresh)
+        == read_journal_entries(direct)
+    )
 
 
-def test_a_fork_that_a_mistake_stops_keeps_its_open_batch(tmp_path: Path) -> None:
+def test_failed_fork_keeps_its_open_batch(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        desk = server.model.batches
+        batch_api = server.model.batches
 
         async def protocol(session: Session) -> None:
-            said = await session.ask(Speaker("a"), "What matters?")
+            reply = await session.ask(Speaker("a"), "What matters?")
 
             async def ask_on(scope: Any) -> None:
-                await scope.ask(Speaker("a"), f"You said {said!r}. Why?")
+                await scope.ask(Speaker("a"), f"You said {reply!r}. Why?")
 
             async def check(_scope: Any) -> None:
-                if said == "Nothing.":
+                if reply == "Nothing.":
                     # The first batch belongs to the source run, the second asks its second wave.
-                    while len(desk.jobs) < 3 or not desk.jobs[-1].looks:
+                    while len(batch_api.jobs) < 3 or not batch_api.jobs[-1].looks:
                         await asyncio.sleep(0.01)
                     raise InputError("nothing can be found out about nothing")
 
@@ -152,8 +157,8 @@ def test_a_fork_that_a_mistake_stops_keeps_its_open_batch(tmp_path: Path) -> Non
 
         study = Study(name="two", title="Two", config=StudyConfig, protocol=protocol)
         base = run(study, settings(server), out=tmp_path / "run")
-        assert len(desk.jobs) == 2
-        desk.plan = BatchPlan(hold=True)
+        assert len(batch_api.jobs) == 2
+        batch_api.plan = BatchPlan(hold=True)
         out = tmp_path / "fork"
         with pytest.raises(InputError, match="about nothing"):
             fork(base, "ask0", say="Nothing.", out=out, study=study, trust=True)
@@ -161,26 +166,28 @@ def test_a_fork_that_a_mistake_stops_keeps_its_open_batch(tmp_path: Path) -> Non
             assert [batch.calls for batch in journal.read_batches().values()] == [1]
 
 
-@pytest.mark.parametrize("vendor", ONE_KILLED)
-def test_a_run_killed_while_it_handed_in_finds_the_batch_by_its_name(
+@pytest.mark.parametrize("vendor", VENDORS_TO_KILL)
+def test_run_killed_during_submission_finds_the_batch_by_its_name(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor), server.model.batches
+        values, batch_api = settings(server, vendor), server.model.batches
         for _ in range(3):  # batches of others, so that the list has several pages
-            desk.jobs.append(Job(f"other{len(desk.jobs)}", len(desk.jobs), [], "another"))
-        desk.plan = BatchPlan(stall=True, hold=True)
-        killed = dump(values, tmp_path / "run")
-        wait_until(lambda: len(desk.jobs) > 3)
+            batch_api.jobs.append(
+                Job(f"other{len(batch_api.jobs)}", len(batch_api.jobs), [], "another")
+            )
+        batch_api.plan = BatchPlan(stall=True, hold=True)
+        killed = start_process(values, tmp_path / "run")
+        wait_until(lambda: len(batch_api.jobs) > 3)
         killed.kill()
         killed.wait()
-        desk.plan = BatchPlan()
-        resumed(values, tmp_path / "run")
-        assert desk.calls == 2 * PEOPLE == server.model.counts["answered"]
+        batch_api.plan = BatchPlan()
+        resume_run(values, tmp_path / "run")
+        assert batch_api.calls == 2 * PEOPLE == server.model.counts["answered"]
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_batch_whose_receipt_was_lost_is_not_handed_in_twice(vendor: str, tmp_path: Path) -> None:
+def test_batch_is_not_submitted_twice_if_the_response_was_lost(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(swallow=frozenset({0}))
         run(STUDY, settings(server, vendor), out=tmp_path / "run")
@@ -188,31 +195,31 @@ def test_a_batch_whose_receipt_was_lost_is_not_handed_in_twice(vendor: str, tmp_
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_what_expires_or_fails_in_a_batch_is_asked_again(vendor: str, tmp_path: Path) -> None:
+def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
         server.model.batches.plan = BatchPlan(expire=frozenset({0}), errors=frozenset({1}))
         batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
         sizes = [len(job.items) for job in server.model.batches.jobs]
     assert sum(sizes) == 2 * PEOPLE + PEOPLE // 2 + 1
-    assert answers(batched) == answers(direct)
+    assert read_journal_entries(batched) == read_journal_entries(direct)
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_batch_cancelled_by_hand_pauses_the_run(vendor: str, tmp_path: Path) -> None:
+def test_batch_cancelled_by_the_researcher_pauses_the_run(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor), server.model.batches
-        desk.plan = BatchPlan(cancel=frozenset({0}))
+        values, batch_api = settings(server, vendor), server.model.batches
+        batch_api.plan = BatchPlan(cancel=frozenset({0}))
         with pytest.raises(RunPausedError, match=r"cancelled, with 3 calls unanswered; a resume"):
             run(STUDY, values, out=tmp_path / "run")
-        assert len(desk.jobs) == 1  # nothing was handed in against the user's will
-        done = resumed(values, tmp_path / "run")
+        assert len(batch_api.jobs) == 1  # no batch was submitted again
+        finished_run = resume_run(values, tmp_path / "run")
         assert server.model.counts["answered"] == 2 * PEOPLE
-    assert done.table("answers").height == 2 * PEOPLE
+    assert finished_run.table("answers").height == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("vendor", ["openai"])
-def test_a_batch_too_large_for_the_queue_is_halved(
+def test_batch_too_large_for_the_queue_is_split_in_half(
     vendor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox_module, "MIN_SPLIT_CALLS", 1)
@@ -229,7 +236,7 @@ def test_a_batch_too_large_for_the_queue_is_halved(
     ("code", "error"),
     [("billing_hard_limit_reached", QuotaExhaustedError), ("invalid_model", FatalModelError)],
 )
-def test_a_refused_batch_stops_the_run_and_can_be_resumed(
+def test_refused_batch_stops_the_run_and_the_run_can_be_resumed(
     vendor: str, code: str, error: type[Exception], tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
@@ -238,24 +245,24 @@ def test_a_refused_batch_stops_the_run_and_can_be_resumed(
         with pytest.raises(error, match=code):
             run(STUDY, values, out=tmp_path / "run")
         server.model.batches.plan = BatchPlan()
-        done = resumed(values, tmp_path / "run")
-    assert done.table("answers").height == 2 * PEOPLE
+        finished_run = resume_run(values, tmp_path / "run")
+    assert finished_run.table("answers").height == 2 * PEOPLE
 
 
-def test_a_run_is_resumed_after_the_account_was_empty_inside_batches(tmp_path: Path) -> None:
+def test_run_can_be_resumed_after_the_quota_ran_out_inside_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(quota_after=PEOPLE)) as server:
         values = settings(server, quota_wait_seconds=0)
         for _ in range(2):
             with pytest.raises(QuotaExhaustedError, match="still exhausted"):
                 run(STUDY, values, out=tmp_path / "run")
         server.model.plan = FaultPlan()
-        done = resumed(values, tmp_path / "run")
+        finished_run = resume_run(values, tmp_path / "run")
         assert server.model.counts["answered"] == 2 * PEOPLE
-    assert done.table("answers").height == 2 * PEOPLE
+    assert finished_run.table("answers").height == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
+def test_server_without_batch_api_gives_an_error(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(interface=False)
         with pytest.raises(
@@ -265,25 +272,27 @@ def test_a_server_without_batches_says_so(vendor: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_batch_that_is_rejected_whole_rejects_no_prompt(vendor: str, tmp_path: Path) -> None:
+def test_rejection_of_a_whole_batch_marks_no_prompt_as_rejected(
+    vendor: str, tmp_path: Path
+) -> None:
     with ServerThread(FaultPlan()) as server:
         values = settings(server, vendor)
         server.model.batches.plan = BatchPlan(reject=400)
         with pytest.raises(FatalModelError, match=r"batch API: .*Invalid batch"):
             run(STUDY, values, out=tmp_path / "run")
         server.model.batches.plan = BatchPlan()
-        done = resumed(values, tmp_path / "run")
-    assert done.table("answers")["missing"].null_count() == 2 * PEOPLE
+        finished_run = resume_run(values, tmp_path / "run")
+    assert finished_run.table("answers")["missing"].null_count() == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("vendor", MODELS)
 @pytest.mark.parametrize(("status", "may_be_billed"), [(402, 0), (429, 0), (503, PEOPLE)])
-def test_what_a_refused_batch_may_cost_is_told(
+def test_possible_cost_of_a_refused_batch_is_reported(
     vendor: str, status: int, may_be_billed: int, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor, max_api_retries=1), server.model.batches
-        desk.plan = BatchPlan(reject=status)
+        values, batch_api = settings(server, vendor, max_api_retries=1), server.model.batches
+        batch_api.plan = BatchPlan(reject=status)
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
         # After status 503 the batch may have arrived all the same.
@@ -291,21 +300,21 @@ def test_what_a_refused_batch_may_cost_is_told(
         assert ("may be billed" in money_in(tmp_path / "run")) == bool(may_be_billed)
         with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
             assert not journal.find_damage()
-        desk.plan = BatchPlan()
-        done = resumed(values, tmp_path / "run")
-        assert sorted(len(job.items) for job in desk.jobs) == [PEOPLE, PEOPLE]
-    assert done.table("answers").height == 2 * PEOPLE
+        batch_api.plan = BatchPlan()
+        finished_run = resume_run(values, tmp_path / "run")
+        assert sorted(len(job.items) for job in batch_api.jobs) == [PEOPLE, PEOPLE]
+    assert finished_run.table("answers").height == 2 * PEOPLE
     assert not spent_below(tmp_path / "run").open_batch_calls
 
 
 @pytest.mark.parametrize("vendor", ["openai", "google"])
 @pytest.mark.parametrize(("processed", "may_be_billed"), [(0, 0), (2, PEOPLE)])
-def test_a_batch_that_failed_may_be_billed_only_if_the_vendor_processed_some_of_it(
+def test_failed_batch_may_be_billed_only_if_the_vendor_processed_calls(
     vendor: str, processed: int, may_be_billed: int, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor), server.model.batches
-        desk.plan = BatchPlan(fail="invalid_model", most_calls=1, processed=processed)
+        values, batch_api = settings(server, vendor), server.model.batches
+        batch_api.plan = BatchPlan(fail="invalid_model", most_calls=1, processed=processed)
         with pytest.raises(FatalModelError, match="invalid_model"):
             run(STUDY, values, out=tmp_path / "run")
         assert spent_below(tmp_path / "run").open_batch_calls == may_be_billed
@@ -313,68 +322,68 @@ def test_a_batch_that_failed_may_be_billed_only_if_the_vendor_processed_some_of_
         assert has_calls(tmp_path / "run") == bool(may_be_billed)
         with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
             assert not journal.find_damage()
-        desk.plan = BatchPlan()
-        done = resumed(values, tmp_path / "run")
-    assert done.table("answers").height == 2 * PEOPLE
+        batch_api.plan = BatchPlan()
+        finished_run = resume_run(values, tmp_path / "run")
+    assert finished_run.table("answers").height == 2 * PEOPLE
     assert not spent_below(tmp_path / "run").open_batch_calls
 
 
-def test_a_file_that_could_not_be_uploaded_is_in_no_batch_that_may_be_billed(
+def test_failed_upload_does_not_count_as_possibly_billed(
     tmp_path: Path,
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, max_api_retries=1), server.model.batches
-        desk.plan = BatchPlan(upload=503)
+        values, batch_api = settings(server, max_api_retries=1), server.model.batches
+        batch_api.plan = BatchPlan(upload=503)
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
-        assert not desk.jobs
+        assert not batch_api.jobs
         assert not spent_below(tmp_path / "run").open_batch_calls
         assert not money_in(tmp_path / "run") and not has_calls(tmp_path / "run")
-        desk.plan = BatchPlan()
-        done = resumed(values, tmp_path / "run")
-        assert [len(job.items) for job in desk.jobs] == [PEOPLE, PEOPLE]
-    assert done.table("answers").height == 2 * PEOPLE
+        batch_api.plan = BatchPlan()
+        finished_run = resume_run(values, tmp_path / "run")
+        assert [len(job.items) for job in batch_api.jobs] == [PEOPLE, PEOPLE]
+    assert finished_run.table("answers").height == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_batch_that_the_vendor_no_longer_knows_is_not_paid_for_again_unasked(
+def test_batch_unknown_to_the_vendor_is_not_paid_for_again_without_consent(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, desk = settings(server, vendor), server.model.batches
-        desk.plan = BatchPlan(cancel=frozenset({0}))
+        values, batch_api = settings(server, vendor), server.model.batches
+        batch_api.plan = BatchPlan(cancel=frozenset({0}))
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
-        desk.jobs[0].id = "gone"
-        desk.plan = BatchPlan()
+        batch_api.jobs[0].id = "gone"
+        batch_api.plan = BatchPlan()
         with pytest.raises(FatalModelError, match=r"does not know batch .*--accept-changes"):
-            resumed(values, tmp_path / "run")
-        assert [len(job.items) for job in desk.jobs] == [PEOPLE, 3]
-        assert "You said" in str(desk.jobs[1].items)  # those who were answered went on
-        done = resumed(values, tmp_path / "run", accept_changes=True)
-    assert done.table("answers").height == 2 * PEOPLE
+            resume_run(values, tmp_path / "run")
+        assert [len(job.items) for job in batch_api.jobs] == [PEOPLE, 3]
+        assert "You said" in str(batch_api.jobs[1].items)  # participants with an answer continued
+        finished_run = resume_run(values, tmp_path / "run", accept_changes=True)
+    assert finished_run.table("answers").height == 2 * PEOPLE
 
 
-def test_a_resume_without_batches_reserves_their_price_for_what_they_hold(tmp_path: Path) -> None:
+def test_resume_without_batches_reserves_the_batch_price_for_open_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         # Enough for one call in a batch, and too little for one that is made directly.
-        values, desk = settings(server, budget_usd=0.0009), server.model.batches
-        desk.plan = BatchPlan(hold=True)
-        killed = dump(values, tmp_path / "run")
-        wait_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 1)
+        values, batch_api = settings(server, budget_usd=0.0009), server.model.batches
+        batch_api.plan = BatchPlan(hold=True)
+        killed = start_process(values, tmp_path / "run")
+        wait_until(lambda: bool(batch_api.jobs) and batch_api.jobs[0].looks > 1)
         killed.kill()
         killed.wait()
-        assert desk.calls == 1
-        desk.plan = BatchPlan()
+        assert batch_api.calls == 1
+        batch_api.plan = BatchPlan()
         with pytest.raises(BudgetReachedError):
-            resumed({**values, "batch": False}, tmp_path / "run")
-        assert desk.calls == server.model.counts["answered"] == 1
+            resume_run({**values, "batch": False}, tmp_path / "run")
+        assert batch_api.calls == server.model.counts["answered"] == 1
     spent = spent_below(tmp_path / "run")
     assert (spent.calls, spent.open_batch_calls) == (1, 0)
 
 
 @pytest.mark.parametrize("wave", [1, 2, 4, 5])
-def test_results_do_not_depend_on_how_waves_are_cut(
+def test_results_do_not_depend_on_the_size_of_waves(
     wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ServerThread(FaultPlan()) as server:
@@ -388,73 +397,73 @@ def test_results_do_not_depend_on_how_waves_are_cut(
     assert parted.manifest["journal_digest"] == whole.manifest["journal_digest"]
 
 
-def test_auto_takes_batches_only_where_enough_calls_wait(tmp_path: Path) -> None:
-    async def grows(session: Session) -> None:
-        async def one(scope: Any, number: int) -> None:
+def test_auto_mode_uses_batches_only_if_enough_calls_wait(tmp_path: Path) -> None:
+    async def ask_more_in_each_stage(session: Session) -> None:
+        async def ask_growing_questions(scope: Any, number: int) -> None:
             await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-        await session.child("few").map(range(3), one)
-        await session.child("many").map(range(4), one)
+        await session.child("few").map(range(3), ask_growing_questions)
+        await session.child("many").map(range(4), ask_growing_questions)
 
-    study = Study(name="grows", title="Grows", config=StudyConfig, protocol=grows)
+    study = Study(name="grows", title="Grows", config=StudyConfig, protocol=ask_more_in_each_stage)
     with ServerThread(FaultPlan()) as server:
         values = settings(server, batch="auto", batch_at_least=4)
-        done = run(study, values, out=tmp_path / "run")
+        finished_run = run(study, values, out=tmp_path / "run")
         assert [len(job.items) for job in server.model.batches.jobs] == [4]
         direct = run(study, settings(server, batch=False), out=tmp_path / "direct")
-    assert answers(done) == answers(direct)
+    assert read_journal_entries(finished_run) == read_journal_entries(direct)
     price = direct.manifest["cost_usd"]
-    assert price / 2 < done.manifest["cost_usd"] < price
+    assert price / 2 < finished_run.manifest["cost_usd"] < price
 
 
-def test_embeddings_and_computations_are_waited_for_before_a_wave(tmp_path: Path) -> None:
-    async def mixed(session: Session) -> None:
-        async def one(scope: Any, number: int) -> None:
+def test_wave_waits_for_embeddings_and_computations(tmp_path: Path) -> None:
+    async def mix_effects(session: Session) -> None:
+        async def embed_and_ask(scope: Any, number: int) -> None:
             if number % 2:
                 await scope.embed([f"text {number}"])
             if number % 3 == 0:
                 await scope.compute(pow, 2, number)
             await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-        await session.map(range(PEOPLE), one)
+        await session.map(range(PEOPLE), embed_and_ask)
 
-    study = Study(name="mixed", title="Mixed", config=StudyConfig, protocol=mixed)
+    study = Study(name="mixed", title="Mixed", config=StudyConfig, protocol=mix_effects)
     with ServerThread(FaultPlan(), latency=0.02) as server:
         run(study, settings(server), out=tmp_path / "run")
         assert [len(job.items) for job in server.model.batches.jobs] == [PEOPLE]
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_what_an_endpoint_does_not_take_is_learnt_in_a_batch(vendor: str, tmp_path: Path) -> None:
+def test_capability_of_an_endpoint_is_learnt_from_a_batch(vendor: str, tmp_path: Path) -> None:
     class Why(BaseModel):
         reason: str
 
-    async def forms(session: Session) -> None:
-        async def one(scope: Any, number: int) -> None:
+    async def ask_for_json(session: Session) -> None:
+        async def ask_for_reason(scope: Any, number: int) -> None:
             await scope.ask(Speaker(f"p{number}"), f"Why, {number}?", answer_type=Json(Why))
 
-        await session.map(range(3), one)
+        await session.map(range(3), ask_for_reason)
 
-    study = Study(name="forms", title="Forms", config=StudyConfig, protocol=forms)
+    study = Study(name="forms", title="Forms", config=StudyConfig, protocol=ask_for_json)
     with ServerThread(FaultPlan(schema="refuse")) as server:
         server.model.says = lambda messages, body: {"text": '{"reason": "so"}'}
-        done = run(study, settings(server, vendor), out=tmp_path / "run")
+        finished_run = run(study, settings(server, vendor), out=tmp_path / "run")
         assert len(server.model.batches.jobs) == 2  # with a schema, then without
-    assert done.table("answers")["missing"].null_count() == 3
+    assert finished_run.table("answers")["missing"].null_count() == 3
 
 
-def test_prompts_that_a_batch_rejects_are_missing_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_rejected_prompts_in_a_batch_are_missing_and_the_run_continues(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        bad = {"status": 400, "message": "not this one"}
+        rejection = {"status": 400, "message": "not this one"}
         server.model.says = lambda messages, body: (
-            bad if "to you, 2" in messages[-1]["content"] else {}
+            rejection if "to you, 2" in messages[-1]["content"] else {}
         )
-        done = run(STUDY, settings(server), out=tmp_path / "run")
-    missing = done.table("answers").filter(pl.col("missing").is_not_null())
+        finished_run = run(STUDY, settings(server), out=tmp_path / "run")
+    missing = finished_run.table("answers").filter(pl.col("missing").is_not_null())
     assert missing["missing"].to_list() == ["rejected"]
 
 
-def test_a_budget_pays_for_twice_as_much_in_batches(tmp_path: Path) -> None:
+def test_budget_covers_twice_as_many_calls_in_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         values = settings(server, batch=False, max_tokens=10)
         cost = run(STUDY, values, out=tmp_path / "a").manifest["cost_usd"]
@@ -464,28 +473,28 @@ def test_a_budget_pays_for_twice_as_much_in_batches(tmp_path: Path) -> None:
         assert run(STUDY, values, out=tmp_path / "c").manifest["cost_usd"] < cost * 0.51
 
 
-def test_ctrl_c_leaves_the_batch_running_and_says_how_to_come_back(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_batch_open_and_prints_the_resume_command(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(TWO_WAVES, "utf-8")
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(hold=True)
         values = settings(server, study="own.py")
         (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
-        words = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
-        stopped = subprocess.Popen(
-            with_default_signals(*words), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        command = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
+        process = subprocess.Popen(
+            with_default_signals(*command), cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
         wait_until(
             lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0
         )
-        stopped.send_signal(signal.SIGINT)
-        said = stopped.communicate()[1]
-        assert stopped.returncode == 130, said
-        assert "batch batch_0 (8 calls) continues at openai/gpt-4o, until " in said
-        assert "folkmoot run study.yaml --out run --resume" in said
+        process.send_signal(signal.SIGINT)
+        output = process.communicate()[1]
+        assert process.returncode == 130, output
+        assert "batch batch_0 (8 calls) continues at openai/gpt-4o, until " in output
+        assert "folkmoot run study.yaml --out run --resume" in output
         server.model.batches.plan = BatchPlan()
         with contextlib.chdir(tmp_path):
-            again = CliRunner().invoke(app, [*words[3:], "--resume"])
-        assert again.exit_code == 0, again.output
+            resume_result = CliRunner().invoke(app, [*command[3:], "--resume"])
+        assert resume_result.exit_code == 0, resume_result.output
         assert server.model.batches.calls == 10
 
 
@@ -503,7 +512,7 @@ STUDY = Study(name="own", title="Own", config=StudyConfig, protocol=ask)
 """
 
 
-def test_check_says_waves_both_prices_and_when_it_ends(
+def test_check_prints_waves_both_prices_and_duration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -512,17 +521,17 @@ def test_check_says_waves_both_prices_and_when_it_ends(
     values = {"study": "own.py", "model": "gpt-4o"}
     (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
     check_command(tmp_path / "study.yaml", None, (), trust=False, preview=False)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     direct, batched = (
-        float(re.search(rf"{word} +about \$([0-9.]+)", said)[1])  # type: ignore[index]
+        float(re.search(rf"{word} +about \$([0-9.]+)", output)[1])  # type: ignore[index]
         for word in ("Cost", "Batches")
     )
     assert batched == pytest.approx(direct / 2, rel=0.1)
-    assert "2 waves of calls, each completed within 24 h, all within 2 days" in said
+    assert "2 waves of calls, each completed within 24 h, all within 2 days" in output
 
 
 @pytest.mark.parametrize(
-    ("least", "told"),
+    ("least", "expected_output"),
     [
         (9, "none: no wave of at least 9 calls (batch: auto)"),
         (
@@ -532,9 +541,9 @@ def test_check_says_waves_both_prices_and_when_it_ends(
         ),
     ],
 )
-def test_check_says_what_auto_hands_in(
+def test_check_prints_which_calls_auto_mode_submits(
     least: int,
-    told: str,
+    expected_output: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -544,40 +553,40 @@ def test_check_says_what_auto_hands_in(
     values = {"study": "own.py", "model": "gpt-4o", "batch": "auto", "batch_at_least": least}
     (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
     check_command(tmp_path / "study.yaml", None, (), trust=False, preview=False)
-    said = capsys.readouterr().out
-    assert f"Batches   {told}" in said and "if asked directly" in said
-    assert ("Time " in said) == (least == 9)  # how long a batch takes nobody knows
+    output = capsys.readouterr().out
+    assert f"Batches   {expected_output}" in output and "if asked directly" in output
+    assert ("Time " in output) == (least == 9)  # the duration of a batch is unknown
 
 
-def test_models_without_batches_are_asked_directly_and_that_is_said(tmp_path: Path) -> None:
-    heard: list[str] = []
+def test_models_without_batch_api_are_called_directly_with_a_notice(tmp_path: Path) -> None:
+    messages: list[str] = []
 
     def progress(event: Event) -> None:
-        heard.append(format_event(event)[0])
+        messages.append(format_event(event)[0])
 
     with ServerThread(FaultPlan()) as server:
         several = [server.openai, server.openai]  # a batch cannot be spread over servers
         values = {**settings(server), "endpoints": {"openai": several}}
-        done = run(STUDY, values, out=tmp_path / "run", progress=progress)
+        finished_run = run(STUDY, values, out=tmp_path / "run", progress=progress)
         assert server.model.batches.jobs == []
-    assert done.table("answers").height == 2 * PEOPLE
-    assert "openai/gpt-4o has no batch API, so it is asked directly, at its full price" in heard
+    assert finished_run.table("answers").height == 2 * PEOPLE
+    assert "openai/gpt-4o has no batch API, so it is asked directly, at its full price" in messages
 
 
-def test_a_run_from_python_can_be_told_to_go_by_batches(tmp_path: Path) -> None:
+def test_batch_mode_can_be_set_from_python(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         run(STUDY, settings(server, batch=False), out=tmp_path / "run", batch=True)
         assert server.model.batches.calls == 2 * PEOPLE
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
+def test_random_faults_change_no_result_and_no_call_is_paid_twice(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = np.random.default_rng(seed)
     vendor = [*MODELS][seed % 3]
 
-    def some() -> frozenset[int]:
+    def draw_call_numbers() -> frozenset[int]:
         return frozenset(n for n in range(8) if draw.random() < 0.3)
 
     with ServerThread(FaultPlan()) as server:
@@ -586,38 +595,43 @@ def test_whatever_goes_wrong_the_results_are_the_same_and_paid_for_once(
         wave = int(draw.integers(1, 8))
         for module in (outbox_module, gateway_module):
             monkeypatch.setattr(module, "MAX_WAVE_CALLS", wave)
-        plan = BatchPlan(looks=int(draw.integers(3)), expire=some(), errors=some(), swallow=some())
+        plan = BatchPlan(
+            looks=int(draw.integers(3)),
+            expire=draw_call_numbers(),
+            errors=draw_call_numbers(),
+            swallow=draw_call_numbers(),
+        )
         server.model.batches.plan = plan
         values = settings(server, vendor, max_api_retries=20)
-        done = run(STUDY, values, out=tmp_path / "run")
+        finished_run = run(STUDY, values, out=tmp_path / "run")
         assert server.model.counts["answered"] - before == 2 * PEOPLE
-    assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
+    assert finished_run.manifest["journal_digest"] == direct.manifest["journal_digest"]
 
 
 @pytest.mark.nightly(part="scale")
 @pytest.mark.parametrize(
     "name", ["cross_pollination", "focus_group", "negotiation", "town_hall", "deliberation_survey"]
 )
-def test_every_study_type_says_the_same_by_batches(name: str, tmp_path: Path) -> None:
+def test_every_study_type_gives_the_same_results_with_batches(name: str, tmp_path: Path) -> None:
     digests = set()
     with ServerThread(FaultPlan(), answers="respondent") as server:
-        here = (f"endpoints.openai={server.openai}", "batch_poll_seconds=0.001")
+        overrides = (f"endpoints.openai={server.openai}", "batch_poll_seconds=0.001")
         for batch in (False, True):
-            done = run(
+            finished_run = run(
                 ROOT / f"examples/{name}.yaml",
                 model="openai/gpt-4o",
                 out=tmp_path / f"{batch}",
-                overrides=(*here, "embedding_model=wordllama"),
+                overrides=(*overrides, "embedding_model=wordllama"),
                 limit=None if name == "deliberation_survey" else 2,
                 batch=batch,
             )
-            digests.add(done.manifest["journal_digest"])
+            digests.add(finished_run.manifest["journal_digest"])
         assert server.model.batches.calls
     assert len(digests) == 1
 
 
 @pytest.mark.nightly(part="scale")
-def test_more_calls_than_a_wave_holds_go_as_two_in_bounded_memory() -> None:
+def test_calls_above_the_wave_size_are_split_within_bounded_memory() -> None:
     took = alone("benchmarks.batches.run", calls=50_001)
     assert took["batches"] == 2
     assert took["peak_mb"] < 1500
@@ -626,21 +640,20 @@ def test_more_calls_than_a_wave_holds_go_as_two_in_bounded_memory() -> None:
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("handled", [False, True])
 @pytest.mark.parametrize("vendor", MODELS)
-def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(
+def test_run_killed_at_each_request_pays_for_no_call_twice(
     vendor: str, handled: bool, tmp_path: Path
 ) -> None:
-    """Each process is killed one request later than the one before, before the server has taken
-    that request or before it has said so."""
+    """Kill each process one request later than the last, before or after the server handles it."""
     with ServerThread(FaultPlan()) as server:
         direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
         answered, values = server.model.counts["answered"], settings(server, vendor)
         running: list[subprocess.Popen[str]] = []
-        seen = 0
+        request_count = 0
 
         async def between(request: Any, handler: Any) -> Any:
-            nonlocal seen
-            seen += 1
-            if seen < len(running):
+            nonlocal request_count
+            request_count += 1
+            if request_count < len(running):
                 return await handler(request)
             answer = await handler(request) if handled else web.Response(status=500)
             running[-1].kill()
@@ -648,17 +661,17 @@ def test_a_run_killed_at_each_of_its_requests_pays_for_nothing_twice(
 
         server.model.between = between
         while not running or running[-1].returncode:
-            seen = 0
-            running.append(dump(values, tmp_path / "run"))
-            said = running[-1].communicate()[1]
-            assert running[-1].returncode in (0, -signal.SIGKILL), said
+            request_count = 0
+            running.append(start_process(values, tmp_path / "run"))
+            output = running[-1].communicate()[1]
+            assert running[-1].returncode in (0, -signal.SIGKILL), output
         assert len(running) > 4
         assert server.model.counts["answered"] - answered == 2 * PEOPLE
-    done = load(tmp_path / "run")
-    assert done.manifest["journal_digest"] == direct.manifest["journal_digest"]
+    finished_run = load(tmp_path / "run")
+    assert finished_run.manifest["journal_digest"] == direct.manifest["journal_digest"]
 
 
-def test_controls_of_a_run_by_batches_go_by_batches(tmp_path: Path) -> None:
+def test_controls_of_a_batch_run_use_batches(tmp_path: Path) -> None:
     voting: dict[str, Any] = {
         "pilot_id": "p",
         "conditions": ["simple_voting"],

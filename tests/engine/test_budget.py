@@ -1,4 +1,4 @@
-"""The user's budget in money and calls: who is let in, who waits, and when the run pauses."""
+"""Budgets in money and calls: which calls start, which wait, and when the run pauses."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def price(usd: float) -> CallPrice:
     return CallPrice(usd, usd)
 
 
-async def spend(budget: Budget, cost: float | None, dearest: float = 0.0) -> None:
-    budget.record_cost(await budget.reserve_call(price(dearest)), cost)
+async def spend(budget: Budget, cost: float | None, max_usd: float = 0.0) -> None:
+    budget.record_cost(await budget.reserve_call(price(max_usd)), cost)
 
 
-async def test_without_limits_everything_goes() -> None:
+async def test_without_limits_every_call_starts() -> None:
     budget = Budget()
     assert not budget.active
     for _ in range(10):
         await spend(budget, 1e6)
 
 
-async def test_money_ends_at_the_limit() -> None:
+async def test_money_budget_stops_at_the_limit() -> None:
     budget = Budget(usd=1.0)
     with pytest.raises(BudgetReachedError, match=r"budget_usd"):
         for _ in range(100):
@@ -46,17 +46,17 @@ async def test_money_ends_at_the_limit() -> None:
     assert budget.spent_usd == pytest.approx(1.0)
 
 
-async def test_a_call_that_does_not_fit_waits_for_those_in_flight() -> None:
+async def test_call_that_does_not_fit_waits_for_calls_in_flight() -> None:
     budget = Budget(usd=1.0)
     first = await budget.reserve_call(price(0.6))
     waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
     await asyncio.sleep(0)
     assert not waiting.done()
-    budget.record_cost(first, 0.1)  # it cost less than it might have
+    budget.record_cost(first, 0.1)  # the cost was below the reserved maximum
     assert await waiting == 0.6
 
 
-async def test_the_run_pauses_when_nothing_is_in_flight_and_the_next_call_would_not_fit() -> None:
+async def test_run_pauses_if_nothing_is_in_flight_and_the_next_call_does_not_fit() -> None:
     budget = Budget(usd=1.0)
     first = await budget.reserve_call(price(0.6))
     waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
@@ -66,30 +66,30 @@ async def test_the_run_pauses_when_nothing_is_in_flight_and_the_next_call_would_
         await waiting
 
 
-async def test_who_came_first_gets_the_money_first() -> None:
+async def test_calls_get_money_in_order_of_arrival() -> None:
     budget = Budget(usd=1.0)
-    held = await budget.reserve_call(price(1.0))
+    reservation = await budget.reserve_call(price(1.0))
     early = asyncio.ensure_future(budget.reserve_call(price(0.7)))
     late = asyncio.ensure_future(budget.reserve_call(price(0.7)))
     await asyncio.sleep(0)
-    budget.release_reservation(held)
+    budget.release_reservation(reservation)
     assert await early == 0.7 and not late.done()
     budget.record_cost(0.7, 0.0)
     assert await late == 0.7
 
 
-async def test_a_stop_wakes_those_who_wait_for_money() -> None:
+async def test_stop_cancels_calls_that_wait_for_money() -> None:
     budget = Budget(usd=1.0)
     await budget.reserve_call(price(1.0))
     waiting = [asyncio.ensure_future(budget.reserve_call(price(1.0))) for _ in range(3)]
     await asyncio.sleep(0)
     budget.stop_calls(RunPausedError("enough"))
-    for each in waiting:
+    for waiting_call in waiting:
         with pytest.raises(RunPausedError, match="enough"):
-            await each
+            await waiting_call
 
 
-async def test_a_reply_that_nothing_bounds_goes_alone_where_its_dearest_does_not_fit() -> None:
+async def test_reply_without_a_limit_runs_alone_if_its_maximum_does_not_fit() -> None:
     budget = Budget(usd=1.0)
     open_end = CallPrice(max_usd=5.0, expected_usd=0.2)
     for _ in range(5):
@@ -98,17 +98,17 @@ async def test_a_reply_that_nothing_bounds_goes_alone_where_its_dearest_does_not
         await budget.reserve_call(open_end)
 
 
-async def test_what_costs_nothing_goes_on_when_the_money_is_spent() -> None:
+async def test_free_calls_continue_after_the_money_is_spent() -> None:
     budget = Budget(usd=1.0, spent_usd=1.0)
     await spend(budget, 0.0, 0.0)
 
 
-async def test_calls_end_at_exactly_the_limit_also_side_by_side() -> None:
+async def test_call_budget_is_exact_for_concurrent_calls() -> None:
     budget = Budget(calls=3)
     reserved = [await budget.reserve_call(price(0.0)) for _ in range(3)]
     waiting = [asyncio.ensure_future(budget.reserve_call(price(0.0))) for _ in range(2)]
     await asyncio.sleep(0)
-    budget.release_reservation(reserved[0])  # one of them came to nothing, its place is free again
+    budget.release_reservation(reserved[0])  # one call failed, so its slot is free again
     await waiting[0]
     for _ in range(3):
         budget.record_cost(0.0, None)
@@ -116,7 +116,7 @@ async def test_calls_end_at_exactly_the_limit_also_side_by_side() -> None:
         await waiting[1]
 
 
-async def test_earlier_sittings_count() -> None:
+async def test_cost_of_earlier_processes_counts() -> None:
     with pytest.raises(BudgetReachedError):
         await Budget(calls=5, spent_calls=5).reserve_call(price(0.0))
     with pytest.raises(BudgetReachedError):
@@ -124,13 +124,13 @@ async def test_earlier_sittings_count() -> None:
     await Budget(usd=2.5, spent_usd=2.0).reserve_call(price(0.1))
 
 
-async def test_the_warning_comes_once_at_80_percent() -> None:
-    said: list[str] = []
-    budget = Budget(calls=10, warn=said.append)
+async def test_warning_is_given_once_at_80_percent() -> None:
+    messages: list[str] = []
+    budget = Budget(calls=10, warn=messages.append)
     for i in range(10):
         await spend(budget, None)
-        assert len(said) == (1 if i >= 7 else 0)
-    assert "budget_calls" in said[0]
+        assert len(messages) == (1 if i >= 7 else 0)
+    assert "budget_calls" in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -143,20 +143,20 @@ async def test_the_warning_comes_once_at_80_percent() -> None:
         (40.0, 33.0, "33.0000 of 40 USD"),
     ],
 )
-async def test_the_warning_states_the_sums(usd: float, cost: float, expected: str) -> None:
-    said: list[str] = []
-    await spend(Budget(usd=usd, warn=said.append), cost, cost)
-    assert said == [f"{expected} (budget_usd) have been spent."]
+async def test_warning_contains_the_sums(usd: float, cost: float, expected: str) -> None:
+    messages: list[str] = []
+    await spend(Budget(usd=usd, warn=messages.append), cost, cost)
+    assert messages == [f"{expected} (budget_usd) have been spent."]
 
 
-async def test_replies_that_broke_off_are_named_and_are_not_called_spent() -> None:
-    said: list[str] = []
-    budget = Budget(usd=1.0, spent_usd=0.3, warn=said.append)
+async def test_broken_replies_are_named_in_the_warning_but_not_counted_as_spent() -> None:
+    messages: list[str] = []
+    budget = Budget(usd=1.0, spent_usd=0.3, warn=messages.append)
     # Of the 0.3 USD of earlier processes.
     budget.note_broken(Amount(2, 0.2))
     await spend(budget, 0.1, 0.2)
     budget.settle_broken(await budget.reserve_call(price(0.5)))
-    assert said == ["0.9000 of 1 USD (budget_usd) have been spent or may have been billed."]
+    assert messages == ["0.9000 of 1 USD (budget_usd) have been spent or may have been billed."]
     budget.count_possible(Amount(4, 0.05))
     with pytest.raises(BudgetReachedError) as caught:
         await budget.reserve_call(price(0.3))
@@ -166,83 +166,86 @@ async def test_replies_that_broke_off_are_named_and_are_not_called_spent() -> No
     ) in str(caught.value)
 
 
-async def test_more_calls_of_killed_processes_than_the_budget_make_no_false_sum() -> None:
+async def test_calls_of_killed_processes_above_the_budget_give_correct_sums() -> None:
     budget = Budget(calls=70, spent_calls=6)
     budget.count_possible(Amount(102, 0.1))
     with pytest.raises(BudgetReachedError, match="6 calls answered, and up to 102 possibly made"):
         await budget.reserve_call(price(0.0))
 
 
-async def test_a_budget_of_nothing_allows_nothing() -> None:
+async def test_zero_budget_allows_no_call() -> None:
     for budget in (Budget(usd=0.0), Budget(calls=0)):
         with pytest.raises(BudgetReachedError):
             await budget.reserve_call(price(1e-6))
 
 
 def rate() -> ModelPrice:
-    found = find_price(SPEC)
-    assert found is not None
-    return found
+    price = find_price(SPEC)
+    assert price is not None
+    return price
 
 
 calls = st.tuples(
     st.text("aé한 ", min_size=1, max_size=400),  # the prompt
     st.integers(1, 300),  # max_tokens
-    st.floats(0, 1),  # the part of it that the reply takes
-    st.integers(1, 4),  # turns of the loop until it comes: all have asked by then
-    st.integers(0, 2),  # how often it fails before
+    st.floats(0, 1),  # the share of it that the reply uses
+    st.integers(1, 4),  # event loop turns until the reply: all calls have started by then
+    st.integers(0, 2),  # failures before the reply
 )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=25), st.floats(0, 0.02), st.integers(1, 8))
-def test_a_budget_is_never_passed_and_never_left_unused(
-    planned: list[tuple[str, int, float, int, int]], usd: float, concurrency: int
+def test_budget_is_never_exceeded_and_never_left_unused(
+    planned_calls: list[tuple[str, int, float, int, int]], usd: float, concurrency: int
 ) -> None:
-    """Through the real gateway: whatever the lengths, latencies, failures and limits."""
-    failures = [plan[4] for plan in planned]
+    """Check the budget through the real gateway for all lengths, latencies, failures and limits."""
+    failures = [plan[4] for plan in planned_calls]
 
     async def answer(request: ModelRequest, address: str) -> Completion:
         number = int(address)
-        text, limit, part, turns, _ = planned[number]
-        for _ in range(turns):
+        text, limit, reply_share, loop_turns, _ = planned_calls[number]
+        for _ in range(loop_turns):
             await asyncio.sleep(0)
         if failures[number]:
             failures[number] -= 1
             raise TransientError("come again")
-        return Completion("x", Usage(len(text.encode()) // 3 + 1, int(part * limit), 0))
+        return Completion("x", Usage(len(text.encode()) // 3 + 1, int(reply_share * limit), 0))
 
     async def run(folder: Path) -> tuple[float, list[CallPrice], list[object]]:
-        how = StudyConfig(
+        config = StudyConfig(
             concurrency=concurrency, budget_usd=usd, api_retry_base_seconds=0.0, max_api_retries=3
         )
         with Journal(folder / "journal.sqlite") as journal:
-            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
 
-            async def one(number: int) -> object:
-                text, limit, *_ = planned[number]
-                asked = ModelRequest("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
-                return await opened.complete_request(str(number), asked)
+            async def make_call(number: int) -> object:
+                text, limit, *_ = planned_calls[number]
+                request = ModelRequest("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
+                return await opened.complete_request(str(number), request)
 
-            ended = await asyncio.wait_for(
-                asyncio.gather(*map(one, range(len(planned))), return_exceptions=True), 60
+            outcomes = await asyncio.wait_for(
+                asyncio.gather(*map(make_call, range(len(planned_calls))), return_exceptions=True),
+                60,
             )
             await opened.wait_for_calls_in_flight()
-            line = opened._model_states["openai/gpt-4o"]
-            prices = [line.price(len(p[0].encode()) + 32, p[1]) for p in planned]
-            return opened.budget.spent_usd, prices, ended
+            model_state = opened._model_states["openai/gpt-4o"]
+            prices = [model_state.price(len(p[0].encode()) + 32, p[1]) for p in planned_calls]
+            return opened.budget.spent_usd, prices, outcomes
 
     with tempfile.TemporaryDirectory() as folder:
-        spent, prices, ended = asyncio.run(run(Path(folder)))
+        spent, prices, outcomes = asyncio.run(run(Path(folder)))
     assert spent <= usd + 1e-9
-    unasked = [p for p, e in zip(prices, ended, strict=True) if isinstance(e, BaseException)]
-    assert all(isinstance(e, (Completion, BudgetReachedError)) for e in ended)
-    for left in unasked:  # it paused for want of money, and for nothing less
-        assert spent + left.max_usd > usd - 1e-9
+    unaffordable = [
+        p for p, e in zip(prices, outcomes, strict=True) if isinstance(e, BaseException)
+    ]
+    assert all(isinstance(e, (Completion, BudgetReachedError)) for e in outcomes)
+    for price in unaffordable:  # the run paused only because the budget was used up
+        assert spent + price.max_usd > usd - 1e-9
 
 
-async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> None:
-    """Entries that --accept-changes replaced were paid for."""
+async def test_money_budget_counts_replaced_entries(tmp_path: Path) -> None:
+    """Entries that --accept-changes replaced were paid for as well."""
     model = ScriptedProvider(lambda r, a: Completion("x", Usage(1000, 100, 0)))
     for text, accept in (("one", False), ("two", True)):
         with Journal(tmp_path / "journal.sqlite", accept_changes=accept) as journal:
@@ -258,29 +261,29 @@ async def test_a_budget_in_money_counts_what_was_asked_again(tmp_path: Path) -> 
     assert (spent.calls, spent.unpriced) == (2, ()) and spent.usd == pytest.approx(2 * cost)
 
 
-async def test_ctrl_c_reaches_calls_that_wait_for_money(tmp_path: Path) -> None:
-    """Through the gateway: one call in flight holds all the money, the others wait; a stop sends
-    them home, and the one in flight is journaled."""
-    begun, go = asyncio.Event(), asyncio.Event()
+async def test_ctrl_c_cancels_calls_that_wait_for_money(tmp_path: Path) -> None:
+    """One call in flight holds the whole budget and the others wait. A stop cancels the waiting
+    calls, and the call in flight is journaled."""
+    call_started, may_answer = asyncio.Event(), asyncio.Event()
 
     async def answer(request: ModelRequest, address: str) -> Completion:
-        begun.set()
-        await go.wait()
+        call_started.set()
+        await may_answer.wait()
         return Completion("x", Usage(10, 10, 0))
 
-    how = StudyConfig(budget_usd=0.0006)
+    config = StudyConfig(budget_usd=0.0006)
     with Journal(tmp_path / "journal.sqlite") as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
         asked = ModelRequest("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
         first = asyncio.ensure_future(opened.complete_request("a", asked))
-        await begun.wait()
+        await call_started.wait()
         waiting = [asyncio.ensure_future(opened.complete_request(name, asked)) for name in "bcd"]
         await asyncio.sleep(0)
         opened.stop_calls(RunPausedError("Ctrl-C"))
-        for each in waiting:
+        for waiting_call in waiting:
             with pytest.raises(RunPausedError, match="Ctrl-C"):
-                await each
-        go.set()
+                await waiting_call
+        may_answer.set()
         assert (await first).text == "x"
         await opened.wait_for_calls_in_flight()
         await opened.close()

@@ -1,4 +1,4 @@
-"""Claims read from tables: which rows, subjects and units count, and families of claims."""
+"""Claims computed from tables: rows, subjects and units that count, and families of claims."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from folkmoot.measures.inference.families import judge_families
 from folkmoot.storage.run_folder import RunFolder
 from tests.engine.test_hypotheses import run_of, votes
 
-CHANGED = Claim("participants.position_changed", ("acp", "simple_voting"))
-MOVED = Claim(
+SHARE_CHANGED = Claim("participants.position_changed", ("acp", "simple_voting"))
+POSITION_CHANGE = Claim(
     "statements.position",
     ("after", "before"),
     "mean",
@@ -29,8 +29,8 @@ MOVED = Claim(
 )
 
 
-def statements(folder: Path, groups: int, lost: tuple[str, ...] = ()) -> RunFolder:
-    """Each person's position rises by .2 with the talk, in the first group by .3."""
+def write_statements(folder: Path, groups: int, lost: tuple[str, ...] = ()) -> RunFolder:
+    """Write positions that rise by .2 after the discussion, and by .3 in the first group."""
     rows = [
         {
             "group": f"g{g}",
@@ -49,10 +49,10 @@ def statements(folder: Path, groups: int, lost: tuple[str, ...] = ()) -> RunFold
     return run_of(folder, rows, "statements")
 
 
-def test_a_paired_claim_is_the_mean_difference_within_subjects_clustered_by_unit(
+def test_paired_claim_is_the_mean_difference_within_subjects_clustered_by_unit(
     tmp_path: Path,
 ) -> None:
-    (result,) = evaluate_claims(statements(tmp_path / "run", 6), [MOVED])
+    (result,) = evaluate_claims(write_statements(tmp_path / "run", 6), [POSITION_CHANGE])
     assert result.estimate.value == pytest.approx((0.3 + 5 * 0.2) / 6)
     assert (result.estimate.clusters, result.counts) == (6, (24, 24))
     assert result.claim.unit == "group" and result.estimate.method.startswith("CR2")
@@ -74,30 +74,33 @@ def test_arms_can_be_columns_of_one_row(tmp_path: Path) -> None:
         paired=True,
     )
     (result,) = evaluate_claims(run_of(tmp_path / "run", rows, "held"), [claim])
-    moved = [n % 3 + 1 - n % 2 for n in range(7)]
-    expected = ttest_1samp(moved, 0)
-    assert result.estimate.value == pytest.approx(np.mean(moved))
+    differences = [n % 3 + 1 - n % 2 for n in range(7)]
+    expected = ttest_1samp(differences, 0)
+    assert result.estimate.value == pytest.approx(np.mean(differences))
     assert result.estimate.p == pytest.approx(expected.pvalue)
     assert (result.counts, result.lost, result.claim.unit) == ((7, 7), (1, 1), "set")
-    lacking = replace(claim, contrast=("post", "later"))
+    claim_on_missing_arm = replace(claim, contrast=("post", "later"))
     assert (
-        "no table has held.score" in evaluate_claims(RunFolder(tmp_path / "run"), [lacking])[0].why
+        "no table has held.score"
+        in evaluate_claims(RunFolder(tmp_path / "run"), [claim_on_missing_arm])[0].why
     )
 
 
-def test_who_is_lost_in_one_arm_leaves_both_arms_of_a_paired_claim(tmp_path: Path) -> None:
-    lost = ("g0p0", "g0p1", "g0p2", "g0p3")
-    (result,) = evaluate_claims(statements(tmp_path / "run", 7, lost), [MOVED])
+def test_subject_missing_in_one_arm_is_dropped_from_both_arms_of_a_paired_claim(
+    tmp_path: Path,
+) -> None:
+    left_out = ("g0p0", "g0p1", "g0p2", "g0p3")
+    (result,) = evaluate_claims(write_statements(tmp_path / "run", 7, left_out), [POSITION_CHANGE])
     assert result.estimate.value == pytest.approx(0.2)
     assert result.lost == (4, 4) and result.estimate.clusters == 6
 
 
-def test_too_few_units_are_not_tested_however_many_subjects_there_are(tmp_path: Path) -> None:
-    (result,) = evaluate_claims(statements(tmp_path / "run", 4), [MOVED])
+def test_too_few_units_are_not_tested_for_any_number_of_subjects(tmp_path: Path) -> None:
+    (result,) = evaluate_claims(write_statements(tmp_path / "run", 4), [POSITION_CHANGE])
     assert result.why and not result.is_tested and not result.estimate.has_interval
 
 
-def test_rows_of_one_subject_are_averaged_and_a_number_can_make_a_share(tmp_path: Path) -> None:
+def test_rows_of_one_subject_are_averaged_and_a_threshold_makes_a_share(tmp_path: Path) -> None:
     rows = [
         {"participant_id": f"{arm}{i}", "treatment": arm, "give": (10 if arm == "b" else 2) + k}
         for arm in "ab"
@@ -106,20 +109,20 @@ def test_rows_of_one_subject_are_averaged_and_a_number_can_make_a_share(tmp_path
     ]
     run = run_of(tmp_path / "run", rows, "answers_of_people")
     claim = Claim("answers_of_people.give", ("b", "a"), "mean", subject=("participant_id",))
-    read = read_sides(run, claim)
-    assert not isinstance(read, str)
-    assert len(read[1].values) == len(read[2].values) == 8
+    sides = read_sides(run, claim)
+    assert not isinstance(sides, str)
+    assert len(sides[1].values) == len(sides[2].values) == 8
     reaching = replace(claim, kind="share", at_least=10.0)
     assert evaluate_claims(run, [reaching])[0].estimate.value == 1.0
 
 
-def test_a_status_that_says_nothing_of_endings_leaves_nobody_out(tmp_path: Path) -> None:
+def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:
     rows = [{**row, "status": "valid"} for row in votes(40, 10)]
-    assert evaluate_claims(run_of(tmp_path / "run", rows), [CHANGED])[0].counts == (100, 100)
+    assert evaluate_claims(run_of(tmp_path / "run", rows), [SHARE_CHANGED])[0].counts == (100, 100)
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "reason"),
     [
         ({"measure": "nowhere.x"}, "no table has nowhere.x"),
         ({"by": "colour"}, "no table has"),
@@ -127,74 +130,81 @@ def test_a_status_that_says_nothing_of_endings_leaves_nobody_out(tmp_path: Path)
         ({"contrast": ("acp", "talk")}, "no condition talk"),
     ],
 )
-def test_what_a_run_does_not_hold_cannot_be_tested(
-    changes: dict[str, object], why: str, tmp_path: Path
+def test_claim_on_data_that_the_run_lacks_is_not_tested(
+    changes: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
     run = run_of(tmp_path / "run", votes(40, 10))
-    result = evaluate_claims(run, [replace(CHANGED, **changes)])[0]  # type: ignore[arg-type]
-    assert why in result.why and result.verdict.startswith("cannot be tested")
+    result = evaluate_claims(run, [replace(SHARE_CHANGED, **changes)])[0]  # type: ignore[arg-type]
+    assert reason in result.why and result.verdict.startswith("cannot be tested")
 
 
-def side(values: ArrayLike, arm: str) -> Side:
-    known = np.asarray(values, float)
-    return Side.from_values(known, [f"{arm}{i}" for i in range(len(known))])
+def build_side(values: ArrayLike, arm: str) -> Side:
+    numbers = np.asarray(values, float)
+    return Side.from_values(numbers, [f"{arm}{i}" for i in range(len(numbers))])
 
 
-def shares(hits: int, n: int = 100) -> tuple[Side, Side]:
-    return side([i < hits for i in range(n)], "a"), side([i < 10 for i in range(n)], "b")
+def build_shares(hits: int, n: int = 100) -> tuple[Side, Side]:
+    return build_side([i < hits for i in range(n)], "a"), build_side(
+        [i < 10 for i in range(n)], "b"
+    )
 
 
-def test_families_do_not_pay_for_each_other() -> None:
+def test_families_are_adjusted_separately() -> None:
     claims = [
-        replace(CHANGED, contrast=(f"{family}{n}", "x"), family=family)  # type: ignore[arg-type]
+        replace(SHARE_CHANGED, contrast=(f"{family}{n}", "x"), family=family)  # type: ignore[arg-type]
         for family in ("primary", "secondary", "exploratory")
         for n in range(3)
     ]
     hits = dict(zip(claims, (30, 22, 12, 30, 21, 12, 30, 12, 12), strict=True))
-    alone = judge_families(claims[:3], lambda c: (c, *shares(hits[c])))
-    among = judge_families(claims, lambda c: (c, *shares(hits[c])))
-    assert [r.adjusted_p for r in alone] == [r.adjusted_p for r in among[:3]]
-    assert [r.joint is not None for r in among] == [True] * 3 + [False] * 6
-    # 21 of 100 against 10: p is .03 by itself, and not when three are looked at.
-    second = among[4]
+    judged_alone = judge_families(claims[:3], lambda claim: (claim, *build_shares(hits[claim])))
+    judged_together = judge_families(claims, lambda claim: (claim, *build_shares(hits[claim])))
+    assert [result.adjusted_p for result in judged_alone] == [
+        result.adjusted_p for result in judged_together[:3]
+    ]
+    assert [result.joint is not None for result in judged_together] == [True] * 3 + [False] * 6
+    # 21 of 100 against 10: p is .03 for a single test, and larger after adjustment for three tests.
+    second_family_claim = judged_together[4]
     assert (
-        second.estimate.p < 0.05 < second.adjusted_p
-        and second.verdict == "neither shown nor ruled out"
+        second_family_claim.estimate.p < 0.05 < second_family_claim.adjusted_p
+        and second_family_claim.verdict == "neither shown nor ruled out"
     )
 
 
-def test_primary_claims_that_cannot_be_tested_were_counted_beforehand() -> None:
-    claims = [replace(CHANGED, contrast=(str(n), "x"), family="primary") for n in range(3)]
-    read = lambda c: (c, *shares(30)) if c.contrast[0] == "0" else "there is none"  # noqa: E731
-    first = judge_families(claims, read)[0]
+def test_primary_claims_that_cannot_be_tested_still_count_in_the_adjustment() -> None:
+    claims = [replace(SHARE_CHANGED, contrast=(str(n), "x"), family="primary") for n in range(3)]
+    read_shares = lambda c: (c, *build_shares(30)) if c.contrast[0] == "0" else "there is none"  # noqa: E731
+    first = judge_families(claims, read_shares)[0]
     assert first.adjusted_p == pytest.approx(3 * first.estimate.p)
 
 
-def test_false_alarms_among_primary_claims_stay_at_five_percent() -> None:
+def test_false_positives_among_primary_claims_stay_at_five_percent() -> None:
     rng = np.random.default_rng(31)
-    claims = [replace(CHANGED, contrast=(str(n), "x"), family="primary") for n in range(3)]
+    claims = [replace(SHARE_CHANGED, contrast=(str(n), "x"), family="primary") for n in range(3)]
     alarms = 0
     for _ in range(400):
-        base = side(rng.random(100) < 0.2, "b")
-        drawn = {c: (side(rng.random(100) < 0.2, "a"), base) for c in claims}
-        found = judge_families(claims, lambda c, drawn=drawn: (c, *drawn[c]))  # type: ignore[misc]
-        alarms += any(r.verdict == "supported" for r in found)
+        base = build_side(rng.random(100) < 0.2, "b")
+        samples = {c: (build_side(rng.random(100) < 0.2, "a"), base) for c in claims}
+        results = judge_families(claims, lambda c, samples=samples: (c, *samples[c]))  # type: ignore[misc]
+        alarms += any(r.verdict == "supported" for r in results)
     assert alarms <= 28
 
 
-def test_a_declared_claim_that_a_hypothesis_states_is_not_stated_twice() -> None:
+def test_declared_claim_equal_to_a_hypothesis_is_not_repeated() -> None:
     stated = Claim("satisfaction", ("C5", "C4"), "mean", "greater", 0.1, "primary")
-    own = Claim(
+    claim = Claim(
         "measures.satisfaction", ("C5", "C4"), "mean", family="primary", subject=("g",), paired=True
     )
-    other = replace(own, contrast=("C4", "C3"))
-    part = replace(own, where=(("group_type", ("spouses",)),))
-    joined = join_claims([stated], [own, other, part])
-    assert joined == [stated, *(replace(c, family="exploratory") for c in (other, part))]
-    assert join_claims([], [own, other]) == [own, other]
+    other_contrast = replace(claim, contrast=("C4", "C3"))
+    filtered_claim = replace(claim, where=(("group_type", ("spouses",)),))
+    joined = join_claims([stated], [claim, other_contrast, filtered_claim])
+    assert joined == [
+        stated,
+        *(replace(variant, family="exploratory") for variant in (other_contrast, filtered_claim)),
+    ]
+    assert join_claims([], [claim, other_contrast]) == [claim, other_contrast]
 
 
-def test_a_study_has_at_most_three_primary_claims_and_each_says_what_it_estimates() -> None:
+def test_each_study_has_at_most_three_primary_claims_with_estimands() -> None:
     from folkmoot.engine.study.study_file import load_study_file
 
     examples = Path(__file__).parents[2] / "examples"
@@ -203,6 +213,6 @@ def test_a_study_has_at_most_three_primary_claims_and_each_says_what_it_estimate
         loaded = load_study_file(examples / name)
         claims = list(loaded.study.claims(loaded.config))
         assert claims and len(claims) == len(set(claims))
-        assert 1 <= sum(c.family == "primary" for c in claims) <= MOST_PRIMARY
+        assert 1 <= sum(claim.family == "primary" for claim in claims) <= MOST_PRIMARY
         for claim in claims:
             assert "independent unit: " in claim.estimand and claim.by and claim.outcome

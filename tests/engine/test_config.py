@@ -1,4 +1,4 @@
-"""Settings that all study types share: defaults, bounds, and what is refused."""
+"""Settings that all study types share: defaults, bounds and refused values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from folkmoot.engine.settings.config import StudyConfig
 
 
-def test_defaults_are_the_documented_ones() -> None:
+def test_defaults_match_the_documentation() -> None:
     config = StudyConfig()
     assert (config.random_seed, config.concurrency, config.max_api_retries) == (42, 64, 5)
     assert (config.api_retry_base_seconds, config.request_timeout_seconds) == (2.0, 120.0)
@@ -35,23 +35,23 @@ def test_defaults_are_the_documented_ones() -> None:
         ("colour", "blue"),
     ],
 )
-def test_what_makes_no_sense_is_refused(key: str, value: object) -> None:
+def test_invalid_values_are_refused(key: str, value: object) -> None:
     with pytest.raises(ValidationError):
         StudyConfig.model_validate({key: value})
 
 
-def test_values_never_change() -> None:
+def test_values_are_immutable() -> None:
     with pytest.raises(ValidationError):
         StudyConfig().random_seed = 7  # type: ignore[misc]
 
 
-def test_a_role_has_its_own_model_or_that_of_the_study() -> None:
+def test_role_uses_its_own_model_or_the_model_of_the_study() -> None:
     config = StudyConfig(model="gpt-4o", models={"moderator": "claude-haiku-4.5"})
     assert config.model_for("moderator") == "claude-haiku-4.5"
     assert config.model_for("participant") == "gpt-4o"
 
 
-def test_a_config_survives_its_own_dump_and_every_key_is_described() -> None:
+def test_config_round_trips_and_every_key_is_described() -> None:
     config = StudyConfig(model="gpt-4o", respondent={"kappa": 1})
     assert StudyConfig.model_validate(config.model_dump(mode="json")) == config
     assert all(field.description for field in StudyConfig.model_fields.values())

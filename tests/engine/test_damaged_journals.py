@@ -1,5 +1,4 @@
-"""A damaged journal is refused or its damage is named; nothing crashes, and no damaged value is
-shown or used."""
+"""Damaged journals are refused or the damage is named. No command crashes or uses such values."""
 
 from __future__ import annotations
 
@@ -24,14 +23,13 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.sweeps import sample_daily
 
-ANN = Speaker(
-    "p_0001", "Ann", "participant", "You are Ann. " * 30
-)  # long enough to be stored apart
+# Long enough to be stored in its own table.
+ANN = Speaker("p_0001", "Ann", "participant", "You are Ann. " * 30)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with every table that a journal can have, and a row in each."""
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run that has every journal table, with a row in each."""
     folder = tmp_path_factory.mktemp("whole")
 
     def study(question: str) -> Study:
@@ -60,20 +58,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def tables_of(db: sqlite3.Connection) -> list[str]:
-    found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    return [row[0] for row in found.fetchall()]
+def table_names(db: sqlite3.Connection) -> list[str]:
+    rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    return [row[0] for row in rows.fetchall()]
 
 
-def columns_of(db: sqlite3.Connection, table: str) -> tuple[list[str], str]:
-    """The columns of a table, and the one by which a row is found."""
+def read_columns(db: sqlite3.Connection, table: str) -> tuple[list[str], str]:
+    """Return the columns of a table and the column that identifies a row."""
     info = db.execute(f"PRAGMA table_info({table})").fetchall()
     keys = [row[1] for row in info if row[5]]
     return [row[1] for row in info], keys[0] if keys else "rowid"
 
 
-def changes_of(value: object) -> list[object]:
-    """The value with one bit changed, in several places, and as another type."""
+def change_value(value: object) -> list[object]:
+    """Return the value with one bit changed in several places, and as another type."""
     if value is None:
         return [0, 1.5, "x"]
     if isinstance(value, int):
@@ -82,20 +80,21 @@ def changes_of(value: object) -> list[object]:
         return [value + 1.0, -value or 1.0]
     raw = value.encode() if isinstance(value, str) else value
     assert isinstance(raw, bytes)
-    places = sorted({0, len(raw) // 2, len(raw) - 1}) if raw else []
+    positions = sorted({0, len(raw) // 2, len(raw) - 1}) if raw else []
     flipped = [
-        raw[:place] + bytes([raw[place] ^ bit]) + raw[place + 1 :]
-        for place in places
+        raw[:position] + bytes([raw[position] ^ bit]) + raw[position + 1 :]
+        for position in positions
         for bit in (1, 128)
     ]
     return [*flipped, raw + b"x"]
 
 
-def changed_copies(whole: Path, path: Path) -> Iterator[tuple[str, str, str, object]]:
-    """Copies of a journal at `path` with one value changed: table, column, row, and its new
-    value."""
-    with closing(sqlite3.connect(whole)) as db:
-        tables = [(table, *columns_of(db, table)) for table in tables_of(db)]
+def iterate_changed_copies(
+    complete_run: Path, path: Path
+) -> Iterator[tuple[str, str, str, object]]:
+    """Yield table, column, row and new value of each copy of the journal with one change."""
+    with closing(sqlite3.connect(complete_run)) as db:
+        tables = [(table, *read_columns(db, table)) for table in table_names(db)]
         for table, columns, key in tables:
             rows = db.execute(f"SELECT {key} FROM {table}").fetchall()
             assert rows, f"{table} is empty"
@@ -103,10 +102,10 @@ def changed_copies(whole: Path, path: Path) -> Iterator[tuple[str, str, str, obj
                 cell = f"SELECT {column} FROM {table} WHERE {key} = ?"
                 value = db.execute(cell, (row,)).fetchone()[0]
                 kept = "CAST(? AS TEXT)" if isinstance(value, str) else "?"
-                for changed in changes_of(value):
-                    shutil.copy(whole, path)
+                for changed in change_value(value):
+                    shutil.copy(complete_run, path)
                     with closing(sqlite3.connect(path)) as copy, copy:
-                        # Hundreds of copies would each wait for the disk.
+                        # Without this, each of hundreds of copies would wait for the disk.
                         copy.execute("PRAGMA synchronous = OFF")
                         change = f"UPDATE OR IGNORE {table} SET {column} = {kept} WHERE {key} = ?"
                         if not copy.execute(change, (changed, row)).rowcount:
@@ -114,15 +113,15 @@ def changed_copies(whole: Path, path: Path) -> Iterator[tuple[str, str, str, obj
                     yield table, column, str(row), changed
 
 
-def test_every_change_of_a_value_is_named_and_no_run_goes_on_from_it(
-    whole: Path, tmp_path: Path
+def test_every_changed_value_is_reported_and_the_run_cannot_be_resumed(
+    complete_run: Path, tmp_path: Path
 ) -> None:
-    """Each value of each table: what belongs to an entry is named with an address, the rest by its
-    table. A run is refused for each twentieth."""
+    """Change each value of each table. Damage of an entry is reported with its address, other
+    damage with its table. Each twentieth change also checks that a resume is refused."""
     path, count, missed = tmp_path / JOURNAL, 0, []
-    for table, column, row, changed in changed_copies(whole / JOURNAL, path):
+    for table, column, row, changed in iterate_changed_copies(complete_run / JOURNAL, path):
         if table == "meta" and row == "software":
-            continue  # named in the error for a format of times to come, and nowhere else
+            continue  # the name of a future format occurs only in the error message
         count += 1
         if count % 20 == 0:
             before = path.read_bytes()
@@ -133,7 +132,7 @@ def test_every_change_of_a_value_is_named_and_no_run_goes_on_from_it(
             with JournalReader(path) as journal:
                 damage = journal.find_damage()
         except ForeignJournalError:
-            continue  # no journal of a known format any more
+            continue  # no longer a journal of a known format
         of_entry = table in ("entries", "superseded")
         if not damage or (of_entry and not any(d.address for d in damage)):
             missed.append((table, column, row, changed))
@@ -149,42 +148,45 @@ def commands(run: Path) -> list[list[str]]:
     ]
 
 
-# Two named parts of the file and another place; all others in the nightly tests.
-PLACES = sample_daily(range(24), daily=(0, 2, 5), part="mutations")
+# Two named positions and a third one daily. All others in the nightly tests.
+POSITIONS = sample_daily(range(24), daily=(0, 2, 5), part="mutations")
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_no_flipped_bit_of_the_file_crashes_a_command(
-    place: int, small_pilot: Path, tmp_path: Path
-) -> None:
-    """Bits all over the file: its header, its pages, its cells. What is printed is a result, or an
-    error in words; a damaged journal never counts as verified."""
+@pytest.mark.parametrize("position", POSITIONS)
+def test_flipped_bits_crash_no_command(position: int, small_pilot: Path, tmp_path: Path) -> None:
+    """Flip bits in the header, the pages and the cells. The output is a result or an error message,
+    and a damaged journal never counts as verified."""
     run = Path(shutil.copytree(small_pilot, tmp_path / "run"))
     shutil.copy(small_pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
     path = run / JOURNAL
     raw = bytearray(path.read_bytes())
-    named = (18, 100, 105, 4096)  # parts of the header, of the first page and of the second
-    at = named[place] if place < len(named) else place * 7919 * 104_729 % len(raw)
-    raw[at] ^= 1 << (place % 8)
+    # Parts of the header, of the first page and of the second.
+    named_positions = (18, 100, 105, 4096)
+    offset = (
+        named_positions[position]
+        if position < len(named_positions)
+        else position * 7919 * 104_729 % len(raw)
+    )
+    raw[offset] ^= 1 << (position % 8)
     path.write_bytes(raw)
     for command in commands(run):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code in (0, 2, 4), (at, command, done.output, done.exception)
-        assert "Internal error" not in done.output
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code in (0, 2, 4), (offset, command, result.output, result.exception)
+        assert "Internal error" not in result.output
 
 
 # --- repair -------------------------------------------------------------------------------------
 
 
-def invoke(*command: str, code: int = 0, answer: str | None = None) -> str:
-    done = CliRunner().invoke(app, list(command), input=answer)
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
+def run_command(*command: str, code: int = 0, answer: str | None = None) -> str:
+    result = CliRunner().invoke(app, list(command), input=answer)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
 
 
 @pytest.fixture
-def damaged(small_pilot: Path, tmp_path: Path) -> Path:
-    """A finished run in which the first vote of one participant was changed, and another's cost."""
+def damaged_run(small_pilot: Path, tmp_path: Path) -> Path:
+    """Return a finished run with a changed vote and, for another participant, a changed cost."""
     shutil.copy(small_pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
     run = Path(shutil.copytree(small_pilot, tmp_path / "run"))
     with closing(sqlite3.connect(run / JOURNAL)) as db, db:
@@ -194,33 +196,49 @@ def damaged(small_pilot: Path, tmp_path: Path) -> Path:
     return run
 
 
-def test_a_repair_tells_first_and_changes_nothing_without_consent(damaged: Path) -> None:
-    before = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
-    said = invoke("verify", str(damaged), "--repair", code=4, answer="n\n")
-    assert "2 answers would be set aside and asked again: about $0" in said
-    calls = RunFolder(damaged).manifest["calls"]
-    assert f"at most {calls - 2} calls" in said and "changed since it was written" in said
-    after = {p: p.read_bytes() for p in damaged.rglob("*") if p.is_file() and p.name != ".lock"}
+def test_repair_lists_damage_first_and_changes_nothing_without_consent(damaged_run: Path) -> None:
+    before = {
+        path: path.read_bytes()
+        for path in damaged_run.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+    output = run_command("verify", str(damaged_run), "--repair", code=4, answer="n\n")
+    assert "2 answers would be set aside and asked again: about $0" in output
+    calls = RunFolder(damaged_run).manifest["calls"]
+    assert f"at most {calls - 2} calls" in output and "changed since it was written" in output
+    after = {
+        path: path.read_bytes()
+        for path in damaged_run.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
     assert after == before
 
 
-def test_a_repaired_run_asks_again_and_is_what_it_was(damaged: Path, small_pilot: Path) -> None:
-    study = str(damaged.parent / "cross_pollination.yaml")
-    resume = ("run", study, "--out", str(damaged), "--resume", "--model", "synthetic")
-    assert "--repair" in invoke(*resume, code=2)
-    old = (damaged / JOURNAL).read_bytes()
-    said = invoke("verify", str(damaged), "--repair", "--yes")
-    assert "journal-damaged-1.sqlite keeps the old journal" in said
-    assert (damaged / "journal-damaged-1.sqlite").read_bytes() == old
-    assert RunFolder(damaged).partial
-    with JournalReader(damaged / JOURNAL) as journal, JournalReader(small_pilot / JOURNAL) as was:
+def test_repaired_run_asks_again_and_gives_the_same_tables(
+    damaged_run: Path, small_pilot: Path
+) -> None:
+    study = str(damaged_run.parent / "cross_pollination.yaml")
+    resume = ("run", study, "--out", str(damaged_run), "--resume", "--model", "synthetic")
+    assert "--repair" in run_command(*resume, code=2)
+    bytes_before = (damaged_run / JOURNAL).read_bytes()
+    output = run_command("verify", str(damaged_run), "--repair", "--yes")
+    assert "journal-damaged-1.sqlite keeps the old journal" in output
+    assert (damaged_run / "journal-damaged-1.sqlite").read_bytes() == bytes_before
+    assert RunFolder(damaged_run).partial
+    with (
+        JournalReader(damaged_run / JOURNAL) as journal,
+        JournalReader(small_pilot / JOURNAL) as was,
+    ):
         assert journal.find_damage() == [] and len(journal) == len(was) - 2
-    invoke(*resume)
-    assert RunFolder(damaged).is_finished
-    with JournalReader(damaged / JOURNAL) as journal, JournalReader(small_pilot / JOURNAL) as was:
+    run_command(*resume)
+    assert RunFolder(damaged_run).is_finished
+    with (
+        JournalReader(damaged_run / JOURNAL) as journal,
+        JournalReader(small_pilot / JOURNAL) as was,
+    ):
         assert journal.content_digest() == was.content_digest()
-    said = invoke("verify", str(damaged))
-    assert "Consistent" in said and "1 × repair, by researcher" in said
+    output = run_command("verify", str(damaged_run))
+    assert "Consistent" in output and "1 × repair, by researcher" in output
 
 
 def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Path) -> None:
@@ -239,24 +257,22 @@ def test_later_requests_that_differ_are_asked_again_after_a_repair(tmp_path: Pat
     path = tmp_path / "run" / JOURNAL
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE entries SET reply = 'ash' WHERE number = 1")
-    invoke("verify", str(tmp_path / "run"), "--repair", "--yes")
-    done = run_with("elm")
-    assert done.table("words").row(0) == ("elm", "elm")
+    run_command("verify", str(tmp_path / "run"), "--repair", "--yes")
+    finished_run = run_with("elm")
+    assert finished_run.table("words").row(0) == ("elm", "elm")
     with JournalReader(path) as journal:
-        assert [e.reply for e, _ in journal.all_rows("superseded")] == ["oak"]
-    # Once it is repaired, a request that differs is refused again.
+        assert [entry.reply for entry, _ in journal.all_rows("superseded")] == ["oak"]
+    # After the repair, a different request is refused again.
     with Journal(path) as journal:
         assert not journal.accept_changes
 
 
-def test_an_undamaged_journal_needs_no_repair(small_pilot: Path, tmp_path: Path) -> None:
+def test_undamaged_journal_needs_no_repair(small_pilot: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(small_pilot, tmp_path / "run"))
-    assert "nothing in journal.sqlite is damaged" in invoke("verify", str(run), "--repair")
+    assert "nothing in journal.sqlite is damaged" in run_command("verify", str(run), "--repair")
 
 
-def test_a_damaged_index_is_repaired_without_asking_again(
-    small_pilot: Path, tmp_path: Path
-) -> None:
+def test_damaged_index_is_repaired_without_calls(small_pilot: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(small_pilot, tmp_path / "run"))
     with closing(sqlite3.connect(run / JOURNAL)) as db, db:
         db.execute("PRAGMA writable_schema = ON")
@@ -264,7 +280,7 @@ def test_a_damaged_index_is_repaired_without_asking_again(
             "UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE "
             "name = 'sqlite_autoindex_meta_1') WHERE name = 'sqlite_autoindex_entries_1'"
         )
-    invoke("verify", str(run), code=4)
-    assert "0 answers would be set aside" in invoke("verify", str(run), "--repair", "--yes")
+    run_command("verify", str(run), code=4)
+    assert "0 answers would be set aside" in run_command("verify", str(run), "--repair", "--yes")
     with JournalReader(run / JOURNAL) as journal, JournalReader(small_pilot / JOURNAL) as was:
         assert journal.find_damage() == [] and journal.content_digest() == was.content_digest()

@@ -1,5 +1,7 @@
-"""How replies ended, from a server's word to the tables and the end of the run: cut ones are asked
-for once more, empty ones again, failures upstream are no answers, one prompt is one person's."""
+"""How replies end, from the server's finish reason to the tables.
+
+Cut replies are asked for once more, empty replies are retried, and errors inside a reply are no
+answers. A rejected prompt affects one participant only."""
 
 from __future__ import annotations
 
@@ -44,74 +46,76 @@ def run(
     **settings: Any,
 ) -> Run:
     url = server.openai if model.startswith("openai") else server.url
-    given = {"model": model, "endpoints": {model: url}, "api_retry_base_seconds": 0.001}
+    all_settings = {"model": model, "endpoints": {model: url}, "api_retry_base_seconds": 0.001}
     study = Study("trial", "Trial", StudyConfig, protocol)
-    return folkmoot.run(study, {**given, **settings}, out=out, key="a-test-key")
+    return folkmoot.run(study, {**all_settings, **settings}, out=out, key="a-test-key")
 
 
-def limit_of(body: Body) -> int | None:
+def token_limit(body: Body) -> int | None:
     config = body.get("generationConfig") or {}
-    found: int | None = body.get("max_tokens", config.get("maxOutputTokens"))
-    return found
+    limit: int | None = body.get("max_tokens", config.get("maxOutputTokens"))
+    return limit
 
 
-def journaled(run: Run) -> list[tuple[str, str, str]]:
+def read_replies(run: Run) -> list[tuple[str, str, str]]:
     with sqlite3.connect(run.path / "journal.sqlite") as db:
         return db.execute("SELECT address, reply, finish FROM entries ORDER BY address").fetchall()
 
 
-async def speak(session: Session) -> None:
-    said = await session.ask(ANN, "What do you think?")
-    session.record("said", {"text": None if isinstance(said, Missing) else said})
+async def ask_for_opinion(session: Session) -> None:
+    reply = await session.ask(ANN, "What do you think?")
+    session.record("said", {"text": None if isinstance(reply, Missing) else reply})
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_cut_reply_is_asked_for_once_more_with_twice_the_limit(
+def test_cut_reply_is_asked_for_once_more_with_twice_the_limit(
     model: str, server: ServerThread, tmp_path: Path
 ) -> None:
     limits: list[int | None] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(limit_of(body))
+        limits.append(token_limit(body))
         if len(limits) == 1:
             return {"text": "I think that", "finish": CUT_WORD[model]}
         return {"text": "I think that parks matter."}
 
     server.model.says = says
-    done = run(server, tmp_path / "run", speak, model, max_tokens=150)
+    finished_run = run(server, tmp_path / "run", ask_for_opinion, model, max_tokens=150)
     assert limits == [150, 300]
-    assert done.table("said")["text"].to_list() == ["I think that parks matter."]
-    (row,) = done.table("answers").to_dicts()
+    assert finished_run.table("said")["text"].to_list() == ["I think that parks matter."]
+    (row,) = finished_run.table("answers").to_dicts()
     assert (row["finish"], row["reasks"]) == ("stop", 0)
-    assert journaled(done) == [
+    assert read_replies(finished_run) == [
         ("ask0", "I think that", "length"),
         ("ask0.long", "I think that parks matter.", "stop"),
     ]
-    assert done.manifest["cut_replies"] == {"calls": 1, "cost_usd": None, "kept": 0}
+    assert finished_run.manifest["cut_replies"] == {"calls": 1, "cost_usd": None, "kept": 0}
 
 
-def test_what_stays_cut_is_kept_with_its_mark_flagged_and_told(
+def test_reply_that_stays_cut_is_kept_flagged_and_reported(
     server: ServerThread, tmp_path: Path
 ) -> None:
     server.model.says = lambda messages, body: {"text": "I think that", "finish": "length"}
 
-    async def three(session: Session) -> None:
+    async def ask_three_times(session: Session) -> None:
         await session.map(range(3), lambda scope, _: scope.ask(ANN, "What do you think?"))
 
-    done = run(server, tmp_path / "run", three, max_tokens=150)
+    finished_run = run(server, tmp_path / "run", ask_three_times, max_tokens=150)
     assert server.model.counts["answered"] == 6
-    assert done.table("answers")["finish"].to_list() == ["length"] * 3
-    flagged = {c.key: c for c in check_answers(done.table("answers").to_dicts())}["cut"]
-    assert flagged.verdict == "failed" and "100 %" in flagged.says
+    assert finished_run.table("answers")["finish"].to_list() == ["length"] * 3
+    cut_check = {
+        check.key: check for check in check_answers(finished_run.table("answers").to_dicts())
+    }["cut"]
+    assert cut_check.verdict == "failed" and "100 %" in cut_check.says
     console = Console(record=True, width=200)
-    print_results(done.study, done.folder, console)
-    told = console.export_text()
-    assert "3 replies were cut by the token limit (max_tokens: 150)." in told
-    assert "3 calls (cost unknown) repeated with twice the limit." in told
-    assert "3 remained cut" in told
+    print_results(finished_run.study, finished_run.folder, console)
+    output = console.export_text()
+    assert "3 replies were cut by the token limit (max_tokens: 150)." in output
+    assert "3 calls (cost unknown) repeated with twice the limit." in output
+    assert "3 remained cut" in output
 
 
-def test_half_a_value_of_a_cut_object_is_asked_for_again_and_never_counts(
+def test_partial_value_of_a_cut_object_is_asked_for_again_and_never_counts(
     server: ServerThread, tmp_path: Path
 ) -> None:
     class Rating(BaseModel):
@@ -119,145 +123,159 @@ def test_half_a_value_of_a_cut_object_is_asked_for_again_and_never_counts(
         vote: Literal["yes", "yes, but later"] = "yes"
         score: int = 0
 
-    cut = ('{"why": "Near.", "score": 1', '{"why": "Near.", "vote": "yes', '{"why": "It is')
+    cut_replies = ('{"why": "Near.", "score": 1', '{"why": "Near.", "vote": "yes', '{"why": "It is')
     server.model.says = lambda messages, body: {
-        "text": cut[int(messages[1]["content"])],
+        "text": cut_replies[int(messages[1]["content"])],
         "finish": "length",
     }
 
     async def rate(session: Session) -> None:
         for n in range(3):
-            got = await session.child(f"{n}").ask(ANN, f"{n}", answer_type=Json(Rating))
-            session.record("said", {"why": None if isinstance(got, Missing) else got.why})
+            answer = await session.child(f"{n}").ask(ANN, f"{n}", answer_type=Json(Rating))
+            session.record("said", {"why": None if isinstance(answer, Missing) else answer.why})
 
-    done = run(server, tmp_path / "run", rate, max_tokens=150)
-    assert done.table("said")["why"].to_list() == [None, None, "It is…"]
-    assert done.table("answers")["missing"].to_list() == ["unparsed", "unparsed", None]
+    finished_run = run(server, tmp_path / "run", rate, max_tokens=150)
+    assert finished_run.table("said")["why"].to_list() == [None, None, "It is…"]
+    assert finished_run.table("answers")["missing"].to_list() == ["unparsed", "unparsed", None]
 
 
-def test_a_longer_reply_that_cannot_be_had_leaves_the_first(
+def test_first_reply_is_kept_if_a_longer_one_is_refused(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        if limit_of(body) == 150:
+        if token_limit(body) == 150:
             return {"text": "I think that", "finish": "length"}
         return {"status": 400, "message": "max_tokens is too large: the most is 200"}
 
     server.model.says = says
 
-    async def many(session: Session) -> None:  # more than would stop the run as rejected prompts
+    # More calls than the number of rejected prompts that stops a run.
+    async def ask_many_times(session: Session) -> None:
         await session.map(range(8), lambda scope, _: scope.ask(ANN, "What do you think?"))
 
-    done = run(server, tmp_path / "run", many, max_tokens=150)
-    rows = done.table("answers").to_dicts()
+    finished_run = run(server, tmp_path / "run", ask_many_times, max_tokens=150)
+    rows = finished_run.table("answers").to_dicts()
     assert [(r["finish"], r["missing"], r["words"]) for r in rows] == [("length", None, 3)] * 8
 
 
-def test_the_limit_is_the_providers_where_none_was_set(
+def test_limit_of_the_provider_is_used_if_none_was_set(
     server: ServerThread, tmp_path: Path
 ) -> None:
     limits: list[int | None] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(limit_of(body))
+        limits.append(token_limit(body))
         return {"text": "x" * 80, "finish": "length" if len(limits) == 1 else "stop"}
 
-    server.model.says = says  # it reports 20 tokens for 80 characters
-    run(server, tmp_path / "one", speak)
+    server.model.says = says  # the server reports 20 tokens for 80 characters
+    run(server, tmp_path / "one", ask_for_opinion)
     assert limits == [None, 40]
     server.model.says = lambda messages, body: {"text": "I th", "finish": "model_length"}
-    done = run(server, tmp_path / "two", speak)  # no limit of ours would move the model's own end
-    assert [finish for _, _, finish in journaled(done)] == ["length:model"]
-    assert done.manifest["cut_replies"]["kept"] == 1
+    # A limit set by us would not change the model's own limit.
+    finished_run = run(server, tmp_path / "two", ask_for_opinion)
+    assert [finish for _, _, finish in read_replies(finished_run)] == ["length:model"]
+    assert finished_run.manifest["cut_replies"]["kept"] == 1
 
 
-def test_without_any_limit_known_a_cut_reply_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_cut_reply_without_a_known_limit_is_kept_unchanged(tmp_path: Path) -> None:
     model = ScriptedProvider(lambda request, address: Completion("I think that", finish="length"))
-    study = Study("trial", "Trial", StudyConfig, speak)
-    done = folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
-    assert model.calls == 1  # twice nothing is nothing
-    assert done.table("answers")["finish"].to_list() == ["length"]
+    study = Study("trial", "Trial", StudyConfig, ask_for_opinion)
+    finished_run = folkmoot.run(study, {}, out=tmp_path / "run", provider=model)
+    assert model.calls == 1  # without a limit there is nothing to double
+    assert finished_run.table("answers")["finish"].to_list() == ["length"]
 
 
-def test_a_cut_vote_is_no_vote_for_its_first_letters(server: ServerThread, tmp_path: Path) -> None:
+def test_cut_vote_does_not_count_as_the_option_that_it_begins_like(
+    server: ServerThread, tmp_path: Path
+) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        whole = limit_of(body) == 4
-        return {"text": "Plan A+" if whole else "Plan A", "finish": "stop" if whole else "length"}
+        is_retry = token_limit(body) == 4
+        return {
+            "text": "Plan A+" if is_retry else "Plan A",
+            "finish": "stop" if is_retry else "length",
+        }
 
     server.model.says = says
 
     async def vote(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Plan A", "Plan A+"]))
 
-    done = run(server, tmp_path / "run", vote, max_tokens=2)
-    assert done.table("answers")["value"].to_list() == ["Plan A+"]
+    finished_run = run(server, tmp_path / "run", vote, max_tokens=2)
+    assert finished_run.table("answers")["value"].to_list() == ["Plan A+"]
 
 
-def test_a_replay_of_cut_and_empty_replies_asks_nothing_and_gives_the_same_bytes(
+def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
         digest = sum(map(ord, messages[-1]["content"])) % 3
-        if limit_of(body) == 10 and digest:
+        if token_limit(body) == 10 and digest:
             return {"text": "I thi" if digest == 1 else "", "finish": "length"}
         return {"text": "" if "empty" not in messages[-1]["content"] else "I think so."}
 
     server.model.says = says
 
-    async def many(session: Session) -> None:
-        async def one(scope: Scope, i: int) -> None:
-            said = await scope.ask(ANN, f"What do you think of plan {i}?")
-            scope.record("said", {"text": None if isinstance(said, Missing) else said})
+    async def ask_about_many_plans(session: Session) -> None:
+        async def ask_about_plan(scope: Scope, i: int) -> None:
+            reply = await scope.ask(ANN, f"What do you think of plan {i}?")
+            scope.record("said", {"text": None if isinstance(reply, Missing) else reply})
 
-        await session.map(range(12), one)
+        await session.map(range(12), ask_about_plan)
 
-    done = run(server, tmp_path / "run", many, max_tokens=10)
-    first = {p.name: p.read_bytes() for p in (done.path / "tables").iterdir()}
-    asked, manifest = server.model.counts["received"], done.manifest["cut_replies"]
-    again = folkmoot.run(
-        Study("trial", "Trial", StudyConfig, many),
+    finished_run = run(server, tmp_path / "run", ask_about_many_plans, max_tokens=10)
+    table_bytes = {p.name: p.read_bytes() for p in (finished_run.path / "tables").iterdir()}
+    received_count, cut_replies = (
+        server.model.counts["received"],
+        finished_run.manifest["cut_replies"],
+    )
+    replayed_run = folkmoot.run(
+        Study("trial", "Trial", StudyConfig, ask_about_many_plans),
         {"model": "openai/m", "endpoints": {"openai/m": server.openai}, "max_tokens": 10},
-        out=done.path,
+        out=finished_run.path,
         key="a-test-key",
     )
-    assert server.model.counts["received"] == asked
-    assert {p.name: p.read_bytes() for p in (again.path / "tables").iterdir()} == first
-    assert again.manifest["cut_replies"] == manifest and manifest["calls"] > 0
+    assert server.model.counts["received"] == received_count
+    assert {p.name: p.read_bytes() for p in (replayed_run.path / "tables").iterdir()} == table_bytes
+    assert replayed_run.manifest["cut_replies"] == cut_replies and cut_replies["calls"] > 0
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_an_empty_reply_is_asked_for_again_and_then_missing(
+def test_empty_reply_is_retried_and_then_missing(
     model: str, server: ServerThread, tmp_path: Path
 ) -> None:
-    seen: list[list[dict[str, str]]] = []
+    received_messages: list[list[dict[str, str]]] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        seen.append(messages)
-        return {"text": "  " if len(seen) % 2 else ""}
+        received_messages.append(messages)
+        return {"text": "  " if len(received_messages) % 2 else ""}
 
     server.model.says = says
 
-    async def once(session: Session) -> None:
-        got = await session.ask(ANN, "What do you think?", reasks=0)
-        assert isinstance(got, Missing) and got.reason == "empty"
+    async def ask_once(session: Session) -> None:
+        answer = await session.ask(ANN, "What do you think?", reasks=0)
+        assert isinstance(answer, Missing) and answer.reason == "empty"
 
-    done = run(server, tmp_path / "run", once, model)
-    assert len(seen) == 3
-    assert [[m["role"] for m in messages] for messages in seen] == [["system", "user"]] * 3
-    assert all("no answer" not in m["content"] for messages in seen for m in messages)
-    assert [address for address, _, _ in journaled(done)] == ["ask0", "ask0.r1", "ask0.r2"]
-    assert done.table("answers")["missing"].to_list() == ["empty"]
+    finished_run = run(server, tmp_path / "run", ask_once, model)
+    assert len(received_messages) == 3
+    assert [[m["role"] for m in messages] for messages in received_messages] == [
+        ["system", "user"]
+    ] * 3
+    assert all("no answer" not in m["content"] for messages in received_messages for m in messages)
+    assert [address for address, _, _ in read_replies(finished_run)] == [
+        "ask0",
+        "ask0.r1",
+        "ask0.r2",
+    ]
+    assert finished_run.table("answers")["missing"].to_list() == ["empty"]
 
 
-def test_an_empty_reply_is_often_followed_by_a_real_one(
-    server: ServerThread, tmp_path: Path
-) -> None:
-    said = iter(["", "maybe", "", "50"])
-    seen: list[list[dict[str, str]]] = []
+def test_retry_after_an_empty_reply_can_succeed(server: ServerThread, tmp_path: Path) -> None:
+    replies = iter(["", "maybe", "", "50"])
+    received_messages: list[list[dict[str, str]]] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        seen.append(messages)
-        return {"text": next(said)}
+        received_messages.append(messages)
+        return {"text": next(replies)}
 
     server.model.says = says
 
@@ -265,23 +283,21 @@ def test_an_empty_reply_is_often_followed_by_a_real_one(
         assert await session.ask(ANN, "How sure?", answer_type=Number(0, 100), reasks=3) == 50
 
     run(server, tmp_path / "run", vote)
-    assert [m["role"] for m in seen[-1]] == ["system", "user", "assistant", "user"]
-    assert all(m["content"].strip() for messages in seen for m in messages)
+    assert [m["role"] for m in received_messages[-1]] == ["system", "user", "assistant", "user"]
+    assert all(m["content"].strip() for messages in received_messages for m in messages)
 
 
-def test_a_limit_that_thoughts_use_up_is_doubled_once_and_no_more_is_paid(
-    server: ServerThread, tmp_path: Path
-) -> None:
+def test_limit_used_up_by_reasoning_is_doubled_once(server: ServerThread, tmp_path: Path) -> None:
     limits: list[int | None] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(limit_of(body))
+        limits.append(token_limit(body))
         return {"text": "<think>Well, on the one hand", "finish": "length"}
 
     server.model.says = says
-    done = run(server, tmp_path / "run", speak, max_tokens=100)
+    finished_run = run(server, tmp_path / "run", ask_for_opinion, max_tokens=100)
     assert limits == [100, 200]
-    (row,) = done.table("answers").to_dicts()
+    (row,) = finished_run.table("answers").to_dicts()
     assert (row["missing"], row["finish"], row["words"]) == ("empty", "length", 0)
 
 
@@ -293,136 +309,144 @@ def test_a_limit_that_thoughts_use_up_is_doubled_once_and_no_more_is_paid(
         {"text": "", "finish": "insufficient_system_resource"},
     ],
 )
-def test_a_failure_upstream_is_tried_again_and_never_an_answer(
+def test_error_inside_a_reply_is_retried_and_never_an_answer(
     broken: Body, server: ServerThread, tmp_path: Path
 ) -> None:
-    said = iter([broken, {"text": "I think so."}])
-    server.model.says = lambda messages, body: next(said)
-    done = run(server, tmp_path / "run", speak)
-    assert journaled(done) == [("ask0", "I think so.", "stop")]
-    assert done.manifest["retries"] == 1
+    replies = iter([broken, {"text": "I think so."}])
+    server.model.says = lambda messages, body: next(replies)
+    finished_run = run(server, tmp_path / "run", ask_for_opinion)
+    assert read_replies(finished_run) == [("ask0", "I think so.", "stop")]
+    assert finished_run.manifest["retries"] == 1
     server.model.says = lambda messages, body: broken
     with pytest.raises(RunPausedError):
-        run(server, tmp_path / "paused", speak, max_api_retries=1)
+        run(server, tmp_path / "paused", ask_for_opinion, max_api_retries=1)
 
 
-def test_an_ending_that_nobody_tells_is_unknown(server: ServerThread, tmp_path: Path) -> None:
+def test_missing_finish_reason_is_unknown(server: ServerThread, tmp_path: Path) -> None:
     server.model.says = lambda messages, body: {"text": "I think so.", "finish": None}
-    done = run(server, tmp_path / "run", speak)
-    assert done.table("answers")["finish"].to_list() == ["unknown"]
-    found = {c.key: c for c in check_answers(done.table("answers").to_dicts())}["cut"]
-    assert found.verdict == "not known"
+    finished_run = run(server, tmp_path / "run", ask_for_opinion)
+    assert finished_run.table("answers")["finish"].to_list() == ["unknown"]
+    cut_check = {
+        check.key: check for check in check_answers(finished_run.table("answers").to_dicts())
+    }["cut"]
+    assert cut_check.verdict == "not known"
 
 
 @pytest.mark.parametrize("status", [400, 500])
-def test_a_model_without_a_system_role_is_told_in_the_first_message(
+def test_model_without_a_system_role_gets_the_system_prompt_in_the_first_message(
     status: int, server: ServerThread, tmp_path: Path
 ) -> None:
-    seen: list[list[str]] = []
+    received_roles: list[list[str]] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        seen.append([m["role"] for m in messages])
+        received_roles.append([m["role"] for m in messages])
         if messages[0]["role"] == "system":
             return {"status": status, "message": "Only user and assistant roles are supported!"}
         return {"text": messages[0]["content"]}
 
     server.model.says = says
 
-    async def twice(session: Session) -> None:
+    async def ask_twice(session: Session) -> None:
         for _ in range(2):
             assert await session.ask(ANN, "Well?") == "You are Ann.\n\nWell?"
 
-    done = run(server, tmp_path / "run", twice)
-    assert seen == [["system", "user"], ["user"], ["user"]]  # learnt once
-    assert "does not accept a system message" in (done.path / "run.log").read_text("utf-8")
+    finished_run = run(server, tmp_path / "run", ask_twice)
+    # The capability is learnt once.
+    assert received_roles == [["system", "user"], ["user"], ["user"]]
+    assert "does not accept a system message" in (finished_run.path / "run.log").read_text("utf-8")
 
 
-def panel(names: list[str]) -> Callable[[Session], Awaitable[None]]:
+def build_panel(names: list[str]) -> Callable[[Session], Awaitable[None]]:
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, name: str) -> None:
-            said = await scope.ask(Speaker(name, name), f"You are {name}. What do you think?")
-            missing = said.reason if isinstance(said, Missing) else None
+        async def ask_participant(scope: Scope, name: str) -> None:
+            reply = await scope.ask(Speaker(name, name), f"You are {name}. What do you think?")
+            missing = reply.reason if isinstance(reply, Missing) else None
             scope.record("people", {"name": name, "missing": missing})
 
-        await session.child("interview").map(names, one)
+        await session.child("interview").map(names, ask_participant)
 
     return protocol
 
 
-def poisoned(*names: str) -> Callable[[list[dict[str, str]], Body], Body]:
+def reject_prompts_of(*names: str) -> Callable[[list[dict[str, str]], Body], Body]:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
-        bad = any(f"You are {name}." in messages[-1]["content"] for name in names)
-        return {"status": 400, "message": "invalid content"} if bad else {"text": "Parks."}
+        is_rejected = any(f"You are {name}." in messages[-1]["content"] for name in names)
+        return {"status": 400, "message": "invalid content"} if is_rejected else {"text": "Parks."}
 
     return says
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-@pytest.mark.parametrize("where", [0, 5, 11])
-def test_a_prompt_that_is_always_refused_fails_one_participant(
-    where: int, concurrency: int, server: ServerThread, tmp_path: Path
+@pytest.mark.parametrize("position", [0, 5, 11])
+def test_rejected_prompt_fails_one_participant(
+    position: int, concurrency: int, server: ServerThread, tmp_path: Path
 ) -> None:
     names = [f"p{i}" for i in range(12)]
-    server.model.says = poisoned(names[where])
-    done = run(server, tmp_path / "run", panel(names), concurrency=concurrency)
-    missing = done.table("people")["missing"].to_list()
-    assert missing == ["rejected" if i == where else None for i in range(12)]
-    log = (done.path / "run.log").read_text("utf-8")
-    assert f"interview/p{where}/ask0" in log and "invalid content" in log
-    kept = {address: finish for address, _, finish in journaled(done)}
-    assert kept[f"interview/p{where}/ask0"] == "refused:rejected"
+    server.model.says = reject_prompts_of(names[position])
+    finished_run = run(server, tmp_path / "run", build_panel(names), concurrency=concurrency)
+    missing = finished_run.table("people")["missing"].to_list()
+    assert missing == ["rejected" if i == position else None for i in range(12)]
+    log = (finished_run.path / "run.log").read_text("utf-8")
+    assert f"interview/p{position}/ask0" in log and "invalid content" in log
+    finish_by_address = {address: finish for address, _, finish in read_replies(finished_run)}
+    assert finish_by_address[f"interview/p{position}/ask0"] == "refused:rejected"
 
 
-def test_several_refused_prompts_do_not_stop_a_model_that_answers_others(
+def test_rejected_prompts_do_not_stop_a_model_that_answers_others(
     server: ServerThread, tmp_path: Path
 ) -> None:
     names = [f"p{i}" for i in range(24)]
-    server.model.says = poisoned("p0", "p5", "p6", "p11", "p19")
+    server.model.says = reject_prompts_of("p0", "p5", "p6", "p11", "p19")
     server.model.latency = 0.01
-    done = run(server, tmp_path / "run", panel(names), concurrency=24)
-    assert done.table("people")["missing"].null_count() == 19
+    finished_run = run(server, tmp_path / "run", build_panel(names), concurrency=24)
+    assert finished_run.table("people")["missing"].null_count() == 19
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
 @pytest.mark.parametrize("budget", [{"budget_calls": 12}, {"budget_calls": 2}])
-def test_a_verdict_that_is_due_holds_no_budget(
+def test_pending_decision_on_rejected_prompts_holds_no_budget(
     budget: Body, concurrency: int, server: ServerThread, tmp_path: Path
 ) -> None:
     names = [f"p{i}" for i in range(12)]
-    server.model.says = poisoned("p0", "p1")
+    server.model.says = reject_prompts_of("p0", "p1")
     if budget["budget_calls"] == 12:
-        done = run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
-        assert done.table("people")["missing"].null_count() == 10
+        finished_run = run(
+            server, tmp_path / "run", build_panel(names), concurrency=concurrency, **budget
+        )
+        assert finished_run.table("people")["missing"].null_count() == 10
     else:
         with pytest.raises((BudgetReachedError, FatalModelError)):
-            run(server, tmp_path / "run", panel(names), concurrency=concurrency, **budget)
+            run(server, tmp_path / "run", build_panel(names), concurrency=concurrency, **budget)
     server.model.says = lambda messages, body: {"status": 400, "message": "top_p: no such knob"}
     with pytest.raises((BudgetReachedError, FatalModelError)):
-        run(server, tmp_path / "two", panel(names), concurrency=concurrency, **budget)
+        run(server, tmp_path / "two", build_panel(names), concurrency=concurrency, **budget)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_mistake_that_concerns_every_call_stops_the_run_and_fails_nobody(
+def test_error_that_concerns_every_call_stops_the_run_and_fails_no_participant(
     concurrency: int, server: ServerThread, tmp_path: Path
 ) -> None:
     server.model.says = lambda messages, body: {"status": 400, "message": "top_p: no such knob"}
     with pytest.raises(FatalModelError, match="no such knob"):
-        run(server, tmp_path / "run", panel([f"p{i}" for i in range(60)]), concurrency=concurrency)
+        run(
+            server,
+            tmp_path / "run",
+            build_panel([f"p{i}" for i in range(60)]),
+            concurrency=concurrency,
+        )
     assert server.model.counts["received"] <= concurrency + 2
     with sqlite3.connect(tmp_path / "run" / "journal.sqlite") as db:
         assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
 
 
-def test_the_first_call_of_all_being_refused_stops_the_run(
-    server: ServerThread, tmp_path: Path
-) -> None:
+def test_rejection_of_the_first_call_stops_the_run(server: ServerThread, tmp_path: Path) -> None:
     server.model.says = lambda messages, body: {"status": 422, "message": "no"}
     with pytest.raises(FatalModelError):
-        run(server, tmp_path / "run", speak)
+        run(server, tmp_path / "run", ask_for_opinion)
     assert server.model.counts["received"] == 1
 
 
-def test_three_refused_prompts_in_a_row_stop_the_run(server: ServerThread, tmp_path: Path) -> None:
+def test_three_rejected_prompts_in_a_row_stop_the_run(server: ServerThread, tmp_path: Path) -> None:
     async def in_turn(session: Session) -> None:
         for i in range(9):
             await session.ask(ANN, f"Question {i}?")
@@ -437,22 +461,23 @@ def test_three_refused_prompts_in_a_row_stop_the_run(server: ServerThread, tmp_p
     with sqlite3.connect(tmp_path / "run" / "journal.sqlite") as db:
         rows = db.execute("SELECT address, finish FROM entries ORDER BY address").fetchall()
     refused = [address for address, finish in rows if finish == "refused:rejected"]
-    assert refused == ["ask1", "ask2", "ask4", "ask5"]  # the third in a row is asked on a resume
+    # The third rejected prompt in a row is asked on a resume.
+    assert refused == ["ask1", "ask2", "ask4", "ask5"]
 
 
-def test_a_wrong_key_and_an_unknown_model_stop_the_run_at_once(
+def test_wrong_key_or_unknown_model_stops_the_run_at_once(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    said = iter([{"text": "So."}, {"status": 401, "message": "Incorrect API key"}])
-    server.model.says = lambda messages, body: next(said)
+    replies = iter([{"text": "So."}, {"status": 401, "message": "Incorrect API key"}])
+    server.model.says = lambda messages, body: next(replies)
     with pytest.raises(FatalModelError, match="key"):
-        run(server, tmp_path / "key", panel(["a", "b", "c"]), concurrency=1)
-    said = iter([{"text": "So."}, {"status": 400, "message": "The model `m` does not exist"}])
+        run(server, tmp_path / "key", build_panel(["a", "b", "c"]), concurrency=1)
+    replies = iter([{"text": "So."}, {"status": 400, "message": "The model `m` does not exist"}])
     with pytest.raises(FatalModelError, match="does not exist"):
-        run(server, tmp_path / "model", panel(["a", "b", "c"]), concurrency=1)
+        run(server, tmp_path / "model", build_panel(["a", "b", "c"]), concurrency=1)
 
 
-def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_path: Path) -> None:
+def test_unreadable_answers_are_reported_at_the_end(server: ServerThread, tmp_path: Path) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
         clarified = "stated" in str(body.get("response_format"))
         willing = "Ann" in messages[0]["content"]
@@ -463,7 +488,7 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
     class Two(BaseModel):
         words: int
 
-    async def ask(session: Session) -> None:
+    async def ask_in_two_formats(session: Session) -> None:
         await session.map(
             range(4),
             lambda scope, n: scope.ask(
@@ -473,20 +498,20 @@ def test_what_could_not_be_read_is_told_at_the_end(server: ServerThread, tmp_pat
         await session.ask(ANN, "How many?", answer_type=Json(Two, fallback_value=Two(words=0)))
         await session.ask(ANN, "What do you think?")
 
-    told = _printed(run(server, tmp_path / "run", ask))
-    assert "3 of 6 answers missing (unparsed: 3)." in told
-    assert "1 of 6 answers needed a second question about which option" in told
-    assert "1 of 6 answers could not be read. The tables hold the minimal answer" in told
-    assert "missing" not in _printed(run(server, tmp_path / "said", speak))
+    output = print_outcome(run(server, tmp_path / "run", ask_in_two_formats))
+    assert "3 of 6 answers missing (unparsed: 3)." in output
+    assert "1 of 6 answers needed a second question about which option" in output
+    assert "1 of 6 answers could not be read. The tables hold the minimal answer" in output
+    assert "missing" not in print_outcome(run(server, tmp_path / "said", ask_for_opinion))
 
 
-def _printed(done: Run) -> str:
+def print_outcome(finished_run: Run) -> str:
     console = Console(record=True, width=200)
-    print_results(done.study, done.folder, console)
+    print_results(finished_run.study, finished_run.folder, console)
     return console.export_text()
 
 
-def test_a_form_given_back_is_asked_for_again_and_never_counts(
+def test_schema_returned_as_an_answer_is_asked_for_again_and_never_counts(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def says(messages: list[dict[str, str]], body: Body) -> Body:
@@ -499,45 +524,48 @@ def test_a_form_given_back_is_asked_for_again_and_never_counts(
     class Why(BaseModel):
         why: str = Field(description="in one sentence")
 
-    async def ask(session: Session) -> None:
-        wanted = Json(Why)
-        for who in (ANN, MARA):
-            prompt = session.prompt("why", answer_format=wanted.describe_format())
-            await session.child(who.id).ask(who, prompt, answer_type=wanted)
+    async def ask_for_reason(session: Session) -> None:
+        answer_type = Json(Why)
+        for speaker in (ANN, MARA):
+            prompt = session.prompt("why", answer_format=answer_type.describe_format())
+            await session.child(speaker.id).ask(speaker, prompt, answer_type=answer_type)
 
     (tmp_path / "why.md").write_text("Why? Reply in JSON:\n{{ answer_format }}", "utf-8")
     server.model.says = says
-    study = Study("asks", "Asks", StudyConfig, ask, prompts=tmp_path)
-    done = folkmoot.run(
+    study = Study("asks", "Asks", StudyConfig, ask_for_reason, prompts=tmp_path)
+    finished_run = folkmoot.run(
         study,
         {"model": "openai/m", "endpoints": {"openai": f"{server.url}/v1"}},
         out=tmp_path / "r",
     )
-    assert done.table("answers")["reasks"].to_list() == [1, 2]
-    assert done.table("answers")["missing"].to_list() == [None, "unparsed"]
+    assert finished_run.table("answers")["reasks"].to_list() == [1, 2]
+    assert finished_run.table("answers")["missing"].to_list() == [None, "unparsed"]
 
 
-def test_a_re_ask_carries_the_last_unreadable_reply_alone(tmp_path: Path) -> None:
-    """Several of them are a pattern that small models go on with."""
-    seen: list[ModelRequest] = []
+def test_re_ask_contains_only_the_last_unreadable_reply(tmp_path: Path) -> None:
+    """Several unreadable replies would form a pattern that small models continue."""
+    requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest, address: str) -> str:
-        seen.append(request)
-        return f"perhaps {len(seen)}"
+        requests.append(request)
+        return f"perhaps {len(requests)}"
 
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "How sure?", answer_type=Number(200, 300), reasks=3)
 
     study = Study(name="again", title="Again", config=StudyConfig, protocol=protocol)
     folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(answer))
-    said = [[m.content for m in request.messages if m.role == "assistant"] for request in seen]
-    assert said == [[], ["perhaps 1"], ["perhaps 2"], ["perhaps 3"]]
+    assistant_texts = [
+        [message.content for message in request.messages if message.role == "assistant"]
+        for request in requests
+    ]
+    assert assistant_texts == [[], ["perhaps 1"], ["perhaps 2"], ["perhaps 3"]]
 
 
-def test_of_a_reply_without_end_the_start_is_given_back(
+def test_only_the_start_of_an_endless_reply_is_quoted_in_the_re_ask(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    """All of it, at twice the limit, would be more than the model can read."""
+    """The whole reply, generated at twice the limit, could exceed the context of the model."""
     sizes: list[int] = []
 
     def says(messages: list[dict[str, str]], body: Body) -> Body:
@@ -549,6 +577,6 @@ def test_of_a_reply_without_end_the_start_is_given_back(
     async def rate(session: Session) -> None:
         await session.ask(ANN, "How sure are you?", answer_type=Number(0, 100))
 
-    done = run(server, tmp_path / "run", rate, max_tokens=150)
-    assert done.table("answers")["missing"].to_list() == ["unparsed"]
+    finished_run = run(server, tmp_path / "run", rate, max_tokens=150)
+    assert finished_run.table("answers")["missing"].to_list() == ["unparsed"]
     assert len(sizes) > 2 and max(sizes) < 2000

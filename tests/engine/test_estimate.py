@@ -108,7 +108,7 @@ def test_the_smallest_part_is_as_large_as_its_conditions(
 
 async def talk(session: Session) -> None:
     async def one(scope: Session, number: int) -> None:
-        who = Speaker(
+        speaker = Speaker(
             f"p{number}",
             system="You are a cook.",
             model=f"openai/gpt-4o{'-mini' * (number % 4 > 0)}",
@@ -116,8 +116,8 @@ async def talk(session: Session) -> None:
         listed = "\n".join(
             ("Options:", "1. Parks", "2. Jobs", "Reply with ONLY the text of one option.")
         )
-        await scope.ask(who, listed, answer_type=Choice(("Parks", "Jobs")))
-        await scope.ask(who, "Why is that so important to you? Tell us at length.")
+        await scope.ask(speaker, listed, answer_type=Choice(("Parks", "Jobs")))
+        await scope.ask(speaker, "Why is that so important to you? Tell us at length.")
 
     await session.child("talk").map(range(8), one)
 
@@ -140,9 +140,9 @@ def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> 
     costs = {}
     for name, models in (("all", ""), ("seats", "models: {moderator: openai/gpt-4o-mini}\n")):
         path.write_text(f"{text}model: openai/gpt-4o\n{models}")
-        shown = CliRunner().invoke(app, ["check", str(path)])
-        assert shown.exit_code == 0, shown.output
-        costs[name] = shown.stdout
+        result = CliRunner().invoke(app, ["check", str(path)])
+        assert result.exit_code == 0, result.output
+        costs[name] = result.stdout
     assert "openai/gpt-4o-mini $" in costs["seats"] and "(all " not in costs["seats"]
     assert "gpt-4o-mini" not in costs["all"]
 
@@ -153,10 +153,10 @@ def test_check_prices_many_short_calls_as_short(tmp_path: Path) -> None:
     path.write_text(
         FOCUS_GROUP.format(concept="An oven", groups=3) + "model: google/gemini-2.5-pro\n"
     )
-    shown = CliRunner().invoke(app, ["check", str(path)]).stdout
-    tokens = re.search(r"Tokens +about ([\d,]+) in .*about ([\d,]+) out", shown)
-    cost = re.search(r"Cost +about \$([\d.]+)", shown)
-    assert tokens is not None and cost is not None, shown
+    result = CliRunner().invoke(app, ["check", str(path)]).stdout
+    tokens = re.search(r"Tokens +about ([\d,]+) in .*about ([\d,]+) out", result)
+    cost = re.search(r"Cost +about \$([\d.]+)", result)
+    assert tokens is not None and cost is not None, result
     sent, said = (int(count.replace(",", "")) for count in tokens.groups())
     assert sent > 200_000
     price = find_price(resolve_model("gemini-2.5-pro"))
@@ -168,8 +168,8 @@ def test_check_prices_many_short_calls_as_short(tmp_path: Path) -> None:
 def test_check_refuses_a_budget_in_money_for_a_price_that_nobody_knows(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(FOCUS_GROUP.format(concept="x", groups=1) + "model: ollama/tiny\n")
-    shown = CliRunner().invoke(app, ["check", str(path), "--set", "budget_usd=5"])
-    assert shown.exit_code == 2 and "budget_calls" in shown.output
+    result = CliRunner().invoke(app, ["check", str(path), "--set", "budget_usd=5"])
+    assert result.exit_code == 2 and "budget_calls" in result.output
 
 
 def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
@@ -209,9 +209,9 @@ def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
         "STUDY = Study('mine', 'Mine', StudyConfig, protocol)\n"
     )
     (tmp_path / "mine.yaml").write_text("study: ./mine.py\n")
-    shown = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
-    assert shown.exit_code == 2 and "forgotten" in shown.output
-    assert "mine.py:3" in shown.output and "No problems" not in shown.output
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "mine.yaml"), "--trust"])
+    assert result.exit_code == 2 and "forgotten" in result.output
+    assert "mine.py:3" in result.output and "No problems" not in result.output
 
 
 BIG_HALL = """
@@ -232,8 +232,8 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     """The work is bounded, and the estimate is near what the whole dry run counts."""
     path = tmp_path / "hall.yaml"
     path.write_text(BIG_HALL.format(rounds=2, general=8))
-    found = load_study_file(path)
-    whole = estimate_run(found, None)
+    study_file = load_study_file(path)
+    whole = estimate_run(study_file, None)
     assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
     work: list[int] = []
     count = CountingProvider.state
@@ -244,7 +244,7 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
 
     monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 600_000)
     monkeypatch.setattr(CountingProvider, "state", state)
-    sampled = estimate_run(found, None)
+    sampled = estimate_run(study_file, None)
     assert max(work) < 3 * 600_000
     assert sampled.sampled is not None and not sampled.incomplete
     assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
@@ -252,8 +252,8 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     assert sampled.output_tokens == pytest.approx(whole.output_tokens, rel=0.25)
     low, high = sampled.calls_range or (0, 0)
     assert low <= sampled.calls <= high
-    shown = CliRunner().invoke(app, ["check", str(path)])
-    assert shown.exit_code == 0 and "the maximum of a dry run" in " ".join(shown.output.split())
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 0 and "the maximum of a dry run" in " ".join(result.output.split())
 
 
 def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(

@@ -68,6 +68,6 @@ def test_the_preflight_says_what_the_run_will_cost(
         words = ["run", path, "--preflight", "--model", "gpt-4o"]
         # The forecast comes before the run, which may be as short as it gets.
         short = ("embedding_model=synthetic", "replications=1", "num_personas=3", "phases=[warmup]")
-        shown = CliRunner().invoke(app, [*words, *(f"--set={setting}" for setting in short)])
-    assert shown.exit_code == 0, shown.output
-    assert "Forecast of the cost from these replies: about $" in " ".join(shown.output.split())
+        result = CliRunner().invoke(app, [*words, *(f"--set={setting}" for setting in short)])
+    assert result.exit_code == 0, result.output
+    assert "Forecast of the cost from these replies: about $" in " ".join(result.output.split())

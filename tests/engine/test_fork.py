@@ -73,7 +73,7 @@ def test_only_what_depends_on_the_reply_is_asked(
     fork = folkmoot.fork(base, name, say=words, out=tmp_path / "fork")
 
     was, now = entries(base), entries(fork.path)
-    told = fork.manifest["fork"]
+    manifest_entry = fork.manifest["fork"]
     change = fork_change(fork.folder)
     assert change is not None and words in now[change.address][1]
     assert now[change.address][0] == was[change.address][0], "the question is the same"
@@ -84,8 +84,8 @@ def test_only_what_depends_on_the_reply_is_asked(
             assert was[address][:2] == (fingerprint, reply)
         elif attempts:
             assert address not in was or was[address][0] != fingerprint, address
-    assert told["asked"] == sum("compute" not in address for address in asked)
-    assert 0 < told["asked"] < RunFolder(base).manifest["calls"] / 2
+    assert manifest_entry["asked"] == sum("compute" not in address for address in asked)
+    assert 0 < manifest_entry["asked"] < RunFolder(base).manifest["calls"] / 2
     assert (fork.path / "plan.json").read_text("utf-8").count(change.journal_digest) == 1
     assert hashes(base) == before
     if study in ("focus_group", "workbook"):  # a rebuilding takes as long as the fork
@@ -154,11 +154,11 @@ def test_another_model_gives_the_reply(tmp_path: Path) -> None:
         base, address, model="gpt-4o", out=tmp_path / "fork", provider=ScriptedProvider(answer)
     )
     with JournalReader(fork.path / JOURNAL) as journal:
-        asked = {e.model_asked for e in journal.read_entries("ask") if e.address == address}
+        asked_models = {e.model_asked for e in journal.read_entries("ask") if e.address == address}
         others = {
             e.model_asked for e in journal.read_entries("ask") if not e.address.startswith(address)
         }
-    assert asked == {"gpt-4o"} and "gpt-4o" not in others
+    assert asked_models == {"gpt-4o"} and "gpt-4o" not in others
     served = {m["asked"]: m["served"] for m in fork.manifest["models"]}
     assert served["gpt-4o"] == ["gpt-4o-2024-11-20"]
     row = fork.table("answers").filter(pl.col("address") == address)
@@ -234,9 +234,9 @@ def three_questions(first: str, second: str = "And then?") -> Study:
         heard: list[str] = []
         for question in (first, second, "What follows?"):
             scope = session.child(f"q{len(heard)}")
-            said = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
-            heard.append(str(said))
-            scope.say(Speaker("a", "A"), said)
+            output = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
+            heard.append(str(output))
+            scope.say(Speaker("a", "A"), output)
 
     return Study("three", "Three questions", StudyConfig, protocol, tables=())
 

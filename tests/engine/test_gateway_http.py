@@ -67,11 +67,11 @@ class Vote(BaseModel):
 
 
 async def ask_for_json(session: Session) -> None:
-    said = await session.ask(Speaker("p1"), "Vote, please.", answer_type=Json(Vote))
-    if isinstance(said, Missing):
-        session.record("votes", {"choice": None, "missing": said.reason})
+    reply = await session.ask(Speaker("p1"), "Vote, please.", answer_type=Json(Vote))
+    if isinstance(reply, Missing):
+        session.record("votes", {"choice": None, "missing": reply.reason})
     else:
-        session.record("votes", {"choice": said.choice, "missing": None})
+        session.record("votes", {"choice": reply.choice, "missing": None})
 
 
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_json)
@@ -91,9 +91,9 @@ def test_a_servers_word_about_schemas_is_never_trusted(
 ) -> None:
     with ServerThread(FaultPlan(schema=schema)) as server:
         settings = {"model": "openai/m", "endpoints": {"openai/m": server.openai}}
-        done = run(STUDY, settings, out=tmp_path / "run")
+        finished_run = run(STUDY, settings, out=tmp_path / "run")
         refused = server.model.counts["format_refused"]
-    (row,) = done.table("votes").to_dicts()
+    (row,) = finished_run.table("votes").to_dicts()
     assert (row["choice"], row["missing"]) == (choice, missing)
     assert refused == {"obey": 0, "ignore": 0, "refuse": 1, "none": 2}[schema]  # asked once each
 
@@ -111,9 +111,9 @@ def test_a_choice_that_prose_hides_is_clarified(
     study = Study(name="votes", title="Votes", config=StudyConfig, protocol=vote)
     with ServerThread(FaultPlan(schema=schema)) as server:
         settings = {"model": "openai/m", "endpoints": {"openai/m": server.openai}}
-        done = run(study, settings, out=tmp_path / "run")
+        finished_run = run(study, settings, out=tmp_path / "run")
         assert server.model.counts["format_refused"] == refused
-    (row,) = done.table("answers").to_dicts()
+    (row,) = finished_run.table("answers").to_dicts()
     assert (row["parse_step"], row["value"]) == (
         parse_step,
         "Park" if parse_step == "clarified" else None,

@@ -186,13 +186,13 @@ def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
             if calls.total() == 15:
                 stopper()
 
-    how = RunOptions(out=tmp_path / "grid", consent=Consent(True), progress=stop_after_some)
+    options = RunOptions(out=tmp_path / "grid", consent=Consent(True), progress=stop_after_some)
     with pytest.raises(RunInterruptedError):
-        run_grid(study, how, AXES, 2, stopper)
+        run_grid(study, options, AXES, 2, stopper)
     assert 15 <= calls.total() < 48
     assert ends == ["interrupted"]
     calls.clear()
-    grid = run_grid(study, replace(how, resume=True, progress=ignore_progress), {}, None)
+    grid = run_grid(study, replace(options, resume=True, progress=ignore_progress), {}, None)
     assert len(grid.finished_cells()) == 8
     assert server.model.counts["received"] == 48  # nothing was asked twice
 
@@ -215,11 +215,11 @@ def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) 
     run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
     with pytest.raises(RunExistsError):
         run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
-    more = Answers()
+    more_answers = Answers()
     wider = {"wording": ["plain", "fancy"]}
-    grid = run_grid(study, options(out, more, resume=True), wider, 3)
+    grid = run_grid(study, options(out, more_answers, resume=True), wider, 3)
     assert len(grid.finished_cells()) == 6
-    assert more.asked.total() == 6 * 6 - 2 * 6
+    assert more_answers.asked.total() == 6 * 6 - 2 * 6
     with pytest.raises(InputError, match="another grid"):
         run_grid(study, options(out, Answers(), resume=True), {"wording": ["fancy"]}, 3)
     with pytest.raises(InputError, match="another grid"):
@@ -228,9 +228,9 @@ def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) 
 
 def test_nine_repeats_are_still_there_when_there_are_ten(study: Path, tmp_path: Path) -> None:
     run_grid(study, options(tmp_path / "grid", Answers()), {}, 9)
-    more = Answers()
-    grid = run_grid(study, options(tmp_path / "grid", more, resume=True), {}, 10)
-    assert more.asked.total() == 6
+    more_answers = Answers()
+    grid = run_grid(study, options(tmp_path / "grid", more_answers, resume=True), {}, 10)
+    assert more_answers.asked.total() == 6
     assert len(grid.finished_cells()) == len(list((tmp_path / "grid" / "cells").iterdir())) == 10
 
 
@@ -268,12 +268,12 @@ def test_a_file_that_is_no_grid_is_named(tmp_path: Path) -> None:
 def test_a_budget_in_money_needs_the_price_of_every_cell(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
-    how = RunOptions(out=tmp_path / "grid", consent=Consent(True))
+    options = RunOptions(out=tmp_path / "grid", consent=Consent(True))
     axes = {"model": ["openai/gpt-4o", "openai/nobody-knows-its-price"]}
     with pytest.raises(InputError, match="price of openai/nobody-knows-its-price is unknown"):
-        run_grid(study, replace(how, budget=5.0), axes, 1)
+        run_grid(study, replace(options, budget=5.0), axes, 1)
     assert not server.model.counts["received"]
-    assert not how.out.exists()
+    assert not options.out.exists()
 
 
 def test_images_need_models_that_see_in_every_cell(
@@ -538,10 +538,10 @@ def test_commands_for_one_run_name_the_cells_of_a_grid(
 ) -> None:
     run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
     name, *more = command
-    shown = CliRunner().invoke(app, [name, str(tmp_path / "grid"), *more], env={"COLUMNS": "300"})
-    assert shown.exit_code == 2
-    assert "this is a grid of runs" in shown.output
-    assert "cells/r1" in shown.output
+    result = CliRunner().invoke(app, [name, str(tmp_path / "grid"), *more], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert "this is a grid of runs" in result.output
+    assert "cells/r1" in result.output
 
 
 @pytest.mark.parametrize("repeats", [5, 12])

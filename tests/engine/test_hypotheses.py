@@ -90,9 +90,9 @@ def votes(acp: int, simple: int, n: int = 100) -> list[dict]:
 def test_verdicts(
     acp: int, simple: int, changes: dict[str, object], verdict: str, tmp_path: Path
 ) -> None:
-    found = hypotheses_finding(run_of(tmp_path / "run", votes(acp, simple)), [stated(**changes)])
-    assert found.grid.rows[0][1] == verdict
-    assert verdict in found.says
+    finding = hypotheses_finding(run_of(tmp_path / "run", votes(acp, simple)), [stated(**changes)])
+    assert finding.grid.rows[0][1] == verdict
+    assert verdict in finding.says
 
 
 def test_a_few_conversations_are_an_illustration_however_many_people_were_in_them(
@@ -105,18 +105,18 @@ def test_a_few_conversations_are_an_illustration_however_many_people_were_in_the
         for i in range(50)
     ]
     h = Hypothesis(measure="heard", contrast=("4", "1"), direction="greater")
-    found = hypotheses_finding(run_of(tmp_path / "four", rows, "discussions"), [h])
-    assert "4 independent units are an illustration" in found.says
-    assert found.grid.rows[0][3:6] == (None, None, None)
+    finding = hypotheses_finding(run_of(tmp_path / "four", rows, "discussions"), [h])
+    assert "4 independent units are an illustration" in finding.says
+    assert finding.grid.rows[0][3:6] == (None, None, None)
     # The same difference in eight sets, with some variation between them, is tested by sets.
     more = [
         {**r, "set": s, "heard": r["heard"] + 0.01 * s * (r["level"] == "4")}
         for s in range(8)
         for r in rows
     ]
-    found = hypotheses_finding(run_of(tmp_path / "eight", more, "discussions"), [h])
-    assert found.grid.rows[0][1] == "supported"
-    assert found.grid.rows[0][6] == 8
+    finding = hypotheses_finding(run_of(tmp_path / "eight", more, "discussions"), [h])
+    assert finding.grid.rows[0][1] == "supported"
+    assert finding.grid.rows[0][6] == 8
 
 
 def test_null_hypotheses_are_rarely_supported_together(tmp_path: Path) -> None:
@@ -146,25 +146,25 @@ def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
 def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", votes(40, 10))
     wrong = [stated(measure="warmth"), stated(contrast=["acp", "control"])]
-    found = hypotheses_finding(run, wrong)
-    assert "no table has warmth and arms" in found.says
-    assert "no condition control; there are acp, simple_voting" in found.says
-    assert found.chart is None
+    finding = hypotheses_finding(run, wrong)
+    assert "no table has warmth and arms" in finding.says
+    assert "no condition control; there are acp, simple_voting" in finding.says
+    assert finding.chart is None
 
 
 def test_what_is_unknown_in_an_arm_is_said_to_be_unknown(tmp_path: Path) -> None:
     rows = [{**r, "delay": None if r["condition"] == "acp" else 1} for r in votes(40, 10)]
-    found = hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
-    assert "delay is unknown in acp" in found.says
-    assert "no condition" not in found.says
+    finding = hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
+    assert "delay is unknown in acp" in finding.says
+    assert "no condition" not in finding.says
 
 
 def test_a_difference_of_shares_in_points_is_not_read_as_a_hundred_times_as_large(
     tmp_path: Path,
 ) -> None:
-    found = hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
-    assert "write smallest: 0.05 for five points" in found.says
-    assert "contradicted" not in found.says
+    finding = hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
+    assert "write smallest: 0.05 for five points" in finding.says
+    assert "contradicted" not in finding.says
 
 
 def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
         for r in range(20)
     ]
     h = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
-    found = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
+    finding = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
     # Three in each arm, however often they answer.
-    assert found.grid.rows[0][1].startswith("not tested (3 independent units")
+    assert finding.grid.rows[0][1].startswith("not tested (3 independent units")
     # The same six people in both arms, always one higher in the first, are pairs.
     same = [
         {"participant_id": f"p{i}", "condition": arm, "round": r, "heat": i + (arm == "a") * i}
@@ -186,8 +186,8 @@ def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
         for i in range(6)
         for r in range(20)
     ]
-    found = hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
-    assert found.grid.rows[0][6] == 6
+    finding = hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
+    assert finding.grid.rows[0][6] == 6
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,8 @@ def run_with_hypothesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(
     run_with_hypothesis: Path, tmp_path: Path
 ) -> None:
-    done = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
-    first, *others = done.findings
+    finished_run = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
+    first, *others = finished_run.findings
     assert first.key == "hypotheses"
     assert first.headline
     assert others
@@ -223,7 +223,7 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(
     stated = dict(zip(first.grid.columns, first.grid.rows[0], strict=True))
     assert same["family"] == "primary"
     assert (same["difference_points"], same["p"]) == (stated["difference"], stated["adjusted_p"])
-    plan = json.loads((done.path / "plan.json").read_text("utf-8"))
+    plan = json.loads((finished_run.path / "plan.json").read_text("utf-8"))
     assert "acp" in json.dumps(plan["sealed"]["design"]["data"]["settings"]["hypotheses"])
     path = hypothesis_in("cross_pollination", tmp_path, FEW, **{**MORE, "direction": "less"})
     with pytest.raises(DriftError, match="hypotheses"):
@@ -298,10 +298,10 @@ def test_a_condition_that_is_not_run_is_refused_before_the_first_call(
     )
     missing = contrast[1] if contrast[1] != "C3" else contrast[0]
     for command in commands:
-        done = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
-        assert done.exit_code == 2, (command, done.output)
-        told = " ".join(done.output.split())
-        assert "hypotheses[1].contrast" in told and f" {missing} " in told, told
+        result = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+        assert result.exit_code == 2, (command, result.output)
+        output = " ".join(result.output.split())
+        assert "hypotheses[1].contrast" in output and f" {missing} " in output, output
     assert not (tmp_path / "run").exists()
 
 
@@ -321,10 +321,10 @@ def test_one_comparison_in_two_wordings_is_refused(again: dict, tmp_path: Path) 
     path.write_text(yaml.safe_dump(settings), "utf-8")
     run = ("run", str(path), "--model", "synthetic", "--out", str(tmp_path / "run"))
     for command in (("check", str(path)), run):
-        done = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
-        assert done.exit_code == 2, (command, done.output)
-        told = " ".join(done.output.split())
-        assert "hypotheses[2]" in told and "states the same comparison as hypotheses[1]" in told
+        result = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
+        assert result.exit_code == 2, (command, result.output)
+        output = " ".join(result.output.split())
+        assert "hypotheses[2]" in output and "states the same comparison as hypotheses[1]" in output
     assert not (tmp_path / "run").exists()
 
 
@@ -332,9 +332,9 @@ def test_a_setting_of_a_grid_that_removes_the_condition_is_refused(tmp_path: Pat
     path = hypothesis_in("cross_pollination", tmp_path, {}, **MORE)
     out = tmp_path / "grid"
     command = ["run", str(path), "--model", "synthetic", "--grid", "revote=true,false"]
-    done = CliRunner().invoke(app, [*command, "--out", str(out)], env={"COLUMNS": "300"})
-    assert done.exit_code == 2
-    assert "in the cell revote false: position_changed is not recorded" in done.output
+    result = CliRunner().invoke(app, [*command, "--out", str(out)], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert "in the cell revote false: position_changed is not recorded" in result.output
     assert not out.exists()
 
 
@@ -353,10 +353,10 @@ def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(
     monkeypatch.setattr(dry_run, "SUFFICIENT_SAMPLE_CALLS", 1)
     stated = {"measure": MEASURES["town_hall"], "contrast": ["4", "1"], "direction": "different"}
     path = hypothesis_in("town_hall", tmp_path, {"sets": 3, "rounds": 1}, **stated)
-    done = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
-    assert done.exit_code == 0, done.output
-    told = " ".join(done.output.split())
-    assert "no hypothesis is tested with 3 sets, because a test needs 5 (raise sets)" in told
+    result = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    output = " ".join(result.output.split())
+    assert "no hypothesis is tested with 3 sets, because a test needs 5 (raise sets)" in output
     enough = CliRunner().invoke(app, ["check", str(path), "--set", "sets=5"])
     assert "no hypothesis is tested" not in " ".join(enough.output.split())
 
@@ -403,10 +403,10 @@ def test_the_dry_run_finds_what_a_study_type_does_not_declare(
     settings = {"study": "./own.py", "hypotheses": [{**hypothesis, **stated}]}
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(settings), "utf-8")
-    done = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
-    assert done.exit_code == exit_code, done.output
-    assert told in " ".join(done.output.split())
-    assert ("test it" in done.output) == bool(told), done.output
+    result = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
+    assert result.exit_code == exit_code, result.output
+    assert told in " ".join(result.output.split())
+    assert ("test it" in result.output) == bool(told), result.output
 
 
 def test_one_hypothesis_is_one_row_whatever_a_setting_calls_its_conditions(tmp_path: Path) -> None:
@@ -445,8 +445,8 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
         for i in range(30)
     ]
     h = stated(contrast=["acp", "simple_passive"])
-    found = hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    finding = hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
+    row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert (row["units"], row["unit"], row["verdict"]) == (
         5,
         "draw of the summaries",
@@ -454,39 +454,43 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
     )
     # The same people without draws are people, and many enough.
     plain = [{k: v for k, v in r.items() if k != "summary_draw"} for r in rows]
-    found = hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
-    assert found.grid.rows[0][1] == "supported"
+    finding = hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
+    assert finding.grid.rows[0][1] == "supported"
 
 
 def test_missing_answers_bound_the_difference(tmp_path: Path) -> None:
     rows = votes(40, 10)
     lost = [{**r, "position_changed": None} for r in rows[:60]]
-    found = hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    finding = hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
+    row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert row["excluded"] == 60
     assert row["least_if_missing"] == pytest.approx(40 / 160 - 10 / 100)
     assert row["most_if_missing"] == pytest.approx(100 / 160 - 10 / 100)
-    found = hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
-    assert any("missing answers could change the sign" in note for note in found.notes)
+    finding = hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
+    assert any("missing answers could change the sign" in note for note in finding.notes)
 
 
 def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
     run_with_hypothesis: Path, tmp_path: Path
 ) -> None:
-    done = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
-    assert "Adversarial (ACP) exceeds Simple voting" in done.findings[0].says
-    edited = done.path / "study.yaml"
+    finished_run = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
+    assert "Adversarial (ACP) exceeds Simple voting" in finished_run.findings[0].says
+    edited = finished_run.path / "study.yaml"
     edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
-    first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    first = compute_findings(
+        find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
+    )[0]
     assert "Adversarial (ACP) exceeds Simple voting" in first.says and NOT_SEALED not in first.says
-    plan = done.path / "plan.json"
+    plan = finished_run.path / "plan.json"
     plan.write_text(plan.read_text("utf-8").replace('"greater"', '"less"'), "utf-8")
-    first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    first = compute_findings(
+        find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
+    )[0]
     assert first.alarms == (NOT_SEALED,) and "Sealed in the plan" not in first.notes[0]
     # What may have been written after the data is no longer tested as if it had been before.
     assert "supported" not in first.says and "contradicted" not in first.says
     assert {row[1] for row in first.grid.rows} == {"no conclusion"}
-    front = build_document(RunFolder(done.path)).front
+    front = build_document(RunFolder(finished_run.path)).front
     assert front is not None and front.contrasts == () and front.colour == "red"
     assert NOT_SEALED in {light.reason for light in front.lights}
     assert "before the first call" not in front.fixed
@@ -495,11 +499,13 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
 def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(
     small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    done = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
-    edited = done.path / "study.yaml"
+    finished_run = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
+    edited = finished_run.path / "study.yaml"
     settings = yaml.safe_load(edited.read_text("utf-8"))
     edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
-    first = compute_findings(find_study_of_run(RunFolder(done.path)), RunFolder(done.path))[0]
+    first = compute_findings(
+        find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
+    )[0]
     assert first.alarms == (ADDED_LATER,) and "supported" not in first.says
 
 
@@ -520,8 +526,8 @@ def test_the_chart_of_hypotheses_shows_the_intervals_and_the_margin_of_the_verdi
 
 
 def test_the_table_of_hypotheses_has_the_unit_of_the_text(tmp_path: Path) -> None:
-    found = hypotheses_finding(run_of(tmp_path, votes(60, 20)), [stated()])
-    (row,) = found.grid.rows
-    difference = row[found.grid.columns.index("difference")]
-    assert difference == pytest.approx(0.4) and "+40 points" in found.says
+    finding = hypotheses_finding(run_of(tmp_path, votes(60, 20)), [stated()])
+    (row,) = finding.grid.rows
+    difference = row[finding.grid.columns.index("difference")]
+    assert difference == pytest.approx(0.4) and "+40 points" in finding.says
     assert format_cell(difference, "difference") == "+40.0 points"

@@ -30,9 +30,9 @@ USAGE = Usage(3, 20, 0)
 
 
 def rate() -> ModelPrice:
-    found = find_price(SPEC)
-    assert found is not None
-    return found
+    price = find_price(SPEC)
+    assert price is not None
+    return price
 
 
 def request(number: int) -> ModelRequest:
@@ -94,11 +94,11 @@ def test_what_is_sent_is_on_the_disk_before(
                 raise TransientError("come again")
             return Completion("x", USAGE)
 
-        how = StudyConfig(
+        config = StudyConfig(
             concurrency=concurrency, api_retry_base_seconds=0.0, max_api_retries=3, **limits
         )
         with Journal(path) as journal:
-            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
             asked = (opened.complete_request(str(n), request(n)) for n in range(len(planned)))
             ended = await asyncio.gather(*asked, return_exceptions=True)
             await opened.wait_for_calls_in_flight()
@@ -156,9 +156,9 @@ async def test_a_call_that_fails_in_the_end_is_out_no_more(tmp_path: Path) -> No
     def answer(_request: ModelRequest, _address: str) -> Completion:
         raise TransientError("come again")
 
-    path, how = tmp_path / "journal.sqlite", StudyConfig(max_api_retries=0)
+    path, config = tmp_path / "journal.sqlite", StudyConfig(max_api_retries=0)
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), how)
+        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
         with pytest.raises(RunPausedError):
             await opened.complete_request("0", request(0))
         assert money_in(path)[1].calls > 0

@@ -84,9 +84,9 @@ def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
     path = str(write_study(study))
     runs = study == "town_hall"  # whose levels name models; what is said is the same for all
     for words in (("check", path), *([("run", path, "--out", "run")] if runs else [])):
-        shown = command(*words)
-        assert shown.exit_code == 0, shown.output
-        first = first_words(shown)
+        result = command(*words)
+        assert result.exit_code == 0, result.output
+        first = first_words(result)
         assert "No model is named, so the embedded respondent answers" in first
         source = SOURCE_MODELS[study]
         assert (f"default is {source}" in first) if source else "default" not in first
@@ -109,8 +109,8 @@ def test_the_named_command_asks_the_models_of_the_source(vendors: ServerThread) 
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0"):
         assert name in first
     assert "--set model=gemini-3-flash" in first
-    done = command("run", path, "--out", "run", "--set", "model=gemini-3-flash")
-    assert done.exit_code == 0, done.output
+    result = command("run", path, "--out", "run", "--set", "model=gemini-3-flash")
+    assert result.exit_code == 0, result.output
     asked = {model["asked"] for model in RunFolder("run").manifest["models"]}
     assert len(asked) >= 5 and "synthetic" not in asked and received(vendors) > 0
 
@@ -119,10 +119,10 @@ def test_the_named_command_asks_the_models_of_the_source(vendors: ServerThread) 
 def test_a_model_of_this_machine_brings_no_vendor_along(model: str, vendors: ServerThread) -> None:
     path = write_study("town_hall")
     path.write_text(f"{path.read_text()}model: {model}\n")
-    shown = command("check", str(path))
-    assert "No key" not in shown.output
+    result = command("check", str(path))
+    assert "No key" not in result.output
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2"):
-        assert name not in shown.output, shown.output
+        assert name not in result.output, result.output
     if model == "synthetic":
         assert command("run", str(path), "--out", "run").exit_code == 0
     assert received(vendors) == 0
@@ -137,10 +137,10 @@ def test_personas_coding_and_embeddings_pay_nobody_unasked(vendors: ServerThread
         "topic: {description: Money, options: [Parks, Jobs]}\nmin_responses_for_threshold: 50\n"
         "personas: {source: persona_hub, file: lines.jsonl}\n"
     )
-    shown = command("run", "pilot.yaml", "--out", "pilot")
-    assert shown.exit_code == 0, shown.output
+    result = command("run", "pilot.yaml", "--out", "pilot")
+    assert result.exit_code == 0, result.output
     group = small_study("focus_group", Path("files"))
-    shown = command("run", str(group), "--out", "group", "--set", "coding.second_coder=0.5")
+    result = command("run", str(group), "--out", "group", "--set", "coding.second_coder=0.5")
     assert received(vendors) == 0
     built = command("personas", "build", "2", "--source", "persona_hub", "--file", "lines.jsonl")
     assert built.exit_code == 0, built.output
@@ -193,9 +193,9 @@ def test_the_source_s_own_setting_names_the_model(
     assert "gpt-4.1-mini" in command("check", path).output
     Path(".env").unlink()
     small = ("--set", "conditions=[C1]", "--limit", "1", "--no-preflight")
-    shown = command("run", path, "--out", "run", *small)
-    assert shown.exit_code == 0, shown.output
-    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in first_words(shown)
+    result = command("run", path, "--out", "run", *small)
+    assert result.exit_code == 0, result.output
+    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in first_words(result)
     assert {m["asked"] for m in RunFolder("run").manifest["models"]} == {"gpt-4.1-mini"}
     named = folkmoot.run(SPOKEN, {"model": "gpt-4.1-nano"}, out="own")
     assert "gpt-4.1-mini" not in {m["asked"] for m in named.manifest["models"]}
@@ -205,17 +205,17 @@ def test_a_source_s_setting_that_names_no_model_is_a_mistake(
     vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-nonsense")
-    shown = command("run", str(small_study("focus_group", Path("files"))))
-    assert shown.exit_code == 2 and "DEFAULT_MODEL" in shown.output
-    assert "gpt-nonsense" in shown.output and not Path("outputs").exists()
+    result = command("run", str(small_study("focus_group", Path("files"))))
+    assert result.exit_code == 2 and "DEFAULT_MODEL" in result.output
+    assert "gpt-nonsense" in result.output and not Path("outputs").exists()
 
 
 @pytest.mark.parametrize("study", SMALL)
 def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
     path = str(write_study(study))
-    shown = command("run", path, "--key", KEY)
-    assert shown.exit_code == 2 and "--key" in shown.output
-    assert (SOURCE_MODELS[study] or "openai/gpt-4o") in shown.output
+    result = command("run", path, "--key", KEY)
+    assert result.exit_code == 2 and "--key" in result.output
+    assert (SOURCE_MODELS[study] or "openai/gpt-4o") in result.output
     assert received(vendors) == 0 and not Path("outputs").exists()
     with pytest.raises(InputError, match="no named model uses it"):
         folkmoot.run(path, key=KEY)
@@ -245,8 +245,8 @@ def test_a_resume_asks_the_models_of_the_sealed_plan(
     asked = received(vendors)
     Path("run/manifest.json").unlink()  # as after a kill
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-4.1-nano")
-    done = command(*common, "--resume")
-    assert done.exit_code == 0, done.output
+    result = command(*common, "--resume")
+    assert result.exit_code == 0, result.output
     assert received(vendors) > asked
     models = {model["asked"] for model in RunFolder("run").manifest["models"]}
     assert "gpt-4o" in models and not models & {"synthetic", "gpt-4.1-nano"}
@@ -273,9 +273,9 @@ def test_a_resume_says_that_the_file_names_another_model_now(vendors: ServerThre
     path = spoken_file("model: gpt-4.1-nano\n")
     plan = json.loads(Path("own/plan.json").read_text())
     assert plan["sealed"]["design"]["data"]["model"] == "gpt-4o"
-    shown = command("run", str(path), "--out", "own", "--resume", "--trust")
+    result = command("run", str(path), "--out", "own", "--resume", "--trust")
     assert "sealed plan, gpt-4o, although the study file now names gpt-4.1-nano" in " ".join(
-        shown.output.split()
+        result.output.split()
     )
 
 

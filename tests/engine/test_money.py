@@ -34,11 +34,11 @@ pytestmark = pytest.mark.usefixtures("keys")
 
 async def votes(session: Session) -> None:
     async def vote(scope: Any, number: int) -> None:
-        who = Speaker(f"p{number}", system="You are a cook.")
+        speaker = Speaker(f"p{number}", system="You are a cook.")
         await scope.ask(
-            who, f"Parks or jobs, {number}?", answer_type=Choice(("Parks", "Jobs")), reasks=0
+            speaker, f"Parks or jobs, {number}?", answer_type=Choice(("Parks", "Jobs")), reasks=0
         )
-        await scope.ask(who, f"Why, {number}?")
+        await scope.ask(speaker, f"Why, {number}?")
 
     await session.map(range(6), vote)
 
@@ -67,16 +67,18 @@ def resumed(values: dict[str, Any], out: Path) -> Run:
 @pytest.mark.parametrize("usage", ["none", "input"])
 def test_without_usage_nothing_is_said_to_be_free(vendor: str, usage: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan(usage=usage)) as server:
-        done = run(STUDY, settings(server, vendor), out=tmp_path / "run")
-    manifest = done.manifest
+        finished_run = run(STUDY, settings(server, vendor), out=tmp_path / "run")
+    manifest = finished_run.manifest
     (model,) = manifest["models"]
     assert manifest["cost_usd"] is None and manifest["cost_unknown_for"] == [MODELS[vendor]]
     assert manifest["input_tokens"] is None and manifest["output_tokens"] is None
     assert (model["cost_usd"], model["calls_without_usage"]) == (None, model["calls"])
-    methods = build_methods(done.folder, STUDY, build_front_page(done.folder, STUDY, [], []))
-    told = " ".join(methods.paragraphs)
-    assert "unknown price" in told and "unknown number" in told
-    shown = str(build_trust_section(done.folder, STUDY))
+    methods = build_methods(
+        finished_run.folder, STUDY, build_front_page(finished_run.folder, STUDY, [], [])
+    )
+    output = " ".join(methods.paragraphs)
+    assert "unknown price" in output and "unknown number" in output
+    shown = str(build_trust_section(finished_run.folder, STUDY))
     assert "unknown" in shown and "$0.00" not in shown
     log = (tmp_path / "run" / "log.jsonl").read_text()
     assert '"cost_usd": null' in log.splitlines()[-1]
@@ -87,14 +89,14 @@ def test_with_a_budget_in_money_the_first_reply_without_usage_ends_the_run(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(usage="none")) as server:
-        named = settings(server, vendor, budget_usd=5.0, concurrency=1)
+        run_settings = settings(server, vendor, budget_usd=5.0, concurrency=1)
         with pytest.raises(FatalModelError, match="budget_calls"):
-            run(STUDY, named, out=tmp_path / "run")
+            run(STUDY, run_settings, out=tmp_path / "run")
         assert server.model.counts["answered"] == 1
-        told = RunFolder(tmp_path / "run").manifest
-        assert (told["calls"], told["cost_usd"]) == (1, None)
+        manifest_entry = RunFolder(tmp_path / "run").manifest
+        assert (manifest_entry["calls"], manifest_entry["cost_usd"]) == (1, None)
         with pytest.raises(InputError, match="budget_calls"):  # and nothing is asked again
-            resumed(named, tmp_path / "run")
+            resumed(run_settings, tmp_path / "run")
         assert server.model.counts["answered"] == 1
         resumed(settings(server, vendor, budget_calls=50), tmp_path / "run")
         assert server.model.counts["answered"] == 12
@@ -102,9 +104,9 @@ def test_with_a_budget_in_money_the_first_reply_without_usage_ends_the_run(
 
 def test_with_a_budget_in_money_a_model_of_unknown_price_is_not_asked(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        named = {"model": "openai/nobody-knows-it", "endpoints": {"openai": server.openai}}
+        run_settings = {"model": "openai/nobody-knows-it", "endpoints": {"openai": server.openai}}
         with pytest.raises(InputError, match="budget_calls"):
-            run(STUDY, {**named, "budget_usd": 5.0}, out=tmp_path / "run")
+            run(STUDY, {**run_settings, "budget_usd": 5.0}, out=tmp_path / "run")
         assert server.model.counts["received"] == 0
     assert not (tmp_path / "run").exists()
 
@@ -123,9 +125,9 @@ def test_a_budget_is_neither_passed_nor_left_unused(
 
     study = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
     with ServerThread(FaultPlan()) as server:
-        named = settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
+        run_settings = settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
         with pytest.raises(BudgetReachedError):
-            run(study, named, out=tmp_path / "run")
+            run(study, run_settings, out=tmp_path / "run")
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
         spent = journal.spent()
         dearest = max(float(entry.cost_usd or 0) for entry in journal.read_entries())
@@ -136,16 +138,16 @@ def test_a_budget_is_neither_passed_nor_left_unused(
 
 def test_what_a_resume_spends_counts_against_the_same_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        named = settings(server, budget_usd=0.0005, max_tokens=10)
+        run_settings = settings(server, budget_usd=0.0005, max_tokens=10)
         with pytest.raises(BudgetReachedError):
-            run(STUDY, named, out=tmp_path / "run")
+            run(STUDY, run_settings, out=tmp_path / "run")
         asked = server.model.counts["answered"]
         assert 0 < asked < 12
         with pytest.raises(BudgetReachedError):
-            resumed(named, tmp_path / "run")
+            resumed(run_settings, tmp_path / "run")
         assert server.model.counts["answered"] == asked
-        done = resumed({**named, "budget_usd": 1.0}, tmp_path / "run")
-    assert done.manifest["calls"] == 12
+        finished_run = resumed({**run_settings, "budget_usd": 1.0}, tmp_path / "run")
+    assert finished_run.manifest["calls"] == 12
 
 
 @pytest.mark.parametrize("vendor", MODELS)
@@ -155,13 +157,13 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
 ) -> None:
     with ServerThread(FaultPlan(**{fault: 0.4})) as server:
         more = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
-        named = settings(server, vendor, budget_usd=1.0, **more)
-        done = run(STUDY, named, out=tmp_path / "run")
+        run_settings = settings(server, vendor, budget_usd=1.0, **more)
+        finished_run = run(STUDY, run_settings, out=tmp_path / "run")
         broken = server.model.counts[fault]
-    manifest = done.manifest
+    manifest = finished_run.manifest
     assert broken > 0 and manifest["calls"] == 12
-    told = manifest["broken_replies"]
-    assert told["count"] == broken and told["max_usd"] > 0
+    manifest_entry = manifest["broken_replies"]
+    assert manifest_entry["count"] == broken and manifest_entry["max_usd"] > 0
     assert manifest["cost_unknown_for"] == [MODELS[vendor]] and manifest["cost_usd"] > 0
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
         entries = list(journal.read_entries())
@@ -171,28 +173,28 @@ def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unkno
     assert (spent.calls, spent.unpriced) == (12, ()) and len(bounds) == broken
     dearest = max(float(entry.cost_usd or 0) for entry in entries)
     assert all(bound is not None and bound >= dearest for bound in bounds)
-    assert spent.usd == pytest.approx(known + told["max_usd"])
+    assert spent.usd == pytest.approx(known + manifest_entry["max_usd"])
     last = (tmp_path / "run" / "run.log").read_text()
     assert "may have been billed" in last
-    assert "interrupted replies" in str(build_trust_section(done.folder, STUDY))
+    assert "interrupted replies" in str(build_trust_section(finished_run.folder, STUDY))
 
 
 def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
     """Nothing is ever answered, so nothing is known to be spent; yet the budget ends the run."""
     with ServerThread(FaultPlan(half=1.0)) as server:
         more = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
-        named = settings(server, budget_usd=0.01, concurrency=1, **more)
+        run_settings = settings(server, budget_usd=0.01, concurrency=1, **more)
         out = tmp_path / "run"
         with pytest.raises(RunPausedError):
-            run(STUDY, named, out=out)
-        assert not isinstance(_last_pause(named, out), BudgetReachedError)
+            run(STUDY, run_settings, out=out)
+        assert not isinstance(_last_pause(run_settings, out), BudgetReachedError)
         for _ in range(20):
-            pause = _last_pause(named, out)
+            pause = _last_pause(run_settings, out)
             if isinstance(pause, BudgetReachedError):
                 break
         assert isinstance(pause, BudgetReachedError)
         asked = server.model.counts["half"]
-        assert isinstance(_last_pause(named, out), BudgetReachedError)
+        assert isinstance(_last_pause(run_settings, out), BudgetReachedError)
         assert server.model.counts["half"] == asked  # nothing more is asked
         with Journal(out / "journal.sqlite") as journal:
             spent = journal.spent()
@@ -216,10 +218,10 @@ def test_the_console_names_replies_that_broke_off(
             "model: openai/gpt-4o\napi_retry_base_seconds: 0.001\nmax_api_retries: 20\n"
             f"endpoints: {{openai: '{server.openai}'}}\nembedding_model: synthetic\n"
         )
-        shown = CliRunner().invoke(app, ["run", "panel.yaml", "--no-preflight", "--trust"])
-    assert shown.exit_code == 0, shown.output
-    said = " ".join(shown.output.split())
-    assert "the unknown cost of openai/gpt-4o" in said and "broke off" in said
+        result = CliRunner().invoke(app, ["run", "panel.yaml", "--no-preflight", "--trust"])
+    assert result.exit_code == 0, result.output
+    output = " ".join(result.output.split())
+    assert "the unknown cost of openai/gpt-4o" in output and "broke off" in output
 
 
 def test_a_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) -> None:
@@ -231,20 +233,20 @@ def test_a_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) 
     asked: list[str] = []
     with ServerThread(FaultPlan()) as server:
         server.model.between = streamed
-        named = settings(server, concurrency=1)
+        run_settings = settings(server, concurrency=1)
         with pytest.raises(FatalModelError, match="stream of events"):
-            run(STUDY, named, out=tmp_path / "run")
+            run(STUDY, run_settings, out=tmp_path / "run")
     assert len(asked) == 1
     assert RunFolder(tmp_path / "run").manifest["broken_replies"]["count"] == 1
 
 
 def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(drop=0.3)) as server:
-        named = settings(server, api_retry_base_seconds=0.001, max_api_retries=20)
-        done = run(STUDY, named, out=tmp_path / "run")
+        run_settings = settings(server, api_retry_base_seconds=0.001, max_api_retries=20)
+        finished_run = run(STUDY, run_settings, out=tmp_path / "run")
         lost = server.model.counts["drop"]
-    assert lost > 0 and done.manifest["lost_tries"] == lost
-    assert "may have billed" in str(build_trust_section(done.folder, STUDY))
+    assert lost > 0 and finished_run.manifest["lost_tries"] == lost
+    assert "may have billed" in str(build_trust_section(finished_run.folder, STUDY))
 
 
 def test_reasoning_that_is_counted_apart_is_paid(tmp_path: Path) -> None:
@@ -267,9 +269,9 @@ def test_a_prompt_that_gemini_blocks_costs_its_input_and_ends_no_run(
     }
     monkeypatch.setattr(ModelServer, "_answered", lambda *_: web.json_response(blocked))
     with ServerThread(FaultPlan()) as server:
-        done = run(TALK, settings(server, "google", budget_usd=5.0), out=tmp_path / "run")
-    assert set(done.table("answers")["missing"]) == {"filtered"}
-    manifest = done.manifest
+        finished_run = run(TALK, settings(server, "google", budget_usd=5.0), out=tmp_path / "run")
+    assert set(finished_run.table("answers")["missing"]) == {"filtered"}
+    manifest = finished_run.manifest
     assert (manifest["calls"], manifest["input_tokens"], manifest["output_tokens"]) == (3, 30, 0)
     assert manifest["cost_usd"] == pytest.approx(30 * 0.3e-6)  # the price of the input
 
@@ -286,13 +288,15 @@ def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_the_others(
 
     monkeypatch.setattr(ModelServer, "_answered", answer_once_without_usage)
     with ServerThread(FaultPlan()) as server:
-        done = run(TALK, settings(server), out=tmp_path / "run")
-    with JournalReader(done.path / "journal.sqlite") as journal:
+        finished_run = run(TALK, settings(server), out=tmp_path / "run")
+    with JournalReader(finished_run.path / "journal.sqlite") as journal:
         known = [entry.cost_usd for entry in journal.read_entries() if entry.cost_usd is not None]
     assert len(known) == 2
-    assert done.manifest["cost_usd"] == pytest.approx(sum(known))
-    assert done.manifest["cost_unknown_for"] == [MODELS["openai"]]
-    methods = build_methods(done.folder, STUDY, build_front_page(done.folder, STUDY, [], []))
+    assert finished_run.manifest["cost_usd"] == pytest.approx(sum(known))
+    assert finished_run.manifest["cost_unknown_for"] == [MODELS["openai"]]
+    methods = build_methods(
+        finished_run.folder, STUDY, build_front_page(finished_run.folder, STUDY, [], [])
+    )
     assert f"plus the unknown cost of {MODELS['openai']}" in " ".join(methods.paragraphs)
 
 
@@ -309,8 +313,8 @@ ODD_REPLIES = {
 @pytest.mark.parametrize("odd", ODD_REPLIES)
 def test_a_count_that_is_none_is_unknown_and_the_reply_is_kept(odd: str, tmp_path: Path) -> None:
     provider = ScriptedProvider(lambda request, address: ODD_REPLIES[odd])
-    done = run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
-    manifest = done.manifest
+    finished_run = run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
+    manifest = finished_run.manifest
     assert (manifest["calls"], manifest["input_tokens"]) == (3, None)
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
         assert [entry.reply for entry in journal.read_entries()] == ["said"] * 3
@@ -323,8 +327,8 @@ def test_whatever_texts_a_provider_reports_the_reply_is_kept(tmp_path: Path) -> 
     none = Completion("said", Usage(12, 5), None, None, None)  # type: ignore[arg-type]
     for name, reply in {"half": half, "none": none}.items():
         provider = ScriptedProvider(lambda request, address, reply=reply: reply)
-        done = run(TALK, {"model": "synthetic"}, out=tmp_path / name, provider=provider)
-        assert (done.manifest["calls"], done.manifest["input_tokens"]) == (3, 36)
+        finished_run = run(TALK, {"model": "synthetic"}, out=tmp_path / name, provider=provider)
+        assert (finished_run.manifest["calls"], finished_run.manifest["input_tokens"]) == (3, 36)
 
 
 def test_each_reply_has_the_price_of_its_time(
@@ -342,8 +346,8 @@ def test_each_reply_has_the_price_of_its_time(
     monkeypatch.setattr(prices, "_current_time", lambda: 3600 * (24 * 20_786 + hour))
     study = Study(name="times", title="Times", config=StudyConfig, protocol=ask_at_two_times)
     with ServerThread(FaultPlan()) as server:
-        named = {"model": "deepseek/deepseek-chat", "endpoints": {"deepseek": server.openai}}
-        run(study, named, out=tmp_path / "run")
+        run_settings = {"model": "deepseek/deepseek-chat", "endpoints": {"deepseek": server.openai}}
+        run(study, run_settings, out=tmp_path / "run")
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
         low, high = (
             float(entry.cost_usd or 0) / (entry.output_tokens or 0)

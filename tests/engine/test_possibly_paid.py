@@ -154,9 +154,9 @@ def test_no_number_of_kills_has_a_budget_passed(
     else:
         assert vendor.calls <= 60 and money.calls <= 60
     before = vendor.calls
-    said = vendor.line.run(*run_line(tmp_path, *limit), expect=75)
+    output = vendor.line.run(*run_line(tmp_path, *limit), expect=75)
     assert vendor.calls == before
-    assert "possibly" in said and "killed" in said
+    assert "possibly" in output and "killed" in output
 
 
 def test_both_sums_are_told_and_stay_when_the_run_is_done(
@@ -164,16 +164,20 @@ def test_both_sums_are_told_and_stay_when_the_run_is_done(
 ) -> None:
     vendor.kill_at(60, *run_line(tmp_path))
     lost = Money.of(tmp_path / "run").possible
-    said = vendor.line.run(*run_line(tmp_path))
+    output = vendor.line.run(*run_line(tmp_path))
     money = Money.of(tmp_path / "run")
     assert money.possible == lost and money.paid[0] == CALLS <= vendor.calls <= money.calls
     run = RunFolder(tmp_path / "run")
-    told = run.manifest["possibly_paid"]
-    assert (told["calls"], told["processes"], told["workers"]) == (lost[0], 1, 0)
-    assert told["max_usd"] == pytest.approx(lost[1], abs=1e-6)
+    manifest_entry = run.manifest["possibly_paid"]
+    assert (manifest_entry["calls"], manifest_entry["processes"], manifest_entry["workers"]) == (
+        lost[0],
+        1,
+        0,
+    )
+    assert manifest_entry["max_usd"] == pytest.approx(lost[1], abs=1e-6)
     assert run.manifest["processes"] == 2
     assert run.manifest["cost_usd"] == pytest.approx(money.paid[1], abs=1e-6)
-    assert "possibly paid up to $" in " ".join(said.split())
+    assert "possibly paid up to $" in " ".join(output.split())
     verified = vendor.line.run("verify", tmp_path / "run")
     assert "Consistent" in verified and "possibly paid up to $" in verified
     (tmp_path / "outputs").mkdir()
@@ -195,14 +199,14 @@ def test_replaced_replies_are_in_every_sum(vendor: Vendor, tmp_path: Path) -> No
     vendor.line.run(*run_line(tmp_path))
     code = tmp_path / "panel.py"
     code.write_text(code.read_text().replace('"Question {turn}?"', '"Question {max(2, turn)}?"'))
-    said = vendor.line.run(*run_line(tmp_path, "--accept-changes"))
+    output = vendor.line.run(*run_line(tmp_path, "--accept-changes"))
     assert vendor.calls > CALLS
     run = RunFolder(tmp_path / "run")
     assert run.manifest["calls"] == vendor.calls
     assert run.manifest["cost_usd"] == pytest.approx(vendor.usd, abs=1e-6)
     (model,) = run.manifest["models"]
     assert (model["calls"], model["cost_usd"]) == (vendor.calls, run.manifest["cost_usd"])
-    assert f"{vendor.calls} calls" in said
+    assert f"{vendor.calls} calls" in output
     assert "Consistent" in vendor.line.run("verify", tmp_path / "run")
     # The answers are those of the run as it is now.
     assert run.read_table("answers").height == CALLS
@@ -260,8 +264,8 @@ def test_a_run_that_is_resumed_and_killed_is_unfinished_and_its_sums_are_those_o
     assert killed.manifest["cost_usd"] == pytest.approx(money.paid[1], abs=1e-6)
     status = read_run_status(tmp_path / "run", "run")
     assert (status.state, status.calls) == ("unfinished", money.paid[0])
-    said = vendor.line.run("report", tmp_path / "run")
-    assert "the run is unfinished" in said
+    output = vendor.line.run("report", tmp_path / "run")
+    assert "the run is unfinished" in output
     report = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert f"The run took {money.paid[0]} calls" in report
     # A resume that is refused changes nothing, also not what is told.
@@ -297,12 +301,12 @@ def test_the_money_of_a_killed_grid_is_told(
     assert shown_money(vendor.line.run("show", "panel")) == expected
     assert shown_money(vendor.line.run("verify", "panel", expect=4)) == expected
     # No cell has finished, so there is nothing to pool. The message says what can be reported.
-    said = " ".join(vendor.line.run("report", "panel", expect=2).split())
+    output = " ".join(vendor.line.run("report", "panel", expect=2).split())
     cell = Path("outputs", "panel", "cells", "r1")
-    assert f"folkmoot report {cell}" in said
+    assert f"folkmoot report {cell}" in output
     assert "PARTIAL" in vendor.line.run("report", cell)
-    said = vendor.line.run("run", "panel.yaml", "--trust", "--no-preflight", "--resume")
-    assert shown_money(said[said.rindex("cells/ ") :])[1] == expected[1]
+    output = vendor.line.run("run", "panel.yaml", "--trust", "--no-preflight", "--resume")
+    assert shown_money(output[output.rindex("cells/ ") :])[1] == expected[1]
 
 
 def test_the_report_of_a_run_that_goes_on_and_of_an_interrupted_run(

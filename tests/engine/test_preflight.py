@@ -83,8 +83,8 @@ def plan(folder: Path) -> list[dict[str, Any]]:
 def test_one_call_of_each_kind_comes_first_and_is_paid_for_once(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(schema="refuse", no_temperature=True)) as server:
         server.model.says = good
-        done = command(server, tmp_path, "--preflight")
-        assert done.exit_code == 0, done.stderr
+        result = command(server, tmp_path, "--preflight")
+        assert result.exit_code == 0, result.stderr
         answered = server.model.counts["answered"]
         again = command(server, tmp_path, "--preflight", "--resume")
         assert again.exit_code == 0, again.stderr
@@ -102,7 +102,7 @@ def test_one_call_of_each_kind_comes_first_and_is_paid_for_once(tmp_path: Path) 
     assert {row["usage"] for row in rows.values()} == {"given"}
     assert {row["read"] for row in rows.values()} == {"yes"}
     assert {row["ended"] for row in rows.values()} == {"stop"}
-    table = done.stderr[done.stderr.index("Preflight") :]
+    table = result.stderr[result.stderr.index("Preflight") :]
     assert "JSON mode" in table
     assert "moderator" in table
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
@@ -127,9 +127,9 @@ def test_where_the_study_cannot_work_it_stops_with_2_and_nothing_else_is_paid(
 ) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.says = lambda messages, body: said
-        done = command(server, tmp_path, "--preflight", max_tokens=50)
-        assert done.exit_code == 2, done.stderr
-        assert told in " ".join(done.stderr.split())
+        result = command(server, tmp_path, "--preflight", max_tokens=50)
+        assert result.exit_code == 2, result.stderr
+        assert told in " ".join(result.stderr.split())
         assert server.model.counts["answered"] <= 3
 
 
@@ -138,13 +138,13 @@ def test_the_model_that_embeds_is_tried_before_anything_else_is_paid(tmp_path: P
     with ServerThread(FaultPlan()) as server, ServerThread(FaultPlan(key="another")) as other:
         server.model.says = good
         there = {"openai": server.openai, embedder: other.openai}
-        named = {"endpoints": there, "embedding_model": embedder}
-        done = command(server, tmp_path, "--preflight", embeds=True, **named)
-        assert done.exit_code == 2 and "HTTP 401" in done.stderr, done.stderr
+        run_settings = {"endpoints": there, "embedding_model": embedder}
+        result = command(server, tmp_path, "--preflight", embeds=True, **run_settings)
+        assert result.exit_code == 2 and "HTTP 401" in result.stderr, result.stderr
         assert server.model.counts["answered"] == 0
         other.model.plan = FaultPlan()
-        done = command(server, tmp_path, "--preflight", "--resume", embeds=True, **named)
-        assert done.exit_code == 0, done.stderr
+        result = command(server, tmp_path, "--preflight", "--resume", embeds=True, **run_settings)
+        assert result.exit_code == 0, result.stderr
         assert (server.model.counts["answered"], other.model.counts["embedded_texts"]) == (12, 1)
     assert [row["model"] for row in plan(tmp_path) if row["answer"] == "embedding"] == [embedder]
     verified = CliRunner().invoke(app, ["verify", str(tmp_path / "run")])
@@ -154,8 +154,8 @@ def test_the_model_that_embeds_is_tried_before_anything_else_is_paid(tmp_path: P
 def test_usage_that_is_not_given_stops_a_run_with_a_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(usage="none")) as server:
         server.model.says = good
-        done = command(server, tmp_path, "--preflight", budget_usd=1.0)
-        assert done.exit_code == 2, done.stderr
+        result = command(server, tmp_path, "--preflight", budget_usd=1.0)
+        assert result.exit_code == 2, result.stderr
         assert server.model.counts["answered"] == 1
         (tmp_path / "free").mkdir()
         free = command(server, tmp_path / "free", "--preflight")
@@ -171,17 +171,17 @@ def test_it_is_the_default_where_the_run_costs_more_than_5_dollars(
 ) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.says = good
-        done = command(server, tmp_path, *words, long=tokens, model="openai/gpt-4.5-preview")
-    assert done.exit_code == 0, done.stderr
+        result = command(server, tmp_path, *words, long=tokens, model="openai/gpt-4.5-preview")
+    assert result.exit_code == 0, result.stderr
     assert len(plan(tmp_path)) == calls
-    assert ("a preflight tests the models" in done.stderr) == bool(calls)
+    assert ("a preflight tests the models" in result.stderr) == bool(calls)
 
 
 def test_it_is_asked_directly_where_the_study_goes_by_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.says = good
-        done = command(server, tmp_path, "--preflight", "--batch", batch_poll_seconds=0.001)
-        assert done.exit_code == 0, done.stderr
+        result = command(server, tmp_path, "--preflight", "--batch", batch_poll_seconds=0.001)
+        assert result.exit_code == 0, result.stderr
         assert server.model.batches.calls == 9
 
 
@@ -230,13 +230,13 @@ MODELS = ("--grid", "model=openai/gpt-4o,openai/gpt-4o-mini")
 
 
 def test_a_grid_tries_each_model_once_before_any_cell_begins(gridded: Gridded) -> None:
-    done = gridded.run(*MODELS, "--repeats", "2", "--preflight", "--set", "budget_calls=41")
-    assert done.exit_code == 75, done.output  # the calls of the preflight count
+    result = gridded.run(*MODELS, "--repeats", "2", "--preflight", "--set", "budget_calls=41")
+    assert result.exit_code == 75, result.output  # the calls of the preflight count
     assert gridded.answered == 41
     again = gridded.run("--resume", "--preflight", "--set", "budget_calls=100")
     assert again.exit_code == 0, again.output
     assert gridded.answered == 6 + 4 * 9  # nothing was asked again
-    for output in (done.output, again.output):
+    for output in (result.output, again.output):
         assert "Preflight" in output and "moderator" in output
     schemas = {(row["model"], row["answer"]): row["schema"] for row in gridded.told()}
     assert len(gridded.told()) == len(schemas) == 6
@@ -252,10 +252,10 @@ def test_a_grid_tries_each_model_once_before_any_cell_begins(gridded: Gridded) -
 
 def test_a_grid_stops_with_2_where_one_cell_cannot_work(gridded: Gridded) -> None:
     gridded.mini = {"text": "", "finish": "content_filter"}
-    done = gridded.run(*MODELS, "--preflight")
-    told = " ".join(done.output.split())
-    assert done.exit_code == 2, done.output
-    assert "refused (filtered) (in the cell model openai/gpt-4o-mini)" in told
+    result = gridded.run(*MODELS, "--preflight")
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2, result.output
+    assert "refused (filtered) (in the cell model openai/gpt-4o-mini)" in output
     assert gridded.answered == 6 and not Path("grid/cells").exists()
     assert [bool(row["problem"]) for row in gridded.told()] == [False] * 3 + [True] * 3
     gridded.mini = {"text": "Parks"}
@@ -268,9 +268,9 @@ def test_a_way_of_asking_that_one_cell_has_is_tried(gridded: Gridded) -> None:
     long = {"text": "", "finish": "length"}
     says, model = gridded.says, gridded.server.model
     model.says = lambda m, body: long if body["max_tokens"] == 5 else says(m, body)
-    done = gridded.run("--grid", "max_tokens=50,5", "--preflight")
-    assert done.exit_code == 2, done.output
-    assert "(in the cell max_tokens 5)" in " ".join(done.output.split())
+    result = gridded.run("--grid", "max_tokens=50,5", "--preflight")
+    assert result.exit_code == 2, result.output
+    assert "(in the cell max_tokens 5)" in " ".join(result.output.split())
     assert gridded.answered == 6
 
 
@@ -278,8 +278,8 @@ def test_a_way_of_asking_that_one_cell_has_is_tried(gridded: Gridded) -> None:
 def test_it_is_the_default_of_a_grid_that_costs_more_than_5_dollars(
     words: tuple[str, ...], calls: int, gridded: Gridded
 ) -> None:
-    done = gridded.run("--repeats", "4", "--model", "openai/gpt-4", *words, long=20_000)
-    assert done.exit_code == 0, done.output
+    result = gridded.run("--repeats", "4", "--model", "openai/gpt-4", *words, long=20_000)
+    assert result.exit_code == 0, result.output
     assert gridded.answered == 4 * 9 + calls == len(gridded.told()) + 4 * 9
 
 

@@ -30,11 +30,11 @@ def problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
 
 
 def test_every_model_without_a_key_is_named_at_once() -> None:
-    found = problems(StudyConfig(study="x", model="gpt-5-mini"))
+    problem_texts = problems(StudyConfig(study="x", model="gpt-5-mini"))
     wanted = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "MOONSHOT_API_KEY")
-    assert len(found) == 5
-    assert all(sum(key in line for line in found) == 1 for key in wanted)
-    assert sum("no-such-model-at-all" in line for line in found) == 1
+    assert len(problem_texts) == 5
+    assert all(sum(key in line for line in problem_texts) == 1 for key in wanted)
+    assert sum("no-such-model-at-all" in line for line in problem_texts) == 1
 
 
 def test_the_same_problem_is_told_once() -> None:
@@ -45,9 +45,9 @@ def test_the_same_problem_is_told_once() -> None:
 def test_keys_that_are_set_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOONSHOT_API_KEY", "m" * 20)
     Path(".env").write_text("GOOGLE=" + "g" * 20 + "\n", encoding="utf-8")
-    found = problems(StudyConfig(study="x", model="gpt-5-mini"))
-    assert len(found) == 3
-    assert not any("MOONSHOT" in line or "GOOGLE" in line for line in found)
+    problem_texts = problems(StudyConfig(study="x", model="gpt-5-mini"))
+    assert len(problem_texts) == 3
+    assert not any("MOONSHOT" in line or "GOOGLE" in line for line in problem_texts)
 
 
 def test_an_override_takes_every_seat() -> None:

@@ -125,8 +125,8 @@ def test_a_refusal_changes_no_file(kind: str, run: Path) -> None:
     before = tree(run)
     model = () if "--model" in given else ("--model", "synthetic")
     command = ["run", str(study_of(run)), "--out", str(run), "--resume", *model, *given]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 2, done.output
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2, result.output
     assert tree(run) == before
 
 

@@ -126,6 +126,6 @@ def test_a_run_that_was_killed_before_its_manifest_is_reported_with_the_study_of
     out = tmp_path / "results" / "deep" / "run"
     folkmoot.run(away / "one.yaml", out=out, model="synthetic", trust=True)
     (out / "manifest.json").unlink()
-    done = CliRunner().invoke(app, ["report", str(out)])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, ["report", str(out)])
+    assert result.exit_code == 0, result.output
     assert "PARTIAL" in (out / "report.html").read_text("utf-8")

@@ -109,8 +109,8 @@ def test_who_fails_a_check_before_the_study_is_replaced_by_a_model_from_the_star
     answered_by = dict(run.table("answers").select("speaker_id", "answered_by").rows())
     assert answered_by["p_0001"] == "synthetic" and answered_by["p_0002"] == "human"
     assert run.table("answers").filter(missing="screened out").is_empty()
-    found = verify_run(RunFolder(run.path))
-    assert found.is_consistent, (found.differences, found.not_compared)
+    verification = verify_run(RunFolder(run.path))
+    assert verification.is_consistent, (verification.differences, verification.not_compared)
 
 
 def test_a_check_during_the_study_is_noted_and_asked_once(tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def write_study_of_few_calls(study: str, folder: Path, settings: str) -> Path:
 
 
 def check_as_json(path: Path) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    done = CliRunner().invoke(app, ["check", str(path), "--json"])
-    return done.exit_code, json.loads(done.stdout)
+    result = CliRunner().invoke(app, ["check", str(path), "--json"])
+    return result.exit_code, json.loads(result.stdout)
 
 
 def test_a_check_after_a_stage_that_does_not_exist_is_found_before_the_run(tmp_path: Path) -> None:
@@ -308,9 +308,9 @@ def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Pat
     exclusion = f"{seats}      right: Ours\n      on_failure: exclude\n"
     path.write_text(path.read_text("utf-8") + exclusion, "utf-8")
     arguments = [str(path), "--trust"]
-    done = CliRunner().invoke(app, ["check", *arguments, "--json"])
-    (problem,) = json.loads(done.stdout)["problems"]
-    assert done.exit_code == 2 and problem["key"] == "seats.checks[1].on_failure"
+    result = CliRunner().invoke(app, ["check", *arguments, "--json"])
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert result.exit_code == 2 and problem["key"] == "seats.checks[1].on_failure"
     assert problem["where"] and problem["hint"].startswith("use `note`")
     folder = tmp_path / "run"
     started = CliRunner().invoke(app, ["run", *arguments, "--out", str(folder)])

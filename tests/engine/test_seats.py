@@ -139,8 +139,8 @@ def test_a_run_with_people_can_be_verified(study: Path) -> None:
     run = folkmoot.run(
         study, out=study.parent / "run", seats=("p_0003",), seat_host=by_hand(first_option)
     )
-    found = verify_run(RunFolder(run.path))
-    assert found.is_consistent, (found.differences, found.not_compared)
+    verification = verify_run(RunFolder(run.path))
+    assert verification.is_consistent, (verification.differences, verification.not_compared)
 
 
 def test_answers_are_there_after_a_pause_and_links_are_the_same(study: Path) -> None:
@@ -310,9 +310,9 @@ def test_estimates_leave_people_out(study: Path) -> None:
 
 def test_an_open_entry_is_estimated_as_if_nobody_came(study: Path) -> None:
     alone = estimate_run(load_study_with_options(study, RunOptions()), "synthetic")
-    found = load_study_with_options(study, RunOptions(seats=("open",)))
-    assert found.config.seats == SeatSettings(open=True)
-    assert estimate_run(found, "synthetic").calls == alone.calls
+    study_file = load_study_with_options(study, RunOptions(seats=("open",)))
+    assert study_file.config.seats == SeatSettings(open=True)
+    assert estimate_run(study_file, "synthetic").calls == alone.calls
 
 
 def test_seats_of_an_open_entry_fill_group_by_group_and_conditions_take_turns() -> None:
@@ -391,8 +391,8 @@ def test_a_self_description_takes_the_place_of_the_persona_whatever_is_around_it
     topic = quote_value("ovens", "material", "study.topic")
     parts = ("Not a nurse. ", other, " | ", persona, " on ", topic, " and ", persona)
     text = concatenate_texts(parts, plain=None)
-    who = Speaker("p_1", system=Prompt(text, text.spans, [len("Not a nurse. a nurse | ")]))
-    system = with_self_description(who, CARD).system
+    speaker = Speaker("p_1", system=Prompt(text, text.spans, [len("Not a nurse. a nurse | ")]))
+    system = with_self_description(speaker, CARD).system
     assert system == "Not a nurse. a nurse | yourself. age: 34. on ovens and "
     assert isinstance(system, Prompt) and system.cache_breakpoints == (23,)
     found = {system[s.start : s.end]: s.source for s in system.spans}
@@ -450,20 +450,20 @@ async def test_many_who_arrive_at_once_are_written_down_together(
         write_private(path, data)
 
     places = [Seat(f"p_{n}") for n in range(200)]
-    desk = SeatManager(places, SeatSettings(), tmp_path)
+    seat_manager = SeatManager(places, SeatSettings(), tmp_path)
     monkeypatch.setattr("folkmoot.engine.seats.seat_manager.write_private", noted)
 
     async def arrives(chair: SeatState) -> None:
-        desk.record_link_ids(chair, {"PROLIFIC_PID": chair.seat.name})
-        desk.record_consent(chair)
-        await desk.wait_until_saved()
+        seat_manager.record_link_ids(chair, {"PROLIFIC_PID": chair.seat.name})
+        seat_manager.record_consent(chair)
+        await seat_manager.wait_until_saved()
         assert json.loads((tmp_path / "seats.json").read_text())["seats"][chair.seat.name]["agreed"]
 
-    await asyncio.gather(*map(arrives, desk))
+    await asyncio.gather(*map(arrives, seat_manager))
     assert 2 <= len(writes) <= 6
     assert all(chair.has_agreed for chair in SeatManager(places, SeatSettings(), tmp_path))
     assert recruitment_ids(tmp_path) == {p.name: {"PROLIFIC_PID": p.name} for p in places}
-    await desk.wait_until_saved()
+    await seat_manager.wait_until_saved()
     assert len(writes) <= 6  # nothing is written where nothing has changed
     assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600
 

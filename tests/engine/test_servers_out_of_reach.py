@@ -22,8 +22,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "town_hall.yaml"
 
 async def three_questions(session: Session) -> None:
     for i in range(ASKED):
-        said = await session.ask(Speaker("p1"), f"Well, {i}?")
-        reason = said.reason if isinstance(said, Missing) else None
+        reply = await session.ask(Speaker("p1"), f"Well, {i}?")
+        reason = reply.reason if isinstance(reply, Missing) else None
         session.record("said", {"i": i, "missing": reason})
 
 
@@ -57,9 +57,9 @@ def test_the_command_line_says_it_with_exit_code_2(tmp_path: Path) -> None:
     there = f"127.0.0.1:{closed_port()}"
     overrides = ("sets=1", "levels=['1']", f"endpoints={{openai/m: 'http://{there}/v1'}}")
     words = ["run", str(EXAMPLE), "--model", "openai/m", "--out", str(tmp_path / "run")]
-    ended = CliRunner().invoke(app, [*words, *(w for o in overrides for w in ("--set", o))])
-    assert ended.exit_code == 2
-    assert there in ended.stderr.replace("\n", "")
+    result = CliRunner().invoke(app, [*words, *(w for o in overrides for w in ("--set", o))])
+    assert result.exit_code == 2
+    assert there in result.stderr.replace("\n", "")
 
 
 def test_a_server_that_goes_away_is_waited_for_and_pauses_the_run(tmp_path: Path) -> None:
@@ -117,9 +117,10 @@ class Long(ServerThread):
 def test_an_answer_that_is_far_too_long_is_missing_and_not_asked_again(tmp_path: Path) -> None:
     with Long() as server:
         settings = settings_for(server.openai, max_reply_mb=0.5)
-        done = run(STUDY, settings, out=tmp_path / "run")
-    assert done.table("said")["missing"].to_list() == [None, "too_large", None]
-    assert done.manifest["cost_usd"] is None  # it was written and billed, and nobody read at what
+        finished_run = run(STUDY, settings, out=tmp_path / "run")
+    assert finished_run.table("said")["missing"].to_list() == [None, "too_large", None]
+    # It was written and billed, and nobody read at what.
+    assert finished_run.manifest["cost_usd"] is None
     assert server.received == ASKED
 
 

@@ -141,8 +141,8 @@ def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None
         async def speak(scope: Scope, who: Speaker, heard: Any) -> Utterance | None:
             if who.id == "b":
                 return None
-            said = await scope.ask(who, "Your turn.", history=heard)
-            return Utterance(who.id, str(said), who.name)
+            reply = await scope.ask(who, "Your turn.", history=heard)
+            return Utterance(who.id, str(reply), who.name)
 
         people = [Speaker(x, x.upper()) for x in "abc"]
         transcript = await session.child("round").take_turns(people, speak)
@@ -169,9 +169,11 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
     async def protocol(session: Session) -> None:
         wanted = Choice(["The park", "The bridge"])
         assert await session.ask(ANN, "Which?", answer_type=wanted) == "The park"
-        got = await session.ask(ANN, "Which?", answer_type=wanted)
+        answer = await session.ask(ANN, "Which?", answer_type=wanted)
         assert (
-            isinstance(got, Missing) and got.reason == "unparsed" and got.last_reply == "who knows"
+            isinstance(answer, Missing)
+            and answer.reason == "unparsed"
+            and answer.last_reply == "who knows"
         )
 
     found = run(tmp_path, protocol, ScriptedProvider(answer))
@@ -306,8 +308,8 @@ def test_a_declined_json_answer_is_missing_even_where_there_is_a_fallback(tmp_pa
 
     async def protocol(session: Session) -> None:
         wanted = Json(Stance, fallback_value=Stance(), may_decline=True)
-        got = await session.ask(ANN, "How much?", answer_type=wanted)
-        assert isinstance(got, Missing) and got.reason == "declined"
+        answer = await session.ask(ANN, "How much?", answer_type=wanted)
+        assert isinstance(answer, Missing) and answer.reason == "declined"
 
     model = ScriptedProvider(lambda r, a: '{"declined": true, "stance": 5}', keep_requests=True)
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
@@ -412,8 +414,8 @@ def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:
         raise RefusedError("the prompt is too long", reason="context_too_long")
 
     async def protocol(session: Session) -> None:
-        got = await session.ask(ANN, "Well?")
-        assert isinstance(got, Missing) and got.reason == "context_too_long"
+        answer = await session.ask(ANN, "Well?")
+        assert isinstance(answer, Missing) and answer.reason == "context_too_long"
 
     run(tmp_path, protocol, ScriptedProvider(answer))
 
@@ -493,8 +495,8 @@ def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> Non
         kept = await session.map(range(20), one)
         assert [k.load()["n"] for k in kept.values()] == list(range(20))
 
-    done = run(tmp_path, protocol)
-    assert not [p for p in done.path.iterdir() if p.name.startswith("tmp")]
+    finished_run = run(tmp_path, protocol)
+    assert not [p for p in finished_run.path.iterdir() if p.name.startswith("tmp")]
 
 
 def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:

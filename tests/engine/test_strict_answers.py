@@ -46,22 +46,22 @@ def vote(who: str, stage: str, how: str = "exact", agrees: str = "same") -> dict
 
 def pilot(folder: Path, how: str, agrees: str) -> dict[str, Finding]:
     """Half of the adversarial arm changes, all of it in votes that were had in this way."""
-    made = Pilot(folder / "run")
+    pilot_builder = Pilot(folder / "run")
     for arm, changes in (("simple_voting", 4), ("acp", 40)):
         for number in range(80):
             moved = number < changes
-            who = made.add(arm, PARKS if number % 2 else JOBS, None)
-            first = str(made.rows[-1]["initial_choice"])
+            who = pilot_builder.add(arm, PARKS if number % 2 else JOBS, None)
+            first = str(pilot_builder.rows[-1]["initial_choice"])
             last = (JOBS if first == PARKS else PARKS) if moved else first
-            made.rows[-1].update(final_choice=last, position_changed=moved)
+            pilot_builder.rows[-1].update(final_choice=last, position_changed=moved)
             loose = moved and arm == "acp"
             stage = "adversarial_dialogue" if arm == "acp" else "second_vote"
-            made.answers += [
+            pilot_builder.answers += [
                 vote(who, "initial_vote"),
                 vote(who, stage, how, agrees) if loose else vote(who, stage),
             ]
-    made.answers = [row for row in made.answers if "how" in row]
-    return {f.key: f for f in compute_findings(STUDY, made.run())}
+    pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
+    return {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
 
 
 @pytest.mark.parametrize(
@@ -94,28 +94,28 @@ def test_plain_votes_change_nothing(tmp_path: Path, how: str) -> None:
 
 
 def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
-    made = Pilot(tmp_path / "run")
+    pilot_builder = Pilot(tmp_path / "run")
     for arm, changes in (("simple_voting", 4), ("acp", 60)):
         for number in range(80):
-            who = made.add(arm, PARKS, JOBS if number < changes else PARKS)
+            who = pilot_builder.add(arm, PARKS, JOBS if number < changes else PARKS)
             stage = "adversarial_dialogue" if arm == "acp" else "second_vote"
             how = "clarified" if number == 79 else "exact"
-            made.answers += [vote(who, "initial_vote"), vote(who, stage, how)]
-    made.answers = [row for row in made.answers if "how" in row]
-    found = {f.key: f for f in compute_findings(STUDY, made.run())}
+            pilot_builder.answers += [vote(who, "initial_vote"), vote(who, stage, how)]
+    pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
+    findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
     assert (
-        "no conclusion differs" in found[STRICT_ANSWERS_KEY].says
-        and not found[STRICT_ANSWERS_KEY].headline
+        "no conclusion differs" in findings[STRICT_ANSWERS_KEY].says
+        and not findings[STRICT_ANSWERS_KEY].headline
     )
-    assert {row[-1] for row in found[STRICT_ANSWERS_KEY].grid.rows} == {"holds"}
+    assert {row[-1] for row in findings[STRICT_ANSWERS_KEY].grid.rows} == {"holds"}
 
 
 def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: Path) -> None:
-    made = Pilot(tmp_path / "run")
-    made.add_participants("simple_voting", {(PARKS, PARKS): 20})
-    found = {f.key: f for f in compute_findings(STUDY, made.run())}
-    assert found[CLOSED_ANSWERS_KEY].says.startswith("Cannot be computed")
-    assert STRICT_ANSWERS_KEY not in found
+    pilot_builder = Pilot(tmp_path / "run")
+    pilot_builder.add_participants("simple_voting", {(PARKS, PARKS): 20})
+    findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
+    assert findings[CLOSED_ANSWERS_KEY].says.startswith("Cannot be computed")
+    assert STRICT_ANSWERS_KEY not in findings
 
 
 def loosely(study: str, folder: Path) -> RunFolder:
@@ -169,10 +169,10 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
 def test_the_town_hall_has_no_closed_answers_of_its_own(
     small_run: Callable[[str], Path],
 ) -> None:
-    done = folkmoot.load(small_run("town_hall"))
-    (counted,) = [f for f in done.findings if f.key == CLOSED_ANSWERS_KEY]
+    finished_run = folkmoot.load(small_run("town_hall"))
+    (counted,) = [f for f in finished_run.findings if f.key == CLOSED_ANSWERS_KEY]
     assert counted.says.startswith("Not applicable")
-    assert STRICT_ANSWERS_KEY not in {f.key for f in done.findings}
+    assert STRICT_ANSWERS_KEY not in {f.key for f in finished_run.findings}
 
 
 def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:

@@ -51,9 +51,9 @@ def test_unknown_types_name_the_likely_one() -> None:
 
 def test_a_file_is_a_study_type_and_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE)
-    found = find_study("./own.py", tmp_path)
-    assert isinstance(found, Study)
-    assert find_study("own.py", tmp_path) is found
+    study_file = find_study("./own.py", tmp_path)
+    assert isinstance(study_file, Study)
+    assert find_study("own.py", tmp_path) is study_file
 
 
 def test_the_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:

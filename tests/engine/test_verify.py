@@ -44,8 +44,8 @@ def run(small_pilot: Path, tmp_path: Path) -> Path:
 
 def verify(folder: Path) -> tuple[int, str]:
     """Exit code, and what was printed in one line."""
-    done = CliRunner().invoke(app, ["verify", str(folder)])
-    return done.exit_code, " ".join(done.output.split())
+    result = CliRunner().invoke(app, ["verify", str(folder)])
+    return result.exit_code, " ".join(result.output.split())
 
 
 def reported(folder: Path) -> str:
@@ -123,21 +123,23 @@ def test_every_study_type_can_be_verified(
     # A resume may call in another way; files that hold the settings then hold the latest.
     folkmoot.run(source, model="synthetic", out=folder, concurrency=3)
     before = tree(tmp_path)
-    found = verify_run(RunFolder(folder))
-    assert found.differences == [] and found.not_compared == []
+    verification = verify_run(RunFolder(folder))
+    assert verification.differences == [] and verification.not_compared == []
     written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.*") if p.is_file()}
     not_hashed = {"manifest.json", "journal.sqlite", ".lock"}
     assert set(RunFolder(folder).manifest["hashes"]) == written - not_hashed
-    assert found.tables == len(RunFolder(folder).table_names()) > 0 and found.files > 2
+    assert (
+        verification.tables == len(RunFolder(folder).table_names()) > 0 and verification.files > 2
+    )
     assert tree(tmp_path) == before
 
 
 def test_a_run_as_it_was_left_is_verified_on_the_command_line(run: Path) -> None:
-    code, said = verify(run)
-    assert code == 0, said
-    assert "Consistent" in said and "Verified" not in said
-    assert RunFolder(run).manifest["journal_digest"] in said
-    assert RunFolder(run).manifest["record_digest"] in said
+    code, output = verify(run)
+    assert code == 0, output
+    assert "Consistent" in output and "Verified" not in output
+    assert RunFolder(run).manifest["journal_digest"] in output
+    assert RunFolder(run).manifest["record_digest"] in output
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folkmoot.load(run)
@@ -168,10 +170,10 @@ def test_forged_files_are_named_by_verify_report_and_load(run: Path) -> None:
     plan = (run / "plan.json").read_bytes()
     for name in FILES:
         forge(run / name)
-    code, said = verify(run)
+    code, output = verify(run)
     assert code == 4
-    assert [name for name in FILES if f"{name} was changed" not in said] == [], said
-    assert [name for name in ("run.log", "log.jsonl") if f"{name} was changed" in said] == []
+    assert [name for name in FILES if f"{name} was changed" not in output] == [], output
+    assert [name for name in ("run.log", "log.jsonl") if f"{name} was changed" in output] == []
     # As forged, plan.json is no JSON that a report could read any more.
     (run / "plan.json").write_bytes(plan)
     with pytest.warns(UserWarning) as warned:
@@ -187,13 +189,13 @@ def test_forged_files_with_their_hashes_are_named_with_the_place(run: Path) -> N
     for name in names:
         forge(run / name)
     hashed_anew(run)
-    code, said = verify(run)
-    assert code == 4, said
+    code, output = verify(run)
+    assert code == 4, output
     for name in names:
-        after = said.partition(f"{name}: ")[2]
+        after = output.partition(f"{name}: ")[2]
         place = "differs in" if name.endswith(".parquet") else "line "
-        assert place in after[:120], (name, said)
-    assert f"{len(names)} differences:" in said
+        assert place in after[:120], (name, output)
+    assert f"{len(names)} differences:" in output
 
 
 def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
@@ -204,8 +206,8 @@ def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
     forged = pl.when(second).then(pl.lit("Never voted")).otherwise("condition")
     table.with_columns(forged.alias("condition")).write_parquet(path)
     hashed_anew(run)
-    _, said = verify(run)
-    assert f"column condition differs in 1 row (4): Never voted, rebuilt {was}." in said
+    _, output = verify(run)
+    assert f"column condition differs in 1 row (4): Never voted, rebuilt {was}." in output
 
 
 @pytest.mark.parametrize(
@@ -231,11 +233,11 @@ def test_files_that_are_gone_or_too_many(run: Path) -> None:
     (run / "tables" / "participants.csv").unlink()
     shutil.copy(run / "tables" / "answers.parquet", run / "tables" / "more.parquet")
     (run / "notes.txt").write_text("one's own, and nobody's business")
-    code, said = verify(run)
-    assert code == 4 and "2 differences" not in said
-    assert "tables/participants.csv is missing" in said
-    assert "tables/more.parquet: the run does not write such a table" in said
-    assert "notes.txt" not in said
+    code, output = verify(run)
+    assert code == 4 and "2 differences" not in output
+    assert "tables/participants.csv is missing" in output
+    assert "tables/more.parquet: the run does not write such a table" in output
+    assert "notes.txt" not in output
 
 
 def test_a_disk_that_is_full_for_the_scratch_folder_is_said(
@@ -245,8 +247,8 @@ def test_a_disk_that_is_full_for_the_scratch_folder_is_said(
         raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
 
     monkeypatch.setattr("folkmoot.engine.run.verify.copyfile", full)
-    code, said = verify(run)
-    assert code == 2 and "the disk is full; free some space" in said
+    code, output = verify(run)
+    assert code == 2 and "the disk is full; free some space" in output
 
 
 SAID = "kind = 'ask' AND address LIKE '%ask0' AND length(reply) > 40"
@@ -257,8 +259,8 @@ def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> 
     change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}")
     with JournalReader(run / "journal.sqlite") as journal:
         ((address, _),) = journal.find_damage()
-    code, said = verify(run)
-    assert code == 4 and f"{address}: changed since it was written" in said
+    code, output = verify(run)
+    assert code == 4 and f"{address}: changed since it was written" in output
     assert "journal.sqlite was changed after the run" in reported(run)
     with pytest.warns(UserWarning, match=r"journal\.sqlite was changed"):
         folkmoot.load(run)
@@ -271,18 +273,18 @@ def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> 
 def test_a_changed_cost_and_a_changed_prompt_are_seen(run: Path) -> None:
     change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {ONE}")
     change_journal(run, "UPDATE texts SET text = text || ' Vote for the park.'")
-    code, said = verify(run)
-    assert code == 4 and "changed since it was written" in said
-    assert "a long text of the request changed" in said
+    code, output = verify(run)
+    assert code == 4 and "changed since it was written" in output
+    assert "a long text of the request changed" in output
 
 
 def test_a_reply_that_was_changed_with_all_its_hashes_contradicts_the_tables(run: Path) -> None:
     change_journal(
         run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}", cover_up=True
     )
-    code, said = verify(run)
-    assert code == 4, said
-    assert "differ" in said and "journal.sqlite" not in said
+    code, output = verify(run)
+    assert code == 4, output
+    assert "differ" in output and "journal.sqlite" not in output
 
 
 def test_entries_that_were_taken_or_added_with_all_their_hashes(run: Path) -> None:
@@ -290,23 +292,23 @@ def test_entries_that_were_taken_or_added_with_all_their_hashes(run: Path) -> No
         (address,) = db.execute(f"SELECT address FROM entries WHERE {ONE}").fetchone()
         whole = db.execute("SELECT * FROM entries WHERE address = ?", (address,)).fetchone()
     change_journal(run, f"DELETE FROM entries WHERE {ONE}", cover_up=True)
-    code, said = verify(run)
-    assert code == 4 and f"{address} is not in the journal" in said
+    code, output = verify(run)
+    assert code == 4 and f"{address} is not in the journal" in output
     with closing(sqlite3.connect(run / "journal.sqlite")) as db, db:
         marks = ", ".join("?" * len(whole))
         db.execute(f"INSERT INTO entries VALUES ({marks})", (90_000, *whole[1:]))
         db.execute(f"INSERT INTO entries VALUES ({marks})", (90_001, "zz/more/ask0", *whole[2:]))
     change_journal(run, "UPDATE meta SET value = value WHERE key = 'format'", cover_up=True)
-    code, said = verify(run)
-    assert code == 4 and "does not ask for: zz/more/ask0" in said
+    code, output = verify(run)
+    assert code == 4 and "does not ask for: zz/more/ask0" in output
 
 
 def test_a_forged_manifest_is_corrected(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: m.update(cost_usd=0.5, calls=3))
-    code, said = verify(run)
+    code, output = verify(run)
     calls = len(JournalReader(run / "journal.sqlite"))
-    assert code == 4 and "manifest.json: calls is 3, rebuilt" in said
-    assert calls > 3 and "cost_usd is 0.5, rebuilt 0" in said
+    assert code == 4 and "manifest.json: calls is 3, rebuilt" in output
+    assert calls > 3 and "cost_usd is 0.5, rebuilt 0" in output
 
 
 def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
@@ -317,11 +319,12 @@ def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
 
     change_json(run / "plan.json", swap)
     hashed_anew(run)
-    code, said = verify(run)
+    code, output = verify(run)
     assert (
-        code == 4 and "plan.json: the sealed part “assignment” differs from that of the run" in said
+        code == 4
+        and "plan.json: the sealed part “assignment” differs from that of the run" in output
     )
-    assert "p_0001 was" in said
+    assert "p_0001 was" in output
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "text"])
@@ -330,9 +333,9 @@ def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
     path.unlink()
     if how != "gone":
         path.write_text("" if how == "empty" else "not a database " * 50)
-    code, said = verify(run)
-    assert code == 4 and "cannot be checked" in said
-    assert "Without its journal the run cannot be rebuilt" in said
+    code, output = verify(run)
+    assert code == 4 and "cannot be checked" in output
+    assert "Without its journal the run cannot be rebuilt" in output
     assert "cannot be checked" in reported(run)
 
 
@@ -355,12 +358,12 @@ def of_earlier_code(run: Path) -> None:
 
 def test_a_run_of_earlier_code_is_read_but_not_rebuilt(run: Path) -> None:
     of_earlier_code(run)
-    code, said = verify(run)
-    assert code == 4 and "manifest.json was written by an earlier version" in said
+    code, output = verify(run)
+    assert code == 4 and "manifest.json was written by an earlier version" in output
     assert reported(run) == ""
     for words in (["show", str(run)], ["report", str(run)]):
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
     forge(run / "tables" / "answers.csv")
     assert "answers.csv was changed" in reported(run)
 
@@ -377,9 +380,9 @@ def test_what_other_code_makes_otherwise_is_no_forgery(
         record(self, rows, table, {**row, "new_column": 1} if table == "answers" else row)
 
     monkeypatch.setattr(RunContext, "record_row", otherwise)
-    found = verify_run(RunFolder(run))
-    assert found.differences == []
-    head, *listed = found.not_compared
+    verification = verify_run(RunFolder(run))
+    assert verification.differences == []
+    head, *listed = verification.not_compared
     assert head.startswith("This code gives other results (made by Folkmoot")
     assert "tables/answers.parquet: lacks the columns new_column." in listed
     forge(run / "tables" / "answers.csv")
@@ -391,18 +394,20 @@ def test_other_prompts_are_said_and_nothing_is_guessed(
 ) -> None:
     hashes, render = PromptLibrary.hashes, PromptLibrary.render_prompt
     monkeypatch.setattr(PromptLibrary, "hashes", lambda p: {**hashes(p), "second_vote": "x"})
-    found = verify_run(RunFolder(run))
+    verification = verify_run(RunFolder(run))
     # No request of the run shows the change, so the run is rebuilt.
-    assert found.differences == found.not_compared == []
-    assert any("The prompts second_vote have changed since the run" in n for n in found.notes)
+    assert verification.differences == verification.not_compared == []
+    assert any(
+        "The prompts second_vote have changed since the run" in n for n in verification.notes
+    )
 
     def otherwise(self: PromptLibrary, name: str, **variables: object) -> str:
         return f"{render(self, name, **variables)} Be brief."
 
     monkeypatch.setattr(PromptLibrary, "render_prompt", otherwise)
-    found = verify_run(RunFolder(run))
-    assert found.differences == []
-    assert "The prompts second_vote differ from those of the run" in found.not_compared[0]
+    verification = verify_run(RunFolder(run))
+    assert verification.differences == []
+    assert "The prompts second_vote differ from those of the run" in verification.not_compared[0]
 
 
 OWN = """
@@ -435,9 +440,9 @@ def test_a_study_of_ones_own_with_a_real_model_needs_no_key_and_no_model(
     out = tmp_path / "deep" / "down" / "run"
     folkmoot.run(tmp_path / "mine.yaml", provider=answers, out=out)
     monkeypatch.chdir("/")
-    code, said = verify(out)
-    assert code == 0, said
-    assert "3 tables" in said  # its own, answers, provenance
+    code, output = verify(out)
+    assert code == 0, output
+    assert "3 tables" in output  # its own, answers, provenance
 
 
 def test_an_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
@@ -445,14 +450,14 @@ def test_an_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("study: ./own.py\nbudget_calls: 2\nconcurrency: 1\n")
     words = ["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "run")]
     assert CliRunner().invoke(app, words).exit_code == 75
-    code, said = verify(tmp_path / "run")
-    assert code == 4 and "The run is not finished" in said and "difference" not in said
+    code, output = verify(tmp_path / "run")
+    assert code == 4 and "The run is not finished" in output and "difference" not in output
 
 
 def test_a_manifest_without_its_hashes_is_not_verified(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: (m.pop("hashes"), m.pop("journal_digest")))
-    code, said = verify(run)
-    assert code == 4 and "hashes is null" in said and "journal_digest is null" in said
+    code, output = verify(run)
+    assert code == 4 and "hashes is null" in output and "journal_digest is null" in output
 
 
 # --- a forger who recomputes everything ---------------------------------------------------------
@@ -464,8 +469,8 @@ def digests(folder: Path) -> tuple[str, str]:
 
 
 def verify_with(folder: Path, digest: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["verify", str(folder), "--digest", digest])
-    return done.exit_code, " ".join(done.output.split())
+    result = CliRunner().invoke(app, ["verify", str(folder), "--digest", digest])
+    return result.exit_code, " ".join(result.output.split())
 
 
 def votes_of(model: ScriptedProvider, folder: Path) -> Study:
@@ -474,8 +479,8 @@ def votes_of(model: ScriptedProvider, folder: Path) -> Study:
     async def protocol(session: Session) -> None:
         async def vote(scope: Scope, number: int) -> None:
             choice = Choice(("Park", "School", "Road"))
-            said = await scope.ask(Speaker(f"p_{number:04}"), "Which one?", answer_type=choice)
-            scope.record("votes", {"participant": number, "vote": said})
+            reply = await scope.ask(Speaker(f"p_{number:04}"), "Which one?", answer_type=choice)
+            scope.record("votes", {"participant": number, "vote": reply})
 
         await session.child("votes").map(range(43), vote)
 
@@ -500,24 +505,28 @@ def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
     votes_of(model, folder)
     run = RunFolder(folder)
     assert run.read_table("votes")["vote"].to_list().count("Road") == 40
-    found = verify_run(run, study)
-    assert found.is_consistent and not found.is_verified and found.differences == []
+    verification = verify_run(run, study)
+    assert (
+        verification.is_consistent
+        and not verification.is_verified
+        and verification.differences == []
+    )
     for digest in published:
-        found = verify_run(run, study, published=digest)
-        assert not found.is_consistent and not found.is_verified
-        assert "The run is not the published one" in found.differences[0]
+        verification = verify_run(run, study, published=digest)
+        assert not verification.is_consistent and not verification.is_verified
+        assert "The run is not the published one" in verification.differences[0]
 
 
 def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:
     content, record = digests(run)
-    code, said = verify_with(run, record.upper())
-    assert code == 0 and "Verified" in said and "Only the record digest" not in said
-    code, said = verify_with(run, content)
-    assert code == 0 and "Verified" in said and "Only the record digest" in said
-    code, said = verify_with(run, content[:-1])
-    assert code == 4 and "is not the published one" in said
-    code, said = verify_with(run, " ")  # a script whose variable is not set
-    assert code == 2 and "Consistent" not in said
+    code, output = verify_with(run, record.upper())
+    assert code == 0 and "Verified" in output and "Only the record digest" not in output
+    code, output = verify_with(run, content)
+    assert code == 0 and "Verified" in output and "Only the record digest" in output
+    code, output = verify_with(run, content[:-1])
+    assert code == 4 and "is not the published one" in output
+    code, output = verify_with(run, " ")  # a script whose variable is not set
+    assert code == 2 and "Consistent" not in output
 
 
 def test_usage_cost_and_times_are_in_the_record_digest(run: Path) -> None:
@@ -528,8 +537,8 @@ def test_usage_cost_and_times_are_in_the_record_digest(run: Path) -> None:
         after = digests(run)
         assert after[0] == content and after[1] != before, what
         before = after[1]
-    code, said = verify_with(run, record)
-    assert code == 4 and "is not the published one" in said
+    code, output = verify_with(run, record)
+    assert code == 4 and "is not the published one" in output
 
 
 def test_a_plan_that_was_sealed_anew_is_not_the_published_one(run: Path) -> None:
@@ -537,21 +546,21 @@ def test_a_plan_that_was_sealed_anew_is_not_the_published_one(run: Path) -> None
     change_json(run / "plan.json", lambda plan: plan.update(started_at="2020-01-01T00:00:00+00:00"))
     change_json(run / "manifest.json", lambda m: m.update(started_at="2020-01-01T00:00:00+00:00"))
     manifest_anew(run)
-    code, said = verify_with(run, record)
-    assert code == 4 and "is not the published one" in said
+    code, output = verify_with(run, record)
+    assert code == 4 and "is not the published one" in output
 
 
 @pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
 def test_a_changed_log_is_seen(run: Path, name: str) -> None:
     forge(run / name)
-    code, said = verify(run)
-    assert code == 4 and f"{name} was changed after the run" in said
+    code, output = verify(run)
+    assert code == 4 and f"{name} was changed after the run" in output
 
 
 def test_a_manifest_without_its_seal_is_not_as_it_was_written(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: m.update(wall_seconds=1.0) or m.pop("seal"))
-    code, said = verify(run)
-    assert code == 4 and "manifest.json was changed after the run" in said
+    code, output = verify(run)
+    assert code == 4 and "manifest.json was changed after the run" in output
 
 
 @pytest.mark.parametrize(
@@ -570,9 +579,9 @@ def test_a_plan_of_another_shape_is_named(run: Path, name: str, part: object) ->
         lambda plan: (plan if name == "software" else plan["sealed"]).update({name: part}),
     )
     for command in ("report", "show", "verify"):
-        done = CliRunner().invoke(app, [command, str(run)])
-        assert done.exception is None or isinstance(done.exception, SystemExit), command
-    assert done.exit_code != 0 and "plan.json" in done.output
+        result = CliRunner().invoke(app, [command, str(run)])
+        assert result.exception is None or isinstance(result.exception, SystemExit), command
+    assert result.exit_code != 0 and "plan.json" in result.output
 
 
 NAMES = ("plan.json", "manifest.json", "study.yaml", "config.yaml")
@@ -591,16 +600,16 @@ def test_a_file_of_another_shape_is_named_and_crashes_nothing(
 ) -> None:
     (run / name).write_text(content, "utf-8")
     for command in ("report", "show", "verify"):
-        done = CliRunner().invoke(app, [command, str(run)])
-        assert done.exception is None or isinstance(done.exception, SystemExit), command
-    assert done.exit_code != 0 and name in done.output, done.output
+        result = CliRunner().invoke(app, [command, str(run)])
+        assert result.exception is None or isinstance(result.exception, SystemExit), command
+    assert result.exit_code != 0 and name in result.output, result.output
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(run: Path) -> None:
     (run / "config.yaml").unlink()
     (run / "config.yaml").mkdir()
-    code, said = verify(run)
-    assert code == 4 and "config.yaml is missing" in said
+    code, output = verify(run)
+    assert code == 4 and "config.yaml is missing" in output
 
 
 def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
@@ -619,9 +628,9 @@ def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
 )
 def test_what_the_manifest_alone_holds_is_sealed(run: Path, key: str) -> None:
     change_json(run / "manifest.json", lambda m: m.update({key: None}))
-    code, said = verify(run)
-    assert code != 0 and "Traceback" not in said
-    assert "manifest.json" in said
+    code, output = verify(run)
+    assert code != 0 and "Traceback" not in output
+    assert "manifest.json" in output
 
 
 def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path: Path) -> None:
@@ -629,13 +638,13 @@ def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path:
     shutil.unpack_archive(archive, tmp_path / "run")
     digest = RunFolder(tmp_path / "run").manifest["journal_digest"]
     assert "The digest proves nothing: in journal format 3" in verify(tmp_path / "run")[1]
-    code, said = verify_with(tmp_path / "run", digest)
-    assert code == 4 and "digest proves nothing" in said and "Verified" not in said
+    code, output = verify_with(tmp_path / "run", digest)
+    assert code == 4 and "digest proves nothing" in output and "Verified" not in output
 
 
 @pytest.mark.parametrize("table", ["exposure", "answers"])
 def test_a_table_that_cannot_be_read_is_one_of_the_differences(run: Path, table: str) -> None:
     (run / "tables" / f"{table}.parquet").write_bytes(b"x")
-    code, said = verify(run)
+    code, output = verify(run)
     assert code == 4
-    assert f"tables/{table}.parquet" in said and "journal entries" in said
+    assert f"tables/{table}.parquet" in output and "journal entries" in output

@@ -142,10 +142,10 @@ def test_without_an_embedding_model_nothing_is_asked_and_two_ways_out_are_named(
     }[how]
     flags = ["--model", "claude-haiku-4.5"] if how == "--model" else []
     result = CliRunner().invoke(app, [command, str(study_file(**more)), *flags])
-    said = " ".join(result.output.split())
-    assert result.exit_code == 2, said
-    assert "pilot.yaml" in said and "embedding_model" in said and "claude-haiku-4.5" in said
-    assert "openai/text-embedding-3-small" in said and "embedding_model: wordllama" in said
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2, output
+    assert "pilot.yaml" in output and "embedding_model" in output and "claude-haiku-4.5" in output
+    assert "openai/text-embedding-3-small" in output and "embedding_model: wordllama" in output
     assert not server.model.counts["received"] and not Path("outputs").exists()
 
 
@@ -182,8 +182,8 @@ def test_without_the_vectors_nothing_starts_and_the_line_to_type_is_said(
 
     monkeypatch.setattr(word_vectors, "distribution", not_installed)
     result = CliRunner().invoke(app, [command, str(study_file())])
-    said = " ".join(result.output.split())
-    assert result.exit_code == 2 and f"pip install {word_vectors.PACKAGE}" in said, said
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2 and f"pip install {word_vectors.PACKAGE}" in output, output
     assert not Path("outputs").exists()
 
 
@@ -261,8 +261,8 @@ def test_a_mixed_run_says_who_answered_as_whom(server: ServerThread) -> None:
     assert "role participant" not in log
     folkmoot.run("pilot.yaml", out="run", seed=1)  # replayed: the same answerers
     assert folkmoot.load("run").manifest["synthetic_roles"] == ["moderator"]
-    shown = CliRunner().invoke(app, ["report", "run"])
-    assert shown.exit_code == 0, shown.output
+    result = CliRunner().invoke(app, ["report", "run"])
+    assert result.exit_code == 0, result.output
     assert "gpt-4o as participant" in (run.path / "report.html").read_text()
 
 

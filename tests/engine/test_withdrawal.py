@@ -174,12 +174,12 @@ def test_others_words_stay(
 def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(
     run_without_words: folkmoot.Run,
 ) -> None:
-    found = verify_run(RunFolder(run_without_words.path))
-    assert found.differences == []
-    assert not found.is_consistent
-    (said,) = found.not_compared
+    verification = verify_run(RunFolder(run_without_words.path))
+    assert verification.differences == []
+    assert not verification.is_consistent
+    (said,) = verification.not_compared
     assert "group_001/p_0002 withdrew" in said and "cannot be recomputed" in said
-    assert found.amendments == ["1 × withdrawal, by participant"]
+    assert verification.amendments == ["1 × withdrawal, by participant"]
 
 
 def test_a_run_whose_words_are_gone_is_not_resumed(
@@ -211,8 +211,8 @@ async def talk(session: Session[StudyConfig]) -> None:
     own: list[str] = []
     for who in ("bo", "ann", "ann", "lead", "bo"):
         scope = session.child(f"{who}{len(heard)}").child(who)
-        said = await scope.ask(speakers[who], "What do you say?", history=heard, shows=())
-        turn = scope.say(speakers[who], str(said), address=scope.address)
+        reply = await scope.ask(speakers[who], "What do you say?", history=heard, shows=())
+        turn = scope.say(speakers[who], str(reply), address=scope.address)
         heard += turn
         own += [turn.quoted_text] if who == "ann" else []
     notes, both = session.child("notes"), session.child("overview")
@@ -251,10 +251,10 @@ def talked(finished_talk: Path, tmp_path: Path) -> RunFolder:
 
 def messages(run: RunFolder) -> dict[str, list[str]]:
     with JournalReader(run.path / "journal.sqlite") as journal:
-        asked = journal.read_entries("ask")
+        asked_models = journal.read_entries("ask")
         return {
             entry.address: [message["content"] for message in entry.request["messages"]]
-            for entry in asked
+            for entry in asked_models
         }
 
 
@@ -314,9 +314,9 @@ async def repeat(session: Session[StudyConfig]) -> None:
     speakers["lead"] = Speaker("lead", role="moderator")
     for number, who in enumerate(("bo", "ann", "bo", "lead", "lead")):
         scope = session.child(str(number), who)
-        said = await scope.ask(speakers[who], "Well?", history=heard, shows=())
+        reply = await scope.ask(speakers[who], "Well?", history=heard, shows=())
         if number:  # nobody hears what is said first
-            heard += scope.say(speakers[who], str(said), address=scope.address)
+            heard += scope.say(speakers[who], str(reply), address=scope.address)
 
 
 def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ async def ask_for_proposals(session: Session[StudyConfig]) -> list[SourcedText]:
     proposals = []
     for who in ("ann", "bo"):
         scope = session.child("propose", who)
-        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
-        proposals.append(scope.say(Speaker(who), str(said), address=scope.address).quoted_text)
+        reply = await scope.ask(Speaker(who), SourcedText("Propose something."))
+        proposals.append(scope.say(Speaker(who), str(reply), address=scope.address).quoted_text)
     return proposals
 
 
@@ -456,8 +456,8 @@ async def propose_what_was_read(session: Session[StudyConfig]) -> None:
     for number, who in enumerate(("bo", "ann", "lead")):
         role = "moderator" if who == "lead" else "participant"
         scope, speaker = session.child(str(number), who), Speaker(who, role=role)
-        said = await scope.ask(speaker, join_texts("\n", [SourcedText("Well?"), *own[-1:]]))
-        own.append(scope.say(speaker, str(said), address=scope.address).quoted_text)
+        reply = await scope.ask(speaker, join_texts("\n", [SourcedText("Well?"), *own[-1:]]))
+        own.append(scope.say(speaker, str(reply), address=scope.address).quoted_text)
     choice = Choice([own[1]])
     await session.child("3", "bo").ask(Speaker("bo"), choice.formatted_options, answer_type=choice)
 
@@ -514,8 +514,8 @@ def test_votes_for_a_proposal_go_also_if_another_speaker_used_its_words(tmp_path
 async def quote_often(session: Session[StudyConfig]) -> None:
     """A moderator who speaks in many discussions names what Ann proposed in each of them."""
     lead, scope = Speaker("lead", role="moderator"), session.child("propose", "ann")
-    said = await scope.ask(Speaker("ann"), SourcedText("Propose something."))
-    proposal = scope.say(Speaker("ann"), str(said), address=scope.address).quoted_text
+    reply = await scope.ask(Speaker("ann"), SourcedText("Propose something."))
+    proposal = scope.say(Speaker("ann"), str(reply), address=scope.address).quoted_text
     choice = Choice([proposal])
     await session.child("vote").ask(lead, choice.formatted_options, answer_type=choice)
     for number in range(session.config.max_tokens):
@@ -561,16 +561,18 @@ def test_the_work_grows_with_the_run_and_not_with_its_square(
 
 
 def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
-    found = find_personal_texts(talked, ANN)
-    quoted = {reply.address: reply.words for reply in found.replies if reply.use == QUOTATION}
+    personal_texts = find_personal_texts(talked, ANN)
+    quoted = {
+        reply.address: reply.words for reply in personal_texts.replies if reply.use == QUOTATION
+    }
     assert quoted == {
         "lead3/lead/ask0": ("I sold my grandfather's boat",),
         "overview/ask0": ("sold my grandfather's boat",),
     }
-    listed = "\n".join(describe_texts(found))
+    listed = "\n".join(describe_texts(personal_texts))
     assert "unknown source" in listed
     assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in listed
-    withdraw_texts(talked, found, "researcher")
+    withdraw_texts(talked, personal_texts, "researcher")
     assert held(talked.path, "grandfather") == []
     said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
     assert said["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
@@ -578,10 +580,10 @@ def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> 
 
 
 def test_a_summary_of_this_person_alone_goes_with_its_embedding(talked: RunFolder) -> None:
-    found = find_personal_texts(talked, ANN)
-    uses = {reply.address: reply.use for reply in found.replies if reply.use != QUOTATION}
+    personal_texts = find_personal_texts(talked, ANN)
+    uses = {reply.address: reply.use for reply in personal_texts.replies if reply.use != QUOTATION}
     assert uses == {"notes/ask0": SUMMARY, "overview/ask0": DESCRIPTION}
-    withdraw_texts(talked, found, "researcher")
+    withdraw_texts(talked, personal_texts, "researcher")
     assert held(talked.path, "heirloom") == []
     with JournalReader(talked.path / "journal.sqlite") as journal:
         (vectors,) = (entry.blob for entry in journal.read_entries("embed"))
@@ -591,10 +593,10 @@ def test_a_summary_of_this_person_alone_goes_with_its_embedding(talked: RunFolde
 
 def test_the_run_that_is_left_has_the_digest_that_the_amendment_names(talked: RunFolder) -> None:
     withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
-    found = verify_run(talked, TALK)
+    verification = verify_run(talked, TALK)
     (amendment,) = read_withdrawals(talked.path)
-    assert found.differences == [] and not found.is_consistent
-    assert found.content_digest == amendment.data["journal_digest"]
+    assert verification.differences == [] and not verification.is_consistent
+    assert verification.content_digest == amendment.data["journal_digest"]
     assert amendment.data["quotations"] == ["lead3/lead/ask0", "overview/ask0"]
 
 
@@ -642,8 +644,8 @@ found = find_personal_texts(run, Seat("ann"))
 withdrawal.replace_journal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 withdrawal.withdraw_texts(run, found, "researcher")
 """
-    done = subprocess.run([sys.executable, "-c", code, str(talked.path)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    result = subprocess.run([sys.executable, "-c", code, str(talked.path)], check=False)
+    assert result.returncode == -signal.SIGKILL
     assert finish_withdrawal(talked.path)
     assert held(talked.path, "grandfather") == []
     assert verify_run(RunFolder(talked.path), TALK).differences == []
@@ -681,9 +683,9 @@ def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
     capsys.readouterr()
     monkeypatch.setattr(FileLock, "acquire", acquire_after_another)
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
-    told = capsys.readouterr().out
-    assert ("interrupted is now complete" in told) is not completed_by_another
-    assert "has withdrawn from this run already" in told
+    output = capsys.readouterr().out
+    assert ("interrupted is now complete" in output) is not completed_by_another
+    assert "has withdrawn from this run already" in output
     assert held(finished_run.path, HIDDEN[0]) == []
 
 
@@ -694,8 +696,8 @@ def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
     with pytest.raises(typer.Exit):
         withdraw_command(str(finished_run.path), "p_0002", yes=False)
     assert held(finished_run.path, HIDDEN[0]) == before and not read_withdrawals(finished_run.path)
-    told = capsys.readouterr().out
-    assert "answers of this participant" in told and "Add --yes" in told
+    output = capsys.readouterr().out
+    assert "answers of this participant" in output and "Add --yes" in output
 
 
 def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:

@@ -115,9 +115,9 @@ class CommandLine:
         words = [*map(str, args)]
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sys, "argv", ["folkmoot", *words])  # which the line to go on repeats
-            done = CliRunner().invoke(app, words, env=self.env)
-        assert done.exit_code == expect, f"exit {done.exit_code}\n{done.output}"
-        return done.output
+            result = CliRunner().invoke(app, words, env=self.env)
+        assert result.exit_code == expect, f"exit {result.exit_code}\n{result.output}"
+        return result.output
 
     def run_in_process(self, *args: object, expect: int = 0, **more: Any) -> str:
         """Run a command in a new process and return the output. `more`: arguments of `Popen`."""
@@ -151,8 +151,12 @@ def journaled(run: Path) -> Counter[str]:
     """Count the requests in the journal by the digest of their HTTP body."""
     try:
         with JournalReader(run / "journal.sqlite") as journal:
-            asked = Counter(_wire_digest(entry.request) for entry in journal.read_entries("ask"))
-            return asked + Counter(_embed_digest(e.request) for e in journal.read_entries("embed"))
+            asked_models = Counter(
+                _wire_digest(entry.request) for entry in journal.read_entries("ask")
+            )
+            return asked_models + Counter(
+                _embed_digest(e.request) for e in journal.read_entries("embed")
+            )
     except StorageError:  # there is none yet
         return Counter()
 

@@ -52,15 +52,15 @@ def test_an_empty_account_pauses_the_run_and_resume_finishes_it(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(quota_after=70))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    printed = line.run("run", study, "--out", out, expect=75)
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    printed = command_line.run("run", study, "--out", out, expect=75)
     assert "quota" in printed.lower() and resume_line(printed)
     assert sum(journaled(out).values()) == 70
     # The run waits once, however many calls are waiting: the eight in flight ask twice.
     assert printed.count("waiting once") == 1
     assert server.model.counts["quota"] <= 16
     server.model.plan = FaultPlan()
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
     assert set(Counter(server.model.log).values()) == {1}
 
@@ -93,12 +93,12 @@ def test_no_network_pauses_the_run(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(server_error=1.0))
-    line, out = CommandLine(server.openai), tmp_path / "run"
+    command_line, out = CommandLine(server.openai), tmp_path / "run"
     study = panel(tmp_path, "max_api_retries: 1\n")
-    printed = line.run("run", study, "--out", out, expect=75)
+    printed = command_line.run("run", study, "--out", out, expect=75)
     assert "max_api_retries" in printed and resume_line(printed)
     server.model.plan = FaultPlan()
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
 
 
@@ -106,12 +106,12 @@ def test_a_budget_pauses_the_run_and_a_larger_one_finishes_it(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve()
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    printed = line.run("run", study, "--out", out, "--set", "budget_calls=60", expect=75)
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    printed = command_line.run("run", study, "--out", out, "--set", "budget_calls=60", expect=75)
     assert "budget_calls" in printed and resume_line(printed)
     assert server.model.counts["answered"] == 60
     again = ["run", study, "--out", out, "--resume", "--set"]
-    line.run(*again, "budget_calls=60", expect=75)  # the same budget is still used up
+    command_line.run(*again, "budget_calls=60", expect=75)  # the same budget is still used up
     assert server.model.counts["answered"] == 60
-    line.run(*again, "budget_calls=500")
+    command_line.run(*again, "budget_calls=500")
     assert tables(out) == undisturbed_panel

@@ -67,12 +67,12 @@ def test_a_signal_awaits_the_replies_of_all_cells(
     number: signal.Signals, tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(hold_after=20))
-    line, out = CommandLine(server.openai), tmp_path / "g"
-    code, printed = stopped(line, server, out, interrupt(server, number))
+    command_line, out = CommandLine(server.openai), tmp_path / "g"
+    code, printed = stopped(command_line, server, out, interrupt(server, number))
     assert code == 130 and resume_line(printed), printed
     assert 20 <= len(server.model.log) < ASKED
     assert kept(out) == Counter(server.model.log)  # every paid reply was kept
-    goes_on(line, server, out, undisturbed)
+    goes_on(command_line, server, out, undisturbed)
     assert len(server.model.log) == ASKED  # nothing was asked twice
 
 
@@ -80,12 +80,12 @@ def test_a_killed_grid_asks_only_for_what_its_journals_lack(
     tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(hold_after=20))
-    line, out = CommandLine(server.openai), tmp_path / "g"
-    stopped(line, server, out, kill)
+    command_line, out = CommandLine(server.openai), tmp_path / "g"
+    stopped(command_line, server, out, kill)
     server.model.plan = FaultPlan()
     server.wait_until_quiet()
     known, before = kept(out), len(server.model.log)
-    goes_on(line, server, out, undisturbed)
+    goes_on(command_line, server, out, undisturbed)
     assert Counter(server.model.log[before:]) == kept(out) - known
 
 
@@ -93,11 +93,11 @@ def test_a_quota_that_ends_in_one_cell_pauses_them_all(
     tmp_path: Path, serve: Serve, undisturbed: dict[str, object]
 ) -> None:
     server = serve(FaultPlan(quota_after=20))
-    line, out = CommandLine(server.openai), tmp_path / "g"
-    printed = line.run("run", study(tmp_path), "--out", out, *GRID, expect=75)
+    command_line, out = CommandLine(server.openai), tmp_path / "g"
+    printed = command_line.run("run", study(tmp_path), "--out", out, *GRID, expect=75)
     assert "quota" in printed.lower() and resume_line(printed), printed
     assert "The tables hold" not in printed and "cells that have finished" in printed
     assert kept(out).total() == 20
     server.model.plan = FaultPlan()
-    goes_on(line, server, out, undisturbed)
+    goes_on(command_line, server, out, undisturbed)
     assert len(server.model.log) == ASKED

@@ -82,8 +82,8 @@ def test_many_kills_of_one_run(
 ) -> None:
     server = serve(latency=0.02)
     moments = sorted(int(m) for m in generator(7, ["kills"]).integers(1, 190, size=kills))
-    line = CommandLine(server.openai)
-    kill_again_and_again(server, line, panel(tmp_path), tmp_path / "run", moments)
+    command_line = CommandLine(server.openai)
+    kill_again_and_again(server, command_line, panel(tmp_path), tmp_path / "run", moments)
     assert tables(tmp_path / "run") == undisturbed_panel
 
 
@@ -93,8 +93,8 @@ def test_a_kill_of_the_pilot_at_any_moment(
     moment: int, tmp_path: Path, serve: Serve, undisturbed_pilot: dict[str, bytes]
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
-    line = CommandLine(server.openai)
-    kill_again_and_again(server, line, pilot(tmp_path), tmp_path / "run", [moment])
+    command_line = CommandLine(server.openai)
+    kill_again_and_again(server, command_line, pilot(tmp_path), tmp_path / "run", [moment])
     assert tables(tmp_path / "run") == undisturbed_pilot
     assert tables(tmp_path / "run") == undisturbed_pilot
 
@@ -103,13 +103,13 @@ def test_ctrl_c_awaits_what_is_in_flight(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    code, printed = line.run_until(
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    code, printed = command_line.run_until(
         lambda: len(server.model.log) >= 50, interrupt(server, signal.SIGINT), *run_it(study, out)
     )
     assert code == 130 and resume_line(printed), printed
     assert journaled(out) == Counter(server.model.log)  # every paid reply was kept
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
     assert max(Counter(server.model.log).values()) == 1
 
@@ -118,8 +118,10 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(FaultPlan(hold_after=40))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    line.run_until(lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out)
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line.run_until(
+        lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out
+    )
     assert not (out / "manifest.json").exists()
     server.model.plan = FaultPlan()
     server.wait_until_quiet()
@@ -134,25 +136,25 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
         (where,) = db.execute("SELECT min(address) FROM entries").fetchone()
         db.execute("UPDATE entries SET reply = 'never said' WHERE address = ?", (where,))
     assert (out / "journal.sqlite-wal").stat().st_size
-    said = line.run("run", study, "--out", out, "--resume", expect=2)
-    assert f"{where}: changed since" in said
+    output = command_line.run("run", study, "--out", out, "--resume", expect=2)
+    assert f"{where}: changed since" in output
     # A refusal leaves the log in place. It would be read into what is put back, so it goes first.
-    assert "without journal.sqlite-wal" in " ".join(said.split())
+    assert "without journal.sqlite-wal" in " ".join(output.split())
     for beside in out.glob("journal.sqlite-*"):
         beside.unlink()
     (out / "journal.sqlite").write_bytes(b"")
     for _ in ("empty", "gone"):
-        said = line.run("run", study, "--out", out, "--resume", expect=2)
-        assert "journal.sqlite is missing or empty" in said
+        output = command_line.run("run", study, "--out", out, "--resume", expect=2)
+        assert "journal.sqlite is missing or empty" in output
         (out / "journal.sqlite").unlink(missing_ok=True)
     assert server.model.counts["received"] == asked
     (out / "journal.sqlite").write_bytes(kept)
     plan = (out / "plan.json").read_bytes()
     (out / "plan.json").unlink()
-    said = line.run("run", study, "--out", out, "--resume", expect=2)
-    assert "plan.json is missing" in said
+    output = command_line.run("run", study, "--out", out, "--resume", expect=2)
+    assert "plan.json is missing" in output
     (out / "plan.json").write_bytes(plan)
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
 
 
 HANGS = """
@@ -202,8 +204,8 @@ def test_a_second_ctrl_c_ends_whatever_the_study_does(
     (tmp_path / "hangs.py").write_text(HANGS)
     study = tmp_path / "hangs.yaml"
     study.write_text(f"study: ./hangs.py\nmodel: openai/test-model\nhow: {how}\n")
-    line = CommandLine(server.openai)
-    process = line.start("run", study, "--trust", "--out", tmp_path / "run")
+    command_line = CommandLine(server.openai)
+    process = command_line.start("run", study, "--trust", "--out", tmp_path / "run")
     assert process.stdout is not None
     while process.stdout.readline() != "hanging\n":
         assert process.poll() is None
@@ -224,8 +226,8 @@ def test_a_second_ctrl_c_ends_whatever_the_study_does(
 
 def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(stall=1.0))  # no reply ever comes
-    line = CommandLine(server.openai)
-    process = line.start("run", panel(tmp_path), "--out", tmp_path / "run")
+    command_line = CommandLine(server.openai)
+    process = command_line.start("run", panel(tmp_path), "--out", tmp_path / "run")
     wait_until(lambda: server.model.counts["received"] >= 8 or process.poll() is not None)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
@@ -251,18 +253,20 @@ def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
     tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
-    line, desk = CommandLine(server.openai), server.model.batches
+    command_line, batch_api = CommandLine(server.openai), server.model.batches
     study = pilot(tmp_path, "conditions: [acp]\nbatch: true\nbatch_poll_seconds: 0.01\n")
     command = run_it(study, tmp_path / "run")
-    desk.plan = BatchPlan(hold=True)
+    batch_api.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
-    line.run_until(lambda: bool(desk.jobs) and desk.jobs[0].looks > 0, kill, *command)
-    open_calls = f"{len(desk.jobs[0].items)} calls in batches without an answer may be billed"
-    said = line.run("verify", tmp_path / "run", expect=4)
-    assert f"Paid $0 (0 calls); {open_calls}" in said
-    desk.plan = BatchPlan(expire=frozenset({1}))
-    line.run(*command, "--resume")
-    assert "in batches" not in line.run("verify", tmp_path / "run")
+    command_line.run_until(
+        lambda: bool(batch_api.jobs) and batch_api.jobs[0].looks > 0, kill, *command
+    )
+    open_calls = f"{len(batch_api.jobs[0].items)} calls in batches without an answer may be billed"
+    output = command_line.run("verify", tmp_path / "run", expect=4)
+    assert f"Paid $0 (0 calls); {open_calls}" in output
+    batch_api.plan = BatchPlan(expire=frozenset({1}))
+    command_line.run(*command, "--resume")
+    assert "in batches" not in command_line.run("verify", tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -274,8 +278,8 @@ def test_a_hang_up_awaits_what_is_in_flight(
     number: signal.Signals, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    code, printed = line.run_until(
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    code, printed = command_line.run_until(
         lambda: len(server.model.log) >= 50, interrupt(server, number), *run_it(study, out)
     )
     assert code == 130 and resume_line(printed), printed
@@ -285,7 +289,7 @@ def test_a_hang_up_awaits_what_is_in_flight(
 def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
     """The real thing: the other end of the terminal goes, and the process gets SIGHUP and EIO."""
     server = serve(FaultPlan(hold_after=50))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     ours, theirs = os.openpty()
 
     def take_the_terminal() -> None:
@@ -293,7 +297,7 @@ def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) 
 
     process = subprocess.Popen(
         with_default_signals(Path(sys.executable).with_name("folkmoot"), *run_it(study, out)),
-        env=line.env,
+        env=command_line.env,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

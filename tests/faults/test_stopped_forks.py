@@ -70,16 +70,18 @@ def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
-    line = CommandLine(server.openai)
+    command_line = CommandLine(server.openai)
     flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "2", "--trust"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         shutil.copytree(dialogues, folder)
-    line.run("controls", whole, *flags)
+    command_line.run("controls", whole, *flags)
     # The forks of two dialogues take most of these calls, one after the other in each.
-    assert not kill_and_finish(server, line, killed / CONTROLS, 12, "controls", killed, *flags)
+    assert not kill_and_finish(
+        server, command_line, killed / CONTROLS, 12, "controls", killed, *flags
+    )
     assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
-    line.run("verify", killed)
+    command_line.run("verify", killed)
 
 
 # Daily, a kill inside a fork.
@@ -88,32 +90,34 @@ def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
     tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
-    line = CommandLine(server.openai)
+    command_line = CommandLine(server.openai)
     flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "1", "--trust"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     path = small_study("workbook", tmp_path)
-    line.run("run", path, "--model", MODEL, "--out", whole, "--trust")
+    command_line.run("run", path, "--model", MODEL, "--out", whole, "--trust")
     shutil.copytree(whole, killed)
-    line.run("controls", whole, *flags)
+    command_line.run("controls", whole, *flags)
     # All but the first two calls belong to games.
-    assert not kill_and_finish(server, line, killed / CONTROLS, 20, "controls", killed, *flags)
+    assert not kill_and_finish(
+        server, command_line, killed / CONTROLS, 20, "controls", killed, *flags
+    )
     assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
-    line.run("verify", killed)
+    command_line.run("verify", killed)
 
 
 # Daily, a kill inside a fork of a control.
 @pytest.mark.nightly(part="kills")
 def test_a_killed_fork_of_a_run_goes_on(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     server = serve(latency=0.02, answers="respondent")
-    line = CommandLine(server.openai)
+    command_line = CommandLine(server.openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    line.run("fork", *change, "--out", whole, "--trust")
+    command_line.run("fork", *change, "--out", whole, "--trust")
     args = ["fork", *change, "--out", killed, "--trust"]
-    assert kill_and_finish(server, line, killed, 5, *args) <= journaled(dialogues)
+    assert kill_and_finish(server, command_line, killed, 5, *args) <= journaled(dialogues)
     assert tables(killed) == tables(whole)
-    line.run("verify", killed)
+    command_line.run("verify", killed)
 
 
 def stored(folder: Path) -> Mapping[str, str]:
@@ -152,13 +156,15 @@ def test_a_budget_that_ends_inside_a_fork_of_a_control(study: str, tmp_path: Pat
 def test_the_command_to_go_on_with_a_fork_is_printed(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
-    line = CommandLine(serve(answers="respondent").openai)
+    command_line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
     paused = tmp_path / "paused"
-    said = line.run("fork", *change, "--out", paused, "--trust", "--budget", 1e-6, expect=75)
-    assert f"folkmoot fork {paused} --budget MORE --resume" in said
-    line.run("fork", paused, "--budget", 1, "--resume", "--trust")
+    output = command_line.run(
+        "fork", *change, "--out", paused, "--trust", "--budget", 1e-6, expect=75
+    )
+    assert f"folkmoot fork {paused} --budget MORE --resume" in output
+    command_line.run("fork", paused, "--budget", 1, "--resume", "--trust")
     assert RunFolder(paused).manifest["outcome"] == "done"
 
 
@@ -166,17 +172,17 @@ def test_the_command_to_go_on_with_a_fork_is_printed(
 def test_a_budget_that_ends_inside_a_fork_of_a_run(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
-    line = CommandLine(serve(answers="respondent").openai)
+    command_line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
     whole, paused = tmp_path / "whole", tmp_path / "paused"
-    line.run("fork", *change, "--out", whole, "--trust")
+    command_line.run("fork", *change, "--out", whole, "--trust")
     cost = float(RunFolder(whole).manifest["cost_usd"])
     assert cost > 0
     budget = ["--budget", f"{cost / 2:.6f}"]
-    line.run("fork", *change, "--out", paused, "--trust", *budget, expect=75)
+    command_line.run("fork", *change, "--out", paused, "--trust", *budget, expect=75)
     part = stored(paused)
-    line.run("fork", paused, "--resume", "--trust")
+    command_line.run("fork", paused, "--resume", "--trust")
     done = stored(paused)
     assert 0 < len(part) < len(done) and {address: done[address] for address in part} == part
     assert done.keys() == stored(whole).keys()
@@ -197,47 +203,47 @@ def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
-    line, desk = CommandLine(server.openai), server.model.batches
+    command_line, batch_api = CommandLine(server.openai), server.model.batches
     run = with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--trust"]
-    desk.plan = BatchPlan(hold=True)
+    batch_api.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
-    line.run_until(
-        lambda: bool(desk.jobs) and desk.jobs[0].looks > 0,
+    command_line.run_until(
+        lambda: bool(batch_api.jobs) and batch_api.jobs[0].looks > 0,
         kill,
         *command,
         *("--participants", 2),
     )
-    desk.plan = BatchPlan()
+    batch_api.plan = BatchPlan()
     # The open batch binds the controls to their settings, as an answer does.
-    said = line.run(*command, "--participants", 3, expect=2)
-    assert "begun with other settings" in " ".join(said.split())
-    line.run(*command, "--participants", 2)
-    assert 0 < desk.calls == journaled(run / CONTROLS).total()
+    output = command_line.run(*command, "--participants", 3, expect=2)
+    assert "begun with other settings" in " ".join(output.split())
+    command_line.run(*command, "--participants", 2)
+    assert 0 < batch_api.calls == journaled(run / CONTROLS).total()
 
 
 def test_a_batch_of_controls_that_the_vendor_no_longer_knows_proposes_what_their_command_can_do(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
-    line, desk = CommandLine(server.openai), server.model.batches
+    command_line, batch_api = CommandLine(server.openai), server.model.batches
     run = with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--participants", 2, "--trust"]
-    desk.plan = BatchPlan(cancel=frozenset({0}))
-    line.run(*command, expect=75)
-    desk.jobs[0].id = "gone"
-    said = " ".join(line.run(*command, expect=2).split())
-    assert "begun with other settings" in said and "does not know batch" in said
-    assert "--accept-changes" not in said
+    batch_api.plan = BatchPlan(cancel=frozenset({0}))
+    command_line.run(*command, expect=75)
+    batch_api.jobs[0].id = "gone"
+    output = " ".join(command_line.run(*command, expect=2).split())
+    assert "begun with other settings" in output and "does not know batch" in output
+    assert "--accept-changes" not in output
 
 
 def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_repeats(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
-    line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
+    command_line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][-1], "--say", "The costs are unfair to us."]
-    line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
+    command_line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
     changed, as_it_was = next(pairs_of(read_grid(forks)))
     resume = ["fork", forks, "--resume", "--trust", "--budget", 0.5]
     for max_usd, code, said in ((0.6, 75, "is used up"), (None, 2, "budget_usd cannot be kept")):
@@ -247,7 +253,7 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_re
             db.execute(LOANS)
             # What a process leaves that is killed with a call in flight.
             write_loan(db, OutstandingLoan(0.0, PROCESS, 1, max_usd))
-        assert said in " ".join(line.run(*resume, expect=code).split())
+        assert said in " ".join(command_line.run(*resume, expect=code).split())
 
 
 @pytest.mark.nightly(part="kills")  # a fork stopped twice, and resumed
@@ -255,18 +261,18 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
-    line = CommandLine(server.openai)
+    command_line = CommandLine(server.openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     repeats = ["--repeats", 2, "--trust"]
     whole, forks = tmp_path / "whole", tmp_path / "forks"
-    line.run(*change, *repeats, "--out", whole)
+    command_line.run(*change, *repeats, "--out", whole)
     # The first fork fits into the budget. A later one does not.
     first = cell_folder(whole, read_grid(whole).cells[0])
     budget = 1.3 * float(RunFolder(first).manifest["cost_usd"])
-    said = line.run(*change, *repeats, "--out", forks, "--budget", budget, expect=75)
-    assert f"folkmoot fork {forks} --budget MORE --resume" in said
-    assert f"All forks share the budget of {budget:g} USD" in said
+    output = command_line.run(*change, *repeats, "--out", forks, "--budget", budget, expect=75)
+    assert f"folkmoot fork {forks} --budget MORE --resume" in output
+    assert f"All forks share the budget of {budget:g} USD" in output
     # Whoever interrupts the resume is told to keep the budget.
     server.model.plan = FaultPlan(hold_after=len(server.model.log) + 3)
     held = len(server.model.log) + 3
@@ -275,29 +281,29 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
         process.send_signal(signal.SIGINT)
         server.model.plan = FaultPlan()
 
-    code, said = line.run_until(
+    code, output = command_line.run_until(
         lambda: len(server.model.log) >= held,
         interrupt,
         *("fork", forks, "--budget", 1, "--resume", "--trust"),
     )
     assert code == 130
-    assert f"folkmoot fork {forks} --budget 1 --resume" in said
-    line.run("fork", forks, "--budget", 1, "--trust", "--resume")
+    assert f"folkmoot fork {forks} --budget 1 --resume" in output
+    command_line.run("fork", forks, "--budget", 1, "--trust", "--resume")
     for cell in read_grid(whole).cells:
         assert tables(cell_folder(forks, cell)) == tables(cell_folder(whole, cell))
-    assert str(forks) in line.run("report", forks)
+    assert str(forks) in command_line.run("report", forks)
 
 
 def test_repeats_that_were_killed_before_the_first_fork_start_again(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
-    line = CommandLine(serve(answers="respondent").openai)
+    command_line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     command = [*change, "--repeats", 1, "--trust", "--out", tmp_path / "forks"]
-    line.run(*command)
+    command_line.run(*command)
     # As a process leaves the folder that is killed before its first fork.
     shutil.rmtree(tmp_path / "forks" / "cells")
-    assert "start new forks" in line.run("fork", tmp_path / "forks", "--resume", expect=2)
-    line.run(*command)
+    assert "start new forks" in command_line.run("fork", tmp_path / "forks", "--resume", expect=2)
+    command_line.run(*command)
     assert len(read_grid(tmp_path / "forks").finished_cells()) == 2

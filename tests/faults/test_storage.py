@@ -54,20 +54,20 @@ def test_a_full_disk_is_said_and_resume_goes_on(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve()
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
 
     with full_disk(80_000):
-        printed = line.run("run", study, "--out", out, expect=2)
+        printed = command_line.run("run", study, "--out", out, expect=2)
     assert "disk" in printed and "Traceback" not in printed and resume_line(printed)
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
     assert tables(out) == undisturbed_panel
 
 
 def test_a_full_disk_in_the_dry_run_gives_no_advice_to_resume(tmp_path: Path, serve: Serve) -> None:
-    line = CommandLine(serve().openai)
+    command_line = CommandLine(serve().openai)
     study = pilot(tmp_path)
     with full_disk(50_000):
-        printed = line.run("check", study, expect=2)
+        printed = command_line.run("check", study, expect=2)
     assert "the disk is full" in printed and "TMPDIR" in printed
     assert "--resume" not in printed and "Traceback" not in printed
 
@@ -83,9 +83,9 @@ def test_a_full_disk_ends_the_writer_of_a_journal_without_a_traceback(tmp_path: 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve) -> None:
     server = serve()
-    line, study = CommandLine(server.openai), panel(tmp_path)
+    command_line, study = CommandLine(server.openai), panel(tmp_path)
     (tmp_path / "file").write_text("not a folder")
-    printed = line.run("run", study, "--out", tmp_path / "file" / "run", expect=2)
+    printed = command_line.run("run", study, "--out", tmp_path / "file" / "run", expect=2)
     assert "file" in printed and "Traceback" not in printed
     assert server.model.counts["received"] == 0
 
@@ -95,10 +95,10 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, serve: Serve) -
 )
 def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve) -> None:
     server = serve()
-    line, study = CommandLine(server.openai), panel(tmp_path)
+    command_line, study = CommandLine(server.openai), panel(tmp_path)
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    printed = line.run_in_process(
+    printed = command_line.run_in_process(
         "run", study, "--out", locked / "run", expect=2, preexec_fn=obey_permissions
     )
     assert "locked" in printed and "Traceback" not in printed
@@ -107,32 +107,32 @@ def test_a_read_only_folder_is_said(tmp_path: Path, serve: Serve) -> None:
 
 @pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
 def test_a_folder_in_place_of_a_log_is_said(tmp_path: Path, serve: Serve, name: str) -> None:
-    line, study, out = CommandLine(serve().openai), panel(tmp_path), tmp_path / "run"
-    line.run("run", study, "--out", out)
+    command_line, study, out = CommandLine(serve().openai), panel(tmp_path), tmp_path / "run"
+    command_line.run("run", study, "--out", out)
     (out / name).unlink()
     (out / name).mkdir()
-    said = line.run("run", study, "--out", out, "--resume", expect=2)
-    assert f"{name}: a folder is where a file is needed" in said
+    output = command_line.run("run", study, "--out", out, "--resume", expect=2)
+    assert f"{name}: a folder is where a file is needed" in output
     (out / name).rmdir()
-    line.run("run", study, "--out", out, "--resume")
+    command_line.run("run", study, "--out", out, "--resume")
 
 
 def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(hold_after=40))
-    line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
     seen: list[str] = []
 
     def intrude(first: subprocess.Popen[str]) -> None:
-        second = line.run("run", study, "--out", out, "--resume", expect=2)
+        second = command_line.run("run", study, "--out", out, "--resume", expect=2)
         assert str(first.pid) in second, second
         seen.append(second)
         server.model.plan = FaultPlan()  # only now can the first one end
 
-    code, printed = line.run_until(
+    code, printed = command_line.run_until(
         lambda: server.model.counts["answered"] > 20, intrude, "run", study, "--out", out
     )
     assert code == 0 and seen, printed
-    existing = line.run("run", study, "--out", out, expect=2)
+    existing = command_line.run("run", study, "--out", out, expect=2)
     assert "--resume" in existing  # never overwritten
     assert KEY.encode() not in texts_of(tmp_path) and KEY not in existing + printed + seen[0]
 
@@ -140,7 +140,7 @@ def test_a_folder_has_one_writer(tmp_path: Path, serve: Serve) -> None:
 def test_a_key_on_the_command_line_is_written_nowhere(tmp_path: Path, serve: Serve) -> None:
     secret = "typed-key-which-looks-like-nothing"
     server = serve(FaultPlan(key=secret))
-    line, study = CommandLine(server.openai), panel(tmp_path)
-    printed = line.run("run", study, "--out", tmp_path / "run", "--key", secret)
+    command_line, study = CommandLine(server.openai), panel(tmp_path)
+    printed = command_line.run("run", study, "--out", tmp_path / "run", "--key", secret)
     assert "environment" in printed and secret not in printed
     assert secret.encode() not in texts_of(tmp_path)

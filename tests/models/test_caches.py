@@ -36,11 +36,11 @@ PEOPLE, TURNS = 3, 4
 
 async def dialogues(session: Session) -> None:
     async def one(scope: Any, number: int) -> None:
-        who, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY_TRANSCRIPT
+        speaker, heard = Speaker(f"p{number}", system=f"{number}: {LONG}"), EMPTY_TRANSCRIPT
         for turn in range(TURNS):
             asked = f"Turn {turn}: what do you say?"
-            said = await scope.ask(who, asked, history=heard)
-            heard = heard + Utterance("", asked) + Utterance(who.id, said)
+            reply = await scope.ask(speaker, asked, history=heard)
+            heard = heard + Utterance("", asked) + Utterance(speaker.id, reply)
 
     await session.map(range(PEOPLE), one)
 
@@ -52,9 +52,11 @@ async def talk(session: Session) -> None:
     """Three hear each other; the prompts to them are no part of the conversation."""
     heard = EMPTY_TRANSCRIPT
     for turn in range(12):
-        who = Speaker(f"p{turn % 3}", system=f"{turn % 3}: {LONG}")
-        said = await session.child(f"turn{turn}").ask(who, f"{turn}: {LONG}. Go on.", history=heard)
-        heard = heard + Utterance(who.id, f"{said} {LONG}")
+        speaker = Speaker(f"p{turn % 3}", system=f"{turn % 3}: {LONG}")
+        reply = await session.child(f"turn{turn}").ask(
+            speaker, f"{turn}: {LONG}. Go on.", history=heard
+        )
+        heard = heard + Utterance(speaker.id, f"{reply} {LONG}")
 
 
 TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
@@ -76,8 +78,8 @@ def bodies(
         server.model.between = between
         vendor = model.partition("/")[0]
         url = server.openai if vendor == "openai" else server.url
-        done = run(study, {"model": model, "endpoints": {vendor: url}, **more}, out=out)
-    return sent, done
+        finished_run = run(study, {"model": model, "endpoints": {vendor: url}, **more}, out=out)
+    return sent, finished_run
 
 
 def test_a_dialogue_sends_the_same_bytes_first_each_time(
@@ -194,8 +196,8 @@ def test_the_report_names_the_share_that_came_from_the_cache(
 
 
 def test_the_estimate_counts_what_begins_an_earlier_prompt() -> None:
-    found = study_from_settings(STUDY, {"model": "openai/gpt-4o"}, RunOptions())
-    total = estimate_run(found, None)
+    study_file = study_from_settings(STUDY, {"model": "openai/gpt-4o"}, RunOptions())
+    total = estimate_run(study_file, None)
     share = total.cacheable_tokens_by_model["openai/gpt-4o"] / total.input_tokens
     assert (TURNS - 1) / TURNS - 0.02 < share < (TURNS - 1) / TURNS
 

@@ -165,8 +165,10 @@ def test_every_server_and_every_key_that_goes_there_is_asked_about(
     monkeypatch.setenv("DOOR_KEY", SECRET)
     there = {"url": "https://two.example/v1", "headers": {"api-key": "${DOOR_KEY}"}}
     values = {"model": "openai/m", "endpoints": {"openai/m": ["https://one.example/v1", there]}}
-    found = study_from_settings(STUDY, values, RunOptions())
-    wishes = describe_destinations(found.config, create_router(found, RunOptions(key="k")))
+    study_file = study_from_settings(STUDY, values, RunOptions())
+    wishes = describe_destinations(
+        study_file.config, create_router(study_file, RunOptions(key="k"))
+    )
     assert wishes == [
         "sends your profiles and the key given with --key to https://one.example/v1",
         "sends your profiles and the key DOOR_KEY to https://two.example/v1",

@@ -109,8 +109,8 @@ def test_refusals_say_why() -> None:
 def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
     said: dict[str, object],
 ) -> None:
-    found = error_from_response(400, {}, json.dumps({"error": said}).encode())
-    assert isinstance(found, RefusedError) and found.reason == "too_long"
+    error = error_from_response(400, {}, json.dumps({"error": said}).encode())
+    assert isinstance(error, RefusedError) and error.reason == "too_long"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
     ],
 )
 def test_a_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
-    found = error_from_response(400, {}, json.dumps({"error": {"message": said}}).encode())
-    assert isinstance(found, RejectedError)
+    error = error_from_response(400, {}, json.dumps({"error": {"message": said}}).encode())
+    assert isinstance(error, RejectedError)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"detail": "no"}', b"[1]"])

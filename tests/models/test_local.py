@@ -69,8 +69,8 @@ def test_a_study_is_answered_by_a_real_model_for_nothing(tmp_path: Path) -> None
 def test_a_prompt_longer_than_the_context_is_missing_and_the_run_goes_on(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         for n in (300, 1, 300):
-            said = await session.ask(Speaker(f"p{n}"), "Name one fruit. " * n, max_tokens=8)
-            session.record("said", {"reason": said.reason if isinstance(said, Missing) else None})
+            reply = await session.ask(Speaker(f"p{n}"), "Name one fruit. " * n, max_tokens=8)
+            session.record("said", {"reason": reply.reason if isinstance(reply, Missing) else None})
 
     config = {"local": {"slots": 1, "context": 512}}
     run = folkmoot.run(
@@ -190,9 +190,9 @@ def test_models_lists_the_model_and_says_where_it_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def said(*names: str) -> str:
-        done = CliRunner().invoke(app, ["models", *names])
-        assert done.exit_code == 0, done.output
-        return "\n".join(" ".join(line.split()) for line in done.output.splitlines())
+        result = CliRunner().invoke(app, ["models", *names])
+        assert result.exit_code == 0, result.output
+        return "\n".join(" ".join(line.split()) for line in result.output.splitlines())
 
     monkeypatch.setattr(local, "check_installed", lambda name: None)
     assert "\nlocal 0 0 none needed\n" in said()
@@ -209,19 +209,19 @@ def test_nothing_starts_where_the_model_is_missing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     study = small_study("negotiation", tmp_path)
-    done = CliRunner().invoke(app, [command, str(study), "--model", "local:/nowhere/a.gguf"])
-    assert done.exit_code == 2 and "no model file /nowhere/a.gguf" in done.output, done.output
+    result = CliRunner().invoke(app, [command, str(study), "--model", "local:/nowhere/a.gguf"])
+    assert result.exit_code == 2 and "no model file /nowhere/a.gguf" in result.output, result.output
     (tmp_path / "page.gguf").write_text("<html>Please log in</html>")
-    done = CliRunner().invoke(app, [command, str(study), "--model", "local:page.gguf"])
-    assert done.exit_code == 2 and "page.gguf is not a GGUF file" in done.output, done.output
+    result = CliRunner().invoke(app, [command, str(study), "--model", "local:page.gguf"])
+    assert result.exit_code == 2 and "page.gguf is not a GGUF file" in result.output, result.output
     assert not (tmp_path / "outputs").exists()
 
 
 @needs_the_model
 def test_check_promises_no_time_for_a_processor_that_it_does_not_know(tmp_path: Path) -> None:
     study = small_study("negotiation", tmp_path)
-    done = CliRunner().invoke(app, ["check", str(study), "--model", "local"])
-    assert done.exit_code == 0 and "Time      unknown" in done.output, done.output
+    result = CliRunner().invoke(app, ["check", str(study), "--model", "local"])
+    assert result.exit_code == 0 and "Time      unknown" in result.output, result.output
 
 
 @needs_the_model

@@ -98,9 +98,9 @@ def test_matters_are_told_apart_where_the_words_differ() -> None:
 
 
 def test_it_answers_nothing() -> None:
-    asked = ModelRequest("wordllama", (Message("user", "Name one fruit."),))
+    request = ModelRequest("wordllama", (Message("user", "Name one fruit."),))
     with pytest.raises(FatalModelError, match="cannot answer questions"):
-        asyncio.run(MODEL.complete_request(asked, address="a"))
+        asyncio.run(MODEL.complete_request(request, address="a"))
 
 
 def test_other_files_of_that_name_are_refused(

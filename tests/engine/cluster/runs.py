@@ -61,9 +61,9 @@ class Head:
         import ray
 
         address = ray.get_runtime_context().gcs_address
-        line = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
+        command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
         self.process = subprocess.Popen(
-            with_default_signals(*line, "--executor", "ray", "--workers", workers, "--trust"),
+            with_default_signals(*command, "--executor", "ray", "--workers", workers, "--trust"),
             env={**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -39,13 +39,13 @@ def environment(**more: str) -> dict[str, str]:
 def started(folder: Path) -> Iterator[str]:
     """The address of a cluster that was started in a folder."""
     clients, said = free_port(), folder / "said"
-    line = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--num-cpus=2"]
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--num-cpus=2"]
     ports = [f"--port={free_port()}", f"--ray-client-server-port={clients}"]
     agents = [f"--dashboard-agent-listen-port={free_port()}"]
     small = ["--include-dashboard=false", "--object-store-memory=100000000", "--block"]
     with said.open("w") as file:
         cluster = subprocess.Popen(
-            with_default_signals(*line, *ports, *agents, *small),
+            with_default_signals(*command, *ports, *agents, *small),
             env=environment(),
             cwd=folder,
             stdout=file,
@@ -62,9 +62,9 @@ def started(folder: Path) -> Iterator[str]:
 def run_at(
     address: str, study: Path, out: Path, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
+    command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
     return subprocess.run(
-        [*line, "--executor", address, "--workers", "2"],
+        [*command, "--executor", address, "--workers", "2"],
         env=environment(FOLKMOOT_TRUST="1", PYTHONPATH=str(ROOT), **environ),
         cwd=out.parent,
         capture_output=True,
@@ -84,8 +84,8 @@ def test_a_cluster_at_an_address_gives_the_bytes_of_one_process_with_keys_of_its
         assert lacking.returncode == 2 and "HTTP 401" in lacking.stderr, lacking.stderr
         assert not server.model.log  # the workers had no key, and not that of who started the run
         (there / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
-        done = run_at(address, study, out, **mine)
-        assert done.returncode == 0, done.stderr
+        result = run_at(address, study, out, **mine)
+        assert result.returncode == 0, result.stderr
     the_same(folkmoot.load(out), alone)
 
 
@@ -93,6 +93,6 @@ def test_one_without_keys_runs_what_needs_none(cluster: None, tmp_path: Path) ->
     study = study_file(tmp_path, "http://127.0.0.1:9/v1", model="synthetic")
     alone = play(study, tmp_path / "alone")
     with started(tmp_path) as address:
-        done = run_at(address, study, tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+        result = run_at(address, study, tmp_path / "run")
+    assert result.returncode == 0, result.stderr
     the_same(folkmoot.load(tmp_path / "run"), alone)

@@ -56,10 +56,10 @@ def test_nobody_connects_without_the_token(cluster: None) -> None:
     import ray
 
     address = ray.get_runtime_context().gcs_address
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", UNASKED],
         env={**os.environ, "RAY_ADDRESS": address, "RAY_AUTH_MODE": "disabled"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode and "token" in done.stderr.lower()
+    assert result.returncode and "token" in result.stderr.lower()

@@ -138,14 +138,14 @@ def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_
         finally:
             held.clear()
             deaf.listens.set()
-        done = run.result()
+        finished_run = run.result()
         asked = Counter(server.model.log)
     assert unsent and sum(asked[one] == 2 for one in paid) == unsent
     assert max(asked[one] for one in paid) == 2 and len(asked) == alone.manifest["calls"]
-    told = done.manifest["possibly_paid"]  # what the lost disk had is in it
-    assert told["workers"] == 2 and unsent <= told["calls"]
-    assert asked.total() <= done.manifest["calls"] + told["calls"]
-    the_same(done, alone)
+    manifest_entry = finished_run.manifest["possibly_paid"]  # what the lost disk had is in it
+    assert manifest_entry["workers"] == 2 and unsent <= manifest_entry["calls"]
+    assert asked.total() <= finished_run.manifest["calls"] + manifest_entry["calls"]
+    the_same(finished_run, alone)
     assert (out / "run.log").read_text().count("a worker was lost") == 2
 
 
@@ -188,9 +188,9 @@ def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
     monkeypatch.setattr(head.ClusterExecutor, "_start_worker", started)
     with ServerThread(FaultPlan()) as server:
         study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
-        done = play(study, out, executor="ray", workers=2)
+        finished_run = play(study, out, executor="ray", workers=2)
     assert (out / "run.log").read_text().count("a worker was lost") == 1
-    the_same(done, alone)
+    the_same(finished_run, alone)
 
 
 @pytest.mark.nightly(part="kills")
@@ -206,13 +206,15 @@ def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
         os.kill(worker_of(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
         wait_until(lambda: "a worker was lost" in (out / "run.log").read_text())
         go_on(server)
-        done = run.result()
+        finished_run = run.result()
         server.wait_until_quiet()
         billed = len(server.model.log)
-    told, calls = done.manifest["possibly_paid"], done.manifest["calls"]
-    assert (told["processes"], told["workers"]) == (0, 1) and told["max_usd"] > 0
-    assert calls <= billed <= calls + told["calls"]
-    assert told["calls"] <= 8 + SHARE_AHEAD * 200 + MIN_CALLS_AHEAD
+    manifest_entry, calls = finished_run.manifest["possibly_paid"], finished_run.manifest["calls"]
+    assert (manifest_entry["processes"], manifest_entry["workers"]) == (0, 1) and manifest_entry[
+        "max_usd"
+    ] > 0
+    assert calls <= billed <= calls + manifest_entry["calls"]
+    assert manifest_entry["calls"] <= 8 + SHARE_AHEAD * 200 + MIN_CALLS_AHEAD
 
 
 @pytest.mark.nightly(part="kills")
@@ -227,11 +229,12 @@ def test_a_head_that_is_killed_is_resumed_by_anybody(
             head.process.kill()
         go_on(server)
         executor = {} if workers is None else {"executor": "ray", "workers": workers}
-        done = play(study, out, **executor)
+        finished_run = play(study, out, **executor)
         nothing_paid_twice(server, paid, alone)
         server.wait_until_quiet()
         billed = len(server.model.log)
-    the_same(done, alone)
-    told = done.manifest["possibly_paid"]
-    assert told["processes"] == 1 and told["max_usd"] is None  # the model's price is unknown
-    assert billed <= done.manifest["calls"] + told["calls"]
+    the_same(finished_run, alone)
+    manifest_entry = finished_run.manifest["possibly_paid"]
+    # The model's price is unknown.
+    assert manifest_entry["processes"] == 1 and manifest_entry["max_usd"] is None
+    assert billed <= finished_run.manifest["calls"] + manifest_entry["calls"]

@@ -82,9 +82,9 @@ def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
         with Head(study, out, workers=2) as head:
             wait_until(lambda: len(server.model.log) > 10)
             head.process.send_signal(told)
-            said, _ = head.process.communicate()
-        assert head.process.returncode == EXIT_INTERRUPTED, said
-        assert "--resume" in said and journaled(out) == len(server.model.log)
+            output, _ = head.process.communicate()
+        assert head.process.returncode == EXIT_INTERRUPTED, output
+        assert "--resume" in output and journaled(out) == len(server.model.log)
         the_same(play(study, out, executor="ray", workers=1), alone)
 
 
@@ -100,9 +100,9 @@ def test_changes_are_accepted_as_in_one_process(
         with pytest.raises(DriftError, match="temperature"):
             play(study, tmp_path / "run", **{**how, "accept_changes": False}, executor="ray")
         assert not server.model.log
-        done = play(study, tmp_path / "run", **how, executor="ray", workers=2)
-        the_same(done, play(study, out, **how))
-    assert superseded(done) == superseded(alone) > 0
+        finished_run = play(study, tmp_path / "run", **how, executor="ray", workers=2)
+        the_same(finished_run, play(study, out, **how))
+    assert superseded(finished_run) == superseded(alone) > 0
 
 
 def superseded(run: folkmoot.Run) -> int:

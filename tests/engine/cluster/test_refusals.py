@@ -63,9 +63,11 @@ def test_what_a_cluster_cannot_do_is_named(
 def test_people_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     line = ["run", "examples/town_hall.yaml", "--model", "synthetic", "--executor", "ray"]
-    done = CliRunner().invoke(app, [*line, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")])
-    assert done.exit_code == 2 and not (tmp_path / "r").exists()
-    assert "humans take part in this study" in done.output
+    result = CliRunner().invoke(
+        app, [*line, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")]
+    )
+    assert result.exit_code == 2 and not (tmp_path / "r").exists()
+    assert "humans take part in this study" in result.output
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +154,9 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
 )
 def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    found = load_study_file(small_study(study, tmp_path))
+    study_file = load_study_file(small_study(study, tmp_path))
     run_study(
-        found,
+        study_file,
         RunOptions(
             model="synthetic", out=tmp_path / "run", fork_executor=simulate_remote_execution()
         ),

@@ -13,12 +13,12 @@ async def protocol(session: Session[Config]) -> None:
     people = [Speaker(f"p{i}", system=f"You are person {i}.") for i in range(session.config.people)]
 
     async def talk(scope: Scope, who: Speaker) -> str:
-        said = [str(await scope.ask(who, f"Question {n} to {who.id}?")) for n in range(3)]
-        scope.record("talks", {"id": who.id, "said": " ".join(said)})
-        return said[-1]
+        reply = [str(await scope.ask(who, f"Question {n} to {who.id}?")) for n in range(3)]
+        scope.record("talks", {"id": who.id, "said": " ".join(reply)})
+        return reply[-1]
 
-    said = await session.child("talk").map(people, talk)
-    heard = " ".join(said.values())
+    reply = await session.child("talk").map(people, talk)
+    heard = " ".join(reply.values())
 
     async def vote(scope: Scope, who: Speaker) -> None:
         choice = await scope.ask(
