@@ -15,7 +15,7 @@ from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.families import judge_families
 from folkmoot.storage.run_folder import RunFolder
-from tests.engine.test_hypotheses import run_of, votes
+from tests.engine.test_hypotheses import build_vote_rows, write_run_with_table
 
 SHARE_CHANGED = Claim("participants.position_changed", ("acp", "simple_voting"))
 POSITION_CHANGE = Claim(
@@ -46,7 +46,7 @@ def write_statements(folder: Path, groups: int, lost: tuple[str, ...] = ()) -> R
         for stimulus in ("tea", "coffee")
         for when in ("before", "after")
     ]
-    return run_of(folder, rows, "statements")
+    return write_run_with_table(folder, rows, "statements")
 
 
 def test_paired_claim_is_the_mean_difference_within_subjects_clustered_by_unit(
@@ -73,7 +73,7 @@ def test_arms_can_be_columns_of_one_row(tmp_path: Path) -> None:
         subject=("set",),
         paired=True,
     )
-    (result,) = evaluate_claims(run_of(tmp_path / "run", rows, "held"), [claim])
+    (result,) = evaluate_claims(write_run_with_table(tmp_path / "run", rows, "held"), [claim])
     differences = [n % 3 + 1 - n % 2 for n in range(7)]
     expected = ttest_1samp(differences, 0)
     assert result.estimate.value == pytest.approx(np.mean(differences))
@@ -107,7 +107,7 @@ def test_rows_of_one_subject_are_averaged_and_a_threshold_makes_a_share(tmp_path
         for i in range(8)
         for k in range(3)
     ]
-    run = run_of(tmp_path / "run", rows, "answers_of_people")
+    run = write_run_with_table(tmp_path / "run", rows, "answers_of_people")
     claim = Claim("answers_of_people.give", ("b", "a"), "mean", subject=("participant_id",))
     sides = read_sides(run, claim)
     assert not isinstance(sides, str)
@@ -117,8 +117,10 @@ def test_rows_of_one_subject_are_averaged_and_a_threshold_makes_a_share(tmp_path
 
 
 def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:
-    rows = [{**row, "status": "valid"} for row in votes(40, 10)]
-    assert evaluate_claims(run_of(tmp_path / "run", rows), [SHARE_CHANGED])[0].counts == (100, 100)
+    rows = [{**row, "status": "valid"} for row in build_vote_rows(40, 10)]
+    assert evaluate_claims(write_run_with_table(tmp_path / "run", rows), [SHARE_CHANGED])[
+        0
+    ].counts == (100, 100)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:
 def test_claim_on_data_that_the_run_lacks_is_not_tested(
     changes: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
-    run = run_of(tmp_path / "run", votes(40, 10))
+    run = write_run_with_table(tmp_path / "run", build_vote_rows(40, 10))
     result = evaluate_claims(run, [replace(SHARE_CHANGED, **changes)])[0]  # type: ignore[arg-type]
     assert reason in result.why and result.verdict.startswith("cannot be tested")
 

@@ -1,4 +1,4 @@
-"""Estimates: prompts are rendered and counted, each for the model that is dealt to its seat."""
+"""Estimates: prompts are rendered and counted for the model that is assigned to each seat."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ replications: {groups}
 
 @pytest.fixture
 def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large studies are estimated from a sample of fewer calls than else, which takes less time."""
+    """Estimate large studies from a smaller sample of calls than usual, which takes less time."""
     monkeypatch.setattr(estimate, "SUFFICIENT_SAMPLE_CALLS", 250)
 
 
-def test_totals_add_up_and_time_is_the_longest_bound() -> None:
+def test_totals_add_up_and_duration_is_the_longest_bound() -> None:
     total = RunEstimate(
         (StageEstimate("a", 1000, 10_000, 1_000), StageEstimate("b", 20, 500, 50)), 30
     )
@@ -56,7 +56,7 @@ def test_totals_add_up_and_time_is_the_longest_bound() -> None:
     assert total.duration_seconds(concurrency=102, spacing=3.0) == 3060
 
 
-def test_a_token_is_four_bytes() -> None:
+def test_token_is_four_bytes() -> None:
     assert estimate_tokens("four", "five") == 2 == estimate_tokens("\ud55c\uad6d") and (
         estimate_tokens("") == 0
     )
@@ -64,23 +64,25 @@ def test_a_token_is_four_bytes() -> None:
 
 @pytest.mark.parametrize("groups", [1, 30])
 @pytest.mark.usefixtures("small_sample")
-def test_a_long_concept_is_counted_in_every_prompt_that_holds_it(
+def test_long_concept_is_counted_in_every_prompt_that_contains_it(
     groups: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.yaml"
     concept = " ".join(f"oven{n}" for n in range(400))
-    found = []
-    for said in (concept[:25], concept):
-        path.write_text(FOCUS_GROUP.format(concept=said, groups=groups))
-        found.append(estimate_run(load_study_file(path), "openai/gpt-4o"))
-    brief, long = found
-    assert long.calls == pytest.approx(brief.calls, rel=0.2)
-    more = (long.input_tokens - brief.input_tokens) / estimate_tokens(concept[25:])
-    assert more > 0.5 * long.calls  # most prompts show it
+    estimates = []
+    for concept_text in (concept[:25], concept):
+        path.write_text(FOCUS_GROUP.format(concept=concept_text, groups=groups))
+        estimates.append(estimate_run(load_study_file(path), "openai/gpt-4o"))
+    short_estimate, long_estimate = estimates
+    assert long_estimate.calls == pytest.approx(short_estimate.calls, rel=0.2)
+    added_tokens_share = (
+        long_estimate.input_tokens - short_estimate.input_tokens
+    ) / estimate_tokens(concept[25:])
+    assert added_tokens_share > 0.5 * long_estimate.calls  # most prompts contain it
 
 
 @pytest.mark.usefixtures("small_sample")
-def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> None:
+def test_partial_dry_run_is_scaled_to_the_whole_study(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     calls = []
     for groups in (1, 60):
@@ -89,10 +91,10 @@ def test_a_part_that_was_rehearsed_is_scaled_to_the_whole(tmp_path: Path) -> Non
     assert calls[1] == pytest.approx(60 * calls[0], rel=0.15)
 
 
-def test_the_smallest_part_is_as_large_as_its_conditions(
+def test_smallest_partial_run_has_all_conditions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One participant in each of eight conditions is eight, whatever the limit says."""
+    """One participant in each of eight conditions is eight participants, whatever the limit is."""
     path = tmp_path / "study.yaml"
     path.write_text(
         "study: cross_pollination\npilot_id: eight\nparticipants_per_condition: 4\n"
@@ -101,13 +103,15 @@ def test_the_smallest_part_is_as_large_as_its_conditions(
         "exposure: {a: {dialogue: true}, b: {interview: true},"
         " c: {summaries: true, dialogue: true}, d: {interview: true, dialogue: true}}\n"
     )
-    whole = estimate_run(load_study_file(path), "synthetic").calls
+    call_count = estimate_run(load_study_file(path), "synthetic").calls
     monkeypatch.setattr(estimate, "SUFFICIENT_SAMPLE_CALLS", 1)
-    assert estimate_run(load_study_file(path), "synthetic").calls == pytest.approx(whole, rel=0.2)
+    assert estimate_run(load_study_file(path), "synthetic").calls == pytest.approx(
+        call_count, rel=0.2
+    )
 
 
-async def talk(session: Session) -> None:
-    async def one(scope: Session, number: int) -> None:
+async def ask_two_topics(session: Session) -> None:
+    async def ask_participant(scope: Session, number: int) -> None:
         speaker = Speaker(
             f"p{number}",
             system="You are a cook.",
@@ -119,11 +123,11 @@ async def talk(session: Session) -> None:
         await scope.ask(speaker, listed, answer_type=Choice(("Parks", "Jobs")))
         await scope.ask(speaker, "Why is that so important to you? Tell us at length.")
 
-    await session.child("talk").map(range(8), one)
+    await session.child("talk").map(range(8), ask_participant)
 
 
-def test_prices_are_those_of_the_models_that_are_dealt() -> None:
-    study = Study("talk", "Talk", StudyConfig, talk)
+def test_prices_are_those_of_the_assigned_models() -> None:
+    study = Study("talk", "Talk", StudyConfig, ask_two_topics)
     total = estimate_run(study_from_settings(study, {"model": "openai/o3"}, RunOptions()), None)
     assert total.calls == 16 and total.longest_chain == 2
     (dear, cheap) = total.models["openai/gpt-4o"], total.models["openai/gpt-4o-mini"]
@@ -134,7 +138,7 @@ def test_prices_are_those_of_the_models_that_are_dealt() -> None:
     )  # free talk at the length expected of a model
 
 
-def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> None:
+def test_check_prices_a_study_of_several_models_by_seat(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     text = FOCUS_GROUP.format(concept="An oven", groups=2)
     costs = {}
@@ -147,7 +151,7 @@ def test_check_prices_a_study_of_several_models_by_the_seats(tmp_path: Path) -> 
     assert "gpt-4o-mini" not in costs["all"]
 
 
-def test_check_prices_many_short_calls_as_short(tmp_path: Path) -> None:
+def test_check_prices_many_short_calls_at_the_short_request_price(tmp_path: Path) -> None:
     """The model costs twice as much in requests of more than 200,000 tokens. The run has more."""
     path = tmp_path / "study.yaml"
     path.write_text(
@@ -157,28 +161,28 @@ def test_check_prices_many_short_calls_as_short(tmp_path: Path) -> None:
     tokens = re.search(r"Tokens +about ([\d,]+) in .*about ([\d,]+) out", result)
     cost = re.search(r"Cost +about \$([\d.]+)", result)
     assert tokens is not None and cost is not None, result
-    sent, said = (int(count.replace(",", "")) for count in tokens.groups())
-    assert sent > 200_000
+    input_tokens, output_tokens = (int(count.replace(",", "")) for count in tokens.groups())
+    assert input_tokens > 200_000
     price = find_price(resolve_model("gemini-2.5-pro"))
     assert price is not None
-    expected = sent * price.input_usd + said * price.output_usd
-    assert float(cost[1]) == pytest.approx(expected, abs=0.006)
+    expected_usd = input_tokens * price.input_usd + output_tokens * price.output_usd
+    assert float(cost[1]) == pytest.approx(expected_usd, abs=0.006)
 
 
-def test_check_refuses_a_budget_in_money_for_a_price_that_nobody_knows(tmp_path: Path) -> None:
+def test_check_refuses_a_money_budget_if_the_price_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(FOCUS_GROUP.format(concept="x", groups=1) + "model: ollama/tiny\n")
     result = CliRunner().invoke(app, ["check", str(path), "--set", "budget_usd=5"])
     assert result.exit_code == 2 and "budget_calls" in result.output
 
 
-def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
+def test_dry_run_downloads_nothing_and_does_not_touch_the_pool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetched(*_: object, **__: object) -> None:
+    def fail_on_fetch(*_: object, **__: object) -> None:
         raise AssertionError("a rehearsal must not use the network")
 
-    monkeypatch.setattr("folkmoot.people.sources.persona_hub.fetch_file", fetched)
+    monkeypatch.setattr("folkmoot.people.sources.persona_hub.fetch_file", fail_on_fetch)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "pilot.yaml"
     path.write_text(
@@ -186,11 +190,13 @@ def test_a_rehearsal_fetches_nothing_and_leaves_the_pool_alone(
         "participants_per_condition: 5\nmodel: openai/gpt-4o\n"
     )
     total = estimate_run(load_study_file(path), None)
-    assert {s.stage: s.calls for s in total.stages}["recruitment"] == 2 * 30  # 1.5 x 20 lines
+    assert {stage.stage: stage.calls for stage in total.stages}[
+        "recruitment"
+    ] == 2 * 30  # 1.5 x 20 lines
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pilot.yaml"]
 
 
-def test_too_few_people_are_told_by_the_number_that_the_whole_study_needs(tmp_path: Path) -> None:
+def test_too_few_personas_are_reported_with_the_number_for_the_full_study(tmp_path: Path) -> None:
     rows = "".join(f"Person {n},{20 + n}\n" for n in range(24))
     (tmp_path / "people.csv").write_text(f"name,age\n{rows}")
     (tmp_path / "pilot.yaml").write_text(
@@ -202,7 +208,7 @@ def test_too_few_people_are_told_by_the_number_that_the_whole_study_needs(tmp_pa
         estimate_run(load_study_file(tmp_path / "pilot.yaml"), "synthetic")
 
 
-def test_check_says_where_a_rehearsal_stopped(tmp_path: Path) -> None:
+def test_check_reports_where_the_dry_run_stopped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from folkmoot import Study, StudyConfig\n"
         "async def protocol(session):\n    raise KeyError('forgotten')\n"
@@ -226,15 +232,18 @@ model: synthetic
 
 
 @pytest.mark.nightly(part="scale")
-def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
+def test_large_town_hall_is_estimated_from_a_sample_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work is bounded, and the estimate is near what the whole dry run counts."""
+    """The work is bounded, and the estimate is close to the count of the full dry run."""
     path = tmp_path / "hall.yaml"
     path.write_text(BIG_HALL.format(rounds=2, general=8))
     study_file = load_study_file(path)
-    whole = estimate_run(study_file, None)
-    assert whole.sampled is None and whole.calls_range == (whole.calls, whole.calls)
+    full_estimate = estimate_run(study_file, None)
+    assert full_estimate.sampled is None and full_estimate.calls_range == (
+        full_estimate.calls,
+        full_estimate.calls,
+    )
     work: list[int] = []
     count = CountingProvider.state
 
@@ -247,39 +256,40 @@ def test_a_large_hall_is_estimated_from_a_sample_and_says_so(
     sampled = estimate_run(study_file, None)
     assert max(work) < 3 * 600_000
     assert sampled.sampled is not None and not sampled.incomplete
-    assert sampled.calls == pytest.approx(whole.calls, rel=0.15)
-    assert sampled.input_tokens == pytest.approx(whole.input_tokens, rel=0.25)
-    assert sampled.output_tokens == pytest.approx(whole.output_tokens, rel=0.25)
+    assert sampled.calls == pytest.approx(full_estimate.calls, rel=0.15)
+    assert sampled.input_tokens == pytest.approx(full_estimate.input_tokens, rel=0.25)
+    assert sampled.output_tokens == pytest.approx(full_estimate.output_tokens, rel=0.25)
     low, high = sampled.calls_range or (0, 0)
     assert low <= sampled.calls <= high
     result = CliRunner().invoke(app, ["check", str(path)])
     assert result.exit_code == 0 and "the maximum of a dry run" in " ".join(result.output.split())
 
 
-def test_a_study_that_does_not_bear_copies_is_estimated_as_far_as_it_goes(
+def test_study_that_fails_on_copied_replies_is_estimated_as_far_as_it_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def strict(session: Session) -> None:
-        async def name(scope: Session, number: int) -> int:
+    async def require_distinct_names(session: Session) -> None:
+        async def ask_for_name(scope: Session, number: int) -> int:
             await scope.ask(Speaker(f"p{number}"), "Who are you? " + "So it is. " * 100)
             return number
 
-        found = await session.child("names").map(range(40), name)
-        if sorted(found.values()) != list(range(40)):
+        names = await session.child("names").map(range(40), ask_for_name)
+        if sorted(names.values()) != list(range(40)):
             raise ValueError("somebody is there twice")
         await session.child("last").ask(Speaker("p"), "Anything else?")
 
-    study = Study("strict", "Strict", StudyConfig, strict)
-    asked = study_from_settings(study, {"model": "synthetic"}, RunOptions())
-    assert estimate_run(asked, None).calls == 41
+    study = Study("strict", "Strict", StudyConfig, require_distinct_names)
+    study_file = study_from_settings(study, {"model": "synthetic"}, RunOptions())
+    assert estimate_run(study_file, None).calls == 41
     monkeypatch.setattr(estimate, "MAX_DRY_RUN_BYTES", 5_000)
-    found = estimate_run(asked, None)
-    assert found.incomplete and found.calls == 40
-    assert found.sampled is not None and found.sampled[0] < found.sampled[1] == 40
+    partial_estimate = estimate_run(study_file, None)
+    assert partial_estimate.incomplete and partial_estimate.calls == 40
+    sampled = partial_estimate.sampled
+    assert sampled is not None and sampled[0] < sampled[1] == 40
 
 
-def test_ranges_hold_the_tokens_of_short_and_of_long_replies() -> None:
-    study = Study("talk", "Talk", StudyConfig, talk)
+def test_ranges_cover_the_tokens_of_short_and_long_replies() -> None:
+    study = Study("talk", "Talk", StudyConfig, ask_two_topics)
     total = estimate_run(study_from_settings(study, {"model": "synthetic"}, RunOptions()), None)
     assert total.output_range is not None and total.input_range is not None
     assert total.output_range.low < total.output_tokens < total.output_range.high
@@ -289,23 +299,23 @@ def test_ranges_hold_the_tokens_of_short_and_of_long_replies() -> None:
     assert low < 1.0 < high
 
 
-def test_what_replies_as_short_as_the_respondent_s_take_is_within_the_range(
+def test_usage_of_replies_as_short_as_the_respondents_is_within_the_range(
     tmp_path: Path,
 ) -> None:
-    """The low bound is what a server takes that answers as the embedded respondent does."""
+    """The low bound is the usage of a server that answers like the embedded respondent."""
     path = tmp_path / "study.yaml"
     path.write_text(FOCUS_GROUP.format(concept="An oven", groups=1))
     total = estimate_run(load_study_file(path), None)
     with ServerThread(FaultPlan(), answers="respondent") as server:
         over = [f"endpoints.openai={server.openai}", "model=openai/gpt-4o"]
         run = folkmoot.run(path, out=tmp_path / "run", overrides=tuple(over), trust=True)
-    sent, said = run.manifest["input_tokens"], run.manifest["output_tokens"]
+    input_tokens, output_tokens = run.manifest["input_tokens"], run.manifest["output_tokens"]
     assert total.output_range is not None and total.input_range is not None
-    assert 0.8 * total.output_range.low < said < total.output_range.high
-    assert 0.7 * total.input_range.low < sent < total.input_range.high
+    assert 0.8 * total.output_range.low < output_tokens < total.output_range.high
+    assert 0.7 * total.input_range.low < input_tokens < total.input_range.high
 
 
-def test_an_estimate_prices_its_many_short_calls_as_short_calls() -> None:
+def test_estimate_prices_many_short_calls_at_the_short_request_price() -> None:
     """Gemini 2.5 Pro charges more for a token of a long request. Its cached tokens cost less."""
     name = "gemini-2.5-pro"
     spec = resolve_model(name, environ={})

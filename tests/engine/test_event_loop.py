@@ -1,4 +1,4 @@
-"""What many runs in one process leave behind."""
+"""Memory after many runs in one process."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
 
 
 class Ring:
-    """Garbage that only the collector finds."""
+    """A reference cycle that only the garbage collector finds."""
 
     def __init__(self) -> None:
         self.me = self
 
 
 @pytest.mark.parametrize("when", ["before", "in"])
-def test_what_a_small_run_leaves_is_collected(when: str) -> None:
-    left: list[weakref.ref[Ring]] = []
+def test_garbage_of_a_small_run_is_collected(when: str) -> None:
+    references: list[weakref.ref[Ring]] = []
 
     async def main(_: RunStopper) -> None:
         if when == "in":
-            left.append(weakref.ref(Ring()))
+            references.append(weakref.ref(Ring()))
 
-    gc.disable()  # nothing else may have found it
+    gc.disable()  # so that only the run itself can collect it
     try:
         if when == "before":
-            left.append(weakref.ref(Ring()))
+            references.append(weakref.ref(Ring()))
         run_until_complete(main)
     finally:
         gc.enable()
-    assert left[0]() is None
+    assert references[0]() is None

@@ -1,4 +1,4 @@
-"""The forecast of a run's cost moves from the estimate to what replies were counted to take."""
+"""The cost forecast of a run moves from the estimate to the measured usage of replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contract.small import small_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
-# 1,000 calls of 100 tokens in and 200 out, if replies are as long as the estimate has them.
+# 1,000 calls of 100 input and 200 output tokens, if replies have the estimated length.
 ESTIMATE = RunEstimate(
     (StageEstimate("talk", 1000, 100_000, 200_000),),
     models={"m": (100_000, 200_000)},
@@ -25,26 +25,28 @@ ESTIMATE = RunEstimate(
 )
 
 
-def price(_model: str, _calls: int, sent: float, said: float) -> float:
-    return sent * 0.001 + said * 0.01
+def compute_price(_model: str, _calls: int, input_tokens: float, output_tokens: float) -> float:
+    return input_tokens * 0.001 + output_tokens * 0.01
 
 
-def reply(sent: int = 100, said: int = 80) -> CallDone:
-    return CallDone("m", False, price("m", 1, sent, said), sent, said)
+def build_reply(input_tokens: int = 100, output_tokens: int = 80) -> CallDone:
+    return CallDone(
+        "m", False, compute_price("m", 1, input_tokens, output_tokens), input_tokens, output_tokens
+    )
 
 
-def test_without_replies_it_is_the_estimate_with_its_range() -> None:
-    cost = Forecast(ESTIMATE, price).cost()
+def test_forecast_without_replies_is_the_estimate_with_its_range() -> None:
+    cost = Forecast(ESTIMATE, compute_price).cost()
     assert cost == pytest.approx((2100, 1080, 3120))
 
 
-def test_short_replies_bring_it_down_and_narrow_its_range() -> None:
-    """Replies of 80 tokens in place of 200: the run costs 900, and 2,100 was estimated."""
-    forecast = Forecast(ESTIMATE, price)
+def test_short_replies_lower_the_forecast_and_narrow_its_range() -> None:
+    """Replies have 80 tokens instead of 200. The run costs 900 where 2,100 was estimated."""
+    forecast = Forecast(ESTIMATE, compute_price)
     errors, widths = [], []
     for further_calls in (0, 10, 40, 150, 800):
         for _ in range(further_calls):
-            forecast(reply())
+            forecast(build_reply())
         cost = forecast.cost()
         assert cost is not None and cost.low <= cost.middle <= cost.high
         errors.append(abs(cost.middle - 900))
@@ -53,11 +55,11 @@ def test_short_replies_bring_it_down_and_narrow_its_range() -> None:
     assert errors[2] < 0.35 * errors[0] and errors[-1] == pytest.approx(0, abs=1e-6)
 
 
-def test_a_price_that_nobody_knows_is_not_forecast() -> None:
+def test_unknown_price_is_not_forecast() -> None:
     assert Forecast(ESTIMATE, lambda _model, _calls, _sent, _said: None).cost() is None
 
 
-def test_the_preflight_says_what_the_run_will_cost(
+def test_preflight_prints_the_expected_cost_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -65,9 +67,16 @@ def test_the_preflight_says_what_the_run_will_cost(
     with ServerThread(FaultPlan(), answers="respondent") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
         monkeypatch.setenv("OPENAI_API_KEY", "k" * 24)
-        words = ["run", path, "--preflight", "--model", "gpt-4o"]
-        # The forecast comes before the run, which may be as short as it gets.
-        short = ("embedding_model=synthetic", "replications=1", "num_personas=3", "phases=[warmup]")
-        result = CliRunner().invoke(app, [*words, *(f"--set={setting}" for setting in short)])
+        command = ["run", path, "--preflight", "--model", "gpt-4o"]
+        # The forecast is printed before the run, so the run itself can be very short.
+        short_run_settings = (
+            "embedding_model=synthetic",
+            "replications=1",
+            "num_personas=3",
+            "phases=[warmup]",
+        )
+        result = CliRunner().invoke(
+            app, [*command, *(f"--set={setting}" for setting in short_run_settings)]
+        )
     assert result.exit_code == 0, result.output
     assert "Forecast of the cost from these replies: about $" in " ".join(result.output.split())

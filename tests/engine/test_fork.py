@@ -1,4 +1,4 @@
-"""Forks: one reply is changed, what depends on it is asked, everything else is taken over."""
+"""Forks: one reply is changed, everything that depends on it is asked again, the rest is reused."""
 
 from __future__ import annotations
 
@@ -28,101 +28,106 @@ from tests.contract.small import people_of, small_study
 from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
-WORDS = "The costs are unfair, and my neighbours would have to leave."
+CHANGED_TEXT = "The costs are unfair, and my neighbours would have to leave."
 
 
 class Crash(Exception):
-    """Represents whatever ends a process before its run is finished."""
+    """Represents anything that ends a process before its run is finished."""
 
 
-def hashes(folder: Path) -> dict[str, str]:
+def hash_files(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def public_words(run: Path) -> tuple[str, str]:
-    """The first public utterance that a later prompt quotes: its id and its text."""
+def first_quoted_utterance(run: Path) -> tuple[str, str]:
+    """Return the id and text of the first public utterance that a later prompt quotes."""
     table = pl.read_parquet(run / "tables" / "utterances.parquet")
     quoted = pl.read_parquet(run / "tables" / "provenance.parquet")["source_id"].implode()
-    heard = table.filter(
+    utterances = table.filter(
         (pl.col("address") != "") & (pl.col("text") != "") & pl.col("utterance_id").is_in(quoted)
     )
-    said = heard.filter(pl.col("public")) if heard["public"].any() else heard
-    return said["utterance_id"][0], said["text"][0]
+    public_utterances = (
+        utterances.filter(pl.col("public")) if utterances["public"].any() else utterances
+    )
+    return public_utterances["utterance_id"][0], public_utterances["text"][0]
 
 
-def entries(run: Path) -> dict[str, tuple[bytes, str, int]]:
+def read_entries_by_address(run: Path) -> dict[str, tuple[bytes, str, int]]:
     with JournalReader(run / JOURNAL) as journal:
-        return {e.address: (e.fingerprint, e.reply, e.attempts) for e in journal.read_entries()}
+        return {
+            entry.address: (entry.fingerprint, entry.reply, entry.attempts)
+            for entry in journal.read_entries()
+        }
 
 
-# Daily one type without a verification of its own below, and one with it.
+# Daily, one study type without and one with a separate verification below.
 @pytest.mark.parametrize(
     "study",
     sample_daily(
         sorted(registered_studies()), daily=("cross_pollination", "workbook"), part="sweeps"
     ),
 )
-def test_only_what_depends_on_the_reply_is_asked(
+def test_only_calls_that_depend_on_the_reply_are_asked(
     study: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
     base = small_run(study)
-    before = hashes(base)
-    name, text = public_words(base)
-    words = ("no" if text == "yes" else "yes") if study == "workbook" else WORDS
-    fork = folkmoot.fork(base, name, say=words, out=tmp_path / "fork")
+    before = hash_files(base)
+    name, text = first_quoted_utterance(base)
+    changed_text = ("no" if text == "yes" else "yes") if study == "workbook" else CHANGED_TEXT
+    fork = folkmoot.fork(base, name, say=changed_text, out=tmp_path / "fork")
 
-    was, now = entries(base), entries(fork.path)
-    manifest_entry = fork.manifest["fork"]
+    was, now = read_entries_by_address(base), read_entries_by_address(fork.path)
+    fork_entry = fork.manifest["fork"]
     change = fork_change(fork.folder)
-    assert change is not None and words in now[change.address][1]
+    assert change is not None and changed_text in now[change.address][1]
     assert now[change.address][0] == was[change.address][0], "the question is the same"
-    asked = {address for address, (_, _, attempts) in now.items() if attempts}
-    assert asked, "something heard these words"
+    asked_addresses = {address for address, (_, _, attempts) in now.items() if attempts}
+    assert asked_addresses, "something heard these words"
     for address, (fingerprint, reply, attempts) in now.items():
-        if address not in asked and address != change.address:
+        if address not in asked_addresses and address != change.address:
             assert was[address][:2] == (fingerprint, reply)
         elif attempts:
             assert address not in was or was[address][0] != fingerprint, address
-    assert manifest_entry["asked"] == sum("compute" not in address for address in asked)
-    assert 0 < manifest_entry["asked"] < RunFolder(base).manifest["calls"] / 2
+    assert fork_entry["asked"] == sum("compute" not in address for address in asked_addresses)
+    assert 0 < fork_entry["asked"] < RunFolder(base).manifest["calls"] / 2
     assert (fork.path / "plan.json").read_text("utf-8").count(change.journal_digest) == 1
-    assert hashes(base) == before
-    if study in ("focus_group", "workbook"):  # a rebuilding takes as long as the fork
+    assert hash_files(base) == before
+    if study in ("focus_group", "workbook"):  # a verification takes as long as the fork
         verified = verify_run(fork.folder)
         assert verified.is_consistent, (verified.differences, verified.not_compared)
 
 
-def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> None:
+def test_unchanged_text_changes_nothing(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("focus_group")
-    name, text = public_words(base)
+    name, text = first_quoted_utterance(base)
     fork = folkmoot.fork(base, name, say=text, out=tmp_path / "fork")
     assert fork.manifest["fork"]["asked"] == 0
     for table in RunFolder(base).table_names():
         assert fork.folder.read_table(table).equals(RunFolder(base).read_table(table)), table
 
 
-def test_compare_shows_both_talks_and_who_read_the_words(
+def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
     small_run: SmallRun, tmp_path: Path
 ) -> None:
     base = small_run("focus_group")
-    name, text = public_words(base)
-    fork = folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork")
-    found = next(f for f in compare_runs([RunFolder(base), fork.folder]) if f.key == "fork")
-    assert WORDS in found.says and text in found.says
-    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    name, text = first_quoted_utterance(base)
+    fork = folkmoot.fork(base, name, say=CHANGED_TEXT, out=tmp_path / "fork")
+    finding = next(f for f in compare_runs([RunFolder(base), fork.folder]) if f.key == "fork")
+    assert CHANGED_TEXT in finding.says and text in finding.says
+    rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
     spans = fork.table("provenance").filter(pl.col("source_id") == name)
-    read = set(spans["address"])
-    assert read and {r["address"] for r in rows if r["changed words in the prompt"] == "yes"} == {
-        a for a in read if a in {r["address"] for r in rows}
-    }
-    assert f"were in {len(read)} later prompt" in found.says
+    read_addresses = set(spans["address"])
+    assert read_addresses and {
+        row["address"] for row in rows if row["changed words in the prompt"] == "yes"
+    } == {address for address in read_addresses if address in {row["address"] for row in rows}}
+    assert f"were in {len(read_addresses)} later prompt" in finding.says
     with JournalReader(fork.path / JOURNAL) as journal:
-        for address in read:
-            assert any(WORDS in m.content for m in journal.messages(address))
+        for address in read_addresses:
+            assert any(CHANGED_TEXT in message.content for message in journal.messages(address))
 
 
-def test_a_reply_is_left_out(small_run: SmallRun, tmp_path: Path) -> None:
+def test_reply_can_be_left_out(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     address = votes["address"][-1]
@@ -132,7 +137,7 @@ def test_a_reply_is_left_out(small_run: SmallRun, tmp_path: Path) -> None:
     assert verify_run(fork.folder).is_consistent
 
 
-def test_another_model_gives_the_reply(tmp_path: Path) -> None:
+def test_another_model_can_give_the_reply(tmp_path: Path) -> None:
     def answer(request: ModelRequest, address: str) -> Completion | str:
         if request.model == "gpt-4o":
             return Completion("Something else entirely.", model_served="gpt-4o-2024-11-20")
@@ -155,20 +160,20 @@ def test_another_model_gives_the_reply(tmp_path: Path) -> None:
     )
     with JournalReader(fork.path / JOURNAL) as journal:
         asked_models = {e.model_asked for e in journal.read_entries("ask") if e.address == address}
-        others = {
+        other_models = {
             e.model_asked for e in journal.read_entries("ask") if not e.address.startswith(address)
         }
-    assert asked_models == {"gpt-4o"} and "gpt-4o" not in others
-    served = {m["asked"]: m["served"] for m in fork.manifest["models"]}
-    assert served["gpt-4o"] == ["gpt-4o-2024-11-20"]
+    assert asked_models == {"gpt-4o"} and "gpt-4o" not in other_models
+    served_by_asked = {model["asked"]: model["served"] for model in fork.manifest["models"]}
+    assert served_by_asked["gpt-4o"] == ["gpt-4o-2024-11-20"]
     row = fork.table("answers").filter(pl.col("address") == address)
     assert row["model_asked"].to_list() == ["gpt-4o"]
     assert verify_run(fork.folder).is_consistent
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of a town hall with a provider of its own. A test reads it only."""
+def finished_hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a finished town hall run with a custom provider. Tests only read it."""
     folder = tmp_path_factory.mktemp("hall")
     source = small_study("town_hall", folder)
     text = source.read_text("utf-8").replace("levels: [1, 4]", "levels: [1]")
@@ -176,7 +181,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folkmoot.run(source, out=folder / "run", provider=people_of("town_hall")).path
 
 
-def test_a_killed_fork_goes_on_where_it_was(hall: Path, tmp_path: Path) -> None:
+def test_killed_fork_is_resumed_where_it_stopped(finished_hall: Path, tmp_path: Path) -> None:
     inner = people_of("town_hall")
     answered = 0
 
@@ -187,24 +192,36 @@ def test_a_killed_fork_goes_on_where_it_was(hall: Path, tmp_path: Path) -> None:
             raise Crash
         return await inner.complete_request(request, address=address)
 
-    name, _ = public_words(hall)
-    whole = folkmoot.fork(
-        hall, name, say=WORDS, out=tmp_path / "whole", provider=people_of("town_hall")
+    utterance_id, _ = first_quoted_utterance(finished_hall)
+    whole_fork = folkmoot.fork(
+        finished_hall,
+        utterance_id,
+        say=CHANGED_TEXT,
+        out=tmp_path / "whole",
+        provider=people_of("town_hall"),
     )
     with pytest.raises(Crash):
         folkmoot.fork(
-            hall, name, say=WORDS, out=tmp_path / "fork", provider=ScriptedProvider(answer)
+            finished_hall,
+            utterance_id,
+            say=CHANGED_TEXT,
+            out=tmp_path / "fork",
+            provider=ScriptedProvider(answer),
         )
     fork = folkmoot.fork(
-        hall, name, say=WORDS, out=tmp_path / "fork", provider=people_of("town_hall")
+        finished_hall,
+        utterance_id,
+        say=CHANGED_TEXT,
+        out=tmp_path / "fork",
+        provider=people_of("town_hall"),
     )
-    assert fork.manifest["journal_digest"] == whole.manifest["journal_digest"]
-    assert fork.manifest["fork"]["asked"] == whole.manifest["fork"]["asked"] > 4
+    assert fork.manifest["journal_digest"] == whole_fork.manifest["journal_digest"]
+    assert fork.manifest["fork"]["asked"] == whole_fork.manifest["fork"]["asked"] > 4
     with JournalReader(fork.path / JOURNAL) as journal:
         assert journal.count_calls() == fork.manifest["fork"]["asked"], "the budget counts no other"
 
 
-def test_words_that_answer_no_question_are_refused(small_run: SmallRun, tmp_path: Path) -> None:
+def test_text_that_answers_no_question_is_refused(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     with pytest.raises(InputError, match="cannot be read"):
@@ -212,7 +229,7 @@ def test_words_that_answer_no_question_are_refused(small_run: SmallRun, tmp_path
     assert not (tmp_path / "fork").exists()
 
 
-def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
+def test_mistakes_are_reported(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("town_hall")
     out = tmp_path / "fork"
     with pytest.raises(InputError, match="did you mean set01_lv1/round1/session/ask0"):
@@ -229,116 +246,134 @@ def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def three_questions(first: str, second: str = "And then?") -> Study:
+def build_three_question_study(first: str, second: str = "And then?") -> Study:
     async def protocol(session: Session) -> None:
-        heard: list[str] = []
+        replies: list[str] = []
         for question in (first, second, "What follows?"):
-            scope = session.child(f"q{len(heard)}")
-            output = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(heard)}")
-            heard.append(str(output))
-            scope.say(Speaker("a", "A"), output)
+            scope = session.child(f"q{len(replies)}")
+            reply = await scope.ask(Speaker("a", "A"), f"{question} {' '.join(replies)}")
+            replies.append(str(reply))
+            scope.say(Speaker("a", "A"), reply)
 
     return Study("three", "Three questions", StudyConfig, protocol, tables=())
 
 
-def test_a_study_that_asks_otherwise_is_no_fork(tmp_path: Path) -> None:
-    """What differs before the changed reply would be taken for its effect."""
+def test_fork_with_different_earlier_prompts_is_refused(tmp_path: Path) -> None:
+    """A difference before the changed reply would be mistaken for its effect."""
 
     def echo() -> ScriptedProvider:
         return ScriptedProvider(
             lambda request, address: f"{len(request.messages[-1].content)} characters"
         )
 
-    study = three_questions("How do you do?")
+    study = build_three_question_study("How do you do?")
     base = folkmoot.run(study, {}, out=tmp_path / "run", provider=echo())
     options = {"say": "Well.", "out": tmp_path / "fork", "provider": echo()}
     with pytest.raises(DriftError, match="before the changed reply"):
-        folkmoot.fork(base, "q1/ask0", study=three_questions("How are you?"), **options)
+        folkmoot.fork(base, "q1/ask0", study=build_three_question_study("How are you?"), **options)
     fork = folkmoot.fork(base, "q1/ask0", study=study, **options)
     assert fork.manifest["fork"]["asked"] == 1, "the last question alone hears the second reply"
     assert fork.manifest["calls"] == 3
 
 
-def test_a_fork_that_would_ask_otherwise_is_told_to_be_made_again(tmp_path: Path) -> None:
+def test_resumed_fork_with_different_prompts_must_be_made_again(tmp_path: Path) -> None:
     def answer(request: ModelRequest, address: str) -> str:
         if address == "q2/ask0" and not is_resumed:
             raise Crash
         return f"{len(request.messages[-1].content)} characters"
 
     is_resumed = True
-    study, out = three_questions("How do you do?"), tmp_path / "fork"
+    study, out = build_three_question_study("How do you do?"), tmp_path / "fork"
     base = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(answer))
     options = {"say": "Well.", "out": out, "provider": ScriptedProvider(answer)}
     is_resumed = False
     with pytest.raises(Crash):
         folkmoot.fork(base, "q0/ask0", study=study, **options)
     is_resumed = True
-    changed = three_questions("How do you do?", "And now?")
+    changed_study = build_three_question_study("How do you do?", "And now?")
     with pytest.raises(DriftError, match="make it again in another folder") as refused:
-        folkmoot.fork(base, "q0/ask0", study=changed, **options)
+        folkmoot.fork(base, "q0/ask0", study=changed_study, **options)
     assert "+" in str(refused.value) and "And now?" in str(refused.value)
     assert "accept-changes" not in str(refused.value)
     assert folkmoot.fork(base, "q0/ask0", study=study, **options).manifest["fork"]["asked"] == 2
 
 
-def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -> None:
-    base, out = Path(shutil.copytree(hall, tmp_path / "run")), tmp_path / "fork"
-    name, _ = public_words(base)
+def test_resumed_fork_needs_the_run_that_it_came_from(finished_hall: Path, tmp_path: Path) -> None:
+    base, out = Path(shutil.copytree(finished_hall, tmp_path / "run")), tmp_path / "fork"
+    utterance_id, _ = first_quoted_utterance(base)
 
-    def die(_request: ModelRequest, _address: str) -> str:
+    def crash(_request: ModelRequest, _address: str) -> str:
         raise Crash
 
     with pytest.raises(Crash):
-        folkmoot.fork(base, name, say=WORDS, out=out, provider=ScriptedProvider(die))
-    source, people = hall.parent / "town_hall.yaml", people_of("town_hall")
-    other = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people)
-    shutil.copy(other.path / JOURNAL, base / JOURNAL)
+        folkmoot.fork(
+            base, utterance_id, say=CHANGED_TEXT, out=out, provider=ScriptedProvider(crash)
+        )
+    source, people = finished_hall.parent / "town_hall.yaml", people_of("town_hall")
+    other_run = folkmoot.run(source, seed=7, out=tmp_path / "other", provider=people)
+    shutil.copy(other_run.path / JOURNAL, base / JOURNAL)
     with pytest.raises((ForeignJournalError, InputError)):
-        folkmoot.fork(base, name, say=WORDS, out=out, provider=people_of("town_hall"))
+        folkmoot.fork(
+            base, utterance_id, say=CHANGED_TEXT, out=out, provider=people_of("town_hall")
+        )
 
 
 @pytest.mark.parametrize("out", ["file", "file/forks"])
-def test_repeats_in_a_place_that_is_no_folder_are_refused(
+def test_repeats_in_a_path_that_is_no_folder_are_refused(
     out: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
     base = RunFolder(small_run("cross_pollination"))
-    name, _ = public_words(base.path)
+    utterance_id, _ = first_quoted_utterance(base.path)
     (tmp_path / "file").write_text("")
     options = RunOptions(out=tmp_path / out)
     with pytest.raises(StorageError, match="a file is where a folder is needed"):
-        repeat_fork(base, name, ReplyReplacement(say=WORDS), 2, options)
+        repeat_fork(base, utterance_id, ReplyReplacement(say=CHANGED_TEXT), 2, options)
 
 
 @pytest.mark.nightly(part="truths")
-def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -> None:
+def test_repeats_separate_the_effect_of_a_reply_from_chance(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     base = RunFolder(small_run("cross_pollination"))
-    before = hashes(base.path)
-    name, _ = public_words(base.path)
+    before = hash_files(base.path)
+    utterance_id, _ = first_quoted_utterance(base.path)
     options = RunOptions(out=tmp_path / "forks")
-    grid = repeat_fork(base, name, ReplyReplacement(say=WORDS), 2, options)
-    assert hashes(base.path) == before
+    grid = repeat_fork(base, utterance_id, ReplyReplacement(say=CHANGED_TEXT), 2, options)
+    assert hash_files(base.path) == before
     for changed, as_it_was in pairs_of(grid):
-        first, second = grid.run(changed), grid.run(as_it_was)
-        assert first is not None and second is not None
-        change, same = fork_change(first), fork_change(second)
+        changed_run, unchanged_run = grid.run(changed), grid.run(as_it_was)
+        assert changed_run is not None and unchanged_run is not None
+        change, same = fork_change(changed_run), fork_change(unchanged_run)
         assert change is not None and same is not None
         assert change.draw == same.draw == changed.repeat
-        own, other, was = entries(first.path), entries(second.path), entries(base.path)
-        assert other[same.address][1] == was[same.address][1]
-        assert WORDS in own[change.address][1]
-        # Both sides ask what follows from the reply, so that chance is alike in both.
-        asked = {a for a, (_, _, n) in own.items() if n and "compute" not in a}
-        again = {a for a, (_, _, attempts) in other.items() if attempts}
-        assert set(same.asked_again) == asked and (asked & set(other)) <= again
-        assert verify_run(second).is_consistent
+        changed_entries, unchanged_entries, base_entries = (
+            read_entries_by_address(changed_run.path),
+            read_entries_by_address(unchanged_run.path),
+            read_entries_by_address(base.path),
+        )
+        assert unchanged_entries[same.address][1] == base_entries[same.address][1]
+        assert CHANGED_TEXT in changed_entries[change.address][1]
+        # Both sides ask again everything after the reply, so that both vary by chance alike.
+        asked_after_change = {
+            address
+            for address, (_, _, n) in changed_entries.items()
+            if n and "compute" not in address
+        }
+        asked_without_change = {
+            address for address, (_, _, attempts) in unchanged_entries.items() if attempts
+        }
+        assert (
+            set(same.asked_again) == asked_after_change
+            and (asked_after_change & set(unchanged_entries)) <= asked_without_change
+        )
+        assert verify_run(unchanged_run).is_consistent
     assert [cell.seed for cell in grid.cells if cell.repeat == 1] == [43, 43], "sent to models"
-    (found,) = pooled_findings(
-        grid
-    )  # repeats have the same people, so no claim is judged over them
-    assert found.key == "fork_effect"
-    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    # Repeats have the same participants, so no claim is tested over them.
+    (finding,) = pooled_findings(grid)
+    assert finding.key == "fork_effect"
+    rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
     assert rows[0]["figure"] == "closed answers that differ from the run"
     assert rows[0]["difference"] == pytest.approx(rows[0]["changed"] - rows[0]["as it was"])
     assert all(row["low"] is None for row in rows), "two repeats give no interval"
     again_grid = resume_repeats(tmp_path / "forks", RunOptions())
-    assert [c.name for c in again_grid.cells] == [c.name for c in grid.cells]
+    assert [cell.name for cell in again_grid.cells] == [cell.name for cell in grid.cells]

@@ -1,4 +1,4 @@
-"""The gateway's policy: what is asked, what is replayed, what is tried again, what stops a run."""
+"""The gateway's policy: what is asked, what is replayed, what is retried and what stops a run."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PRICED = ModelSpec(
 )
 
 
-def ask(text: str = "Hello", model: str = "openai/gpt-4o", **more: Any) -> ModelRequest:
+def build_request(text: str = "Hello", model: str = "openai/gpt-4o", **more: Any) -> ModelRequest:
     return ModelRequest(model, (Message("user", text),), **more)
 
 
 @asynccontextmanager
-async def gateway(
+async def open_gateway(
     folder: Path,
     model: ScriptedProvider,
     settings: StudyConfig = FAST,
@@ -52,8 +52,8 @@ async def gateway(
     events: list[Event] | None = None,
 ) -> AsyncIterator[Gateway]:
     with Journal(folder / "journal.sqlite") as journal:
-        told = events.append if events is not None else ignore_progress
-        opened = Gateway(journal, lambda name: (model, spec), settings, told)
+        progress = events.append if events is not None else ignore_progress
+        opened = Gateway(journal, lambda name: (model, spec), settings, progress)
         yield opened
         await opened.wait_for_calls_in_flight()
         await opened.close()
@@ -63,116 +63,123 @@ def notices(events: list[Event]) -> list[str]:
     return [event.message for event in events if isinstance(event, Notice)]
 
 
-def failing(errors: list[FolkmootError], then: str = "fine") -> Callable[[ModelRequest, str], str]:
-    """Raises each error once, in order, then answers."""
-    left = list(errors)
+def raise_errors_then(
+    errors: list[FolkmootError], then: str = "fine"
+) -> Callable[[ModelRequest, str], str]:
+    """Return an answer function that raises each error once, in order, and then answers."""
+    remaining_errors = list(errors)
 
     def answer(request: ModelRequest, address: str) -> str:
-        if left:
-            raise left.pop(0)
+        if remaining_errors:
+            raise remaining_errors.pop(0)
         return then
 
     return answer
 
 
-async def test_an_answer_is_asked_for_once_and_replayed_ever_after(tmp_path: Path) -> None:
+async def test_answer_is_requested_once_and_then_replayed(tmp_path: Path) -> None:
     usage = Usage(1000, 100, 50)
     model = ScriptedProvider(
         lambda r, a: Completion("hi \ud800", usage, "served", "id-1", "length")
     )
-    async with gateway(tmp_path, model) as first:
-        live = await first.complete_request("a/ask0", ask())
-    async with gateway(tmp_path, model) as again:
-        replayed = await again.complete_request("a/ask0", ask())
-        stats = again.usage_by_model["openai/gpt-4o"]
+    async with open_gateway(tmp_path, model) as first_gateway:
+        live = await first_gateway.complete_request("a/ask0", build_request())
+    async with open_gateway(tmp_path, model) as second_gateway:
+        replayed = await second_gateway.complete_request("a/ask0", build_request())
+        stats = second_gateway.usage_by_model["openai/gpt-4o"]
     assert model.calls == 1
-    assert replayed == live._replace(replayed=True)  # time and cost are the journal's
+    assert replayed == live._replace(replayed=True)  # time and cost come from the journal
     assert (live.text, live.finish, live.usage) == ("hi ?", "length", usage)
     assert (stats.calls, stats.replayed) == (0, 1)
     assert stats.input_tokens == 1000 and stats.cost_usd == live.cost_usd
 
 
-async def test_the_cost_is_that_of_the_price_list(tmp_path: Path) -> None:
+async def test_cost_follows_the_price_list(tmp_path: Path) -> None:
     model = ScriptedProvider(lambda r, a: Completion("x", Usage(1_000_000, 0)))
-    async with gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, model) as opened:
+        reply = await opened.complete_request("a", build_request())
     assert reply.cost_usd == pytest.approx(2.5)
 
 
-async def test_an_unknown_price_is_unknown(tmp_path: Path) -> None:
+async def test_unknown_price_gives_unknown_cost(tmp_path: Path) -> None:
     spec = ModelSpec("x/y", "openai", "y")
-    async with gateway(tmp_path, ScriptedProvider(lambda r, a: "x"), FAST, spec) as opened:
-        reply = await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, ScriptedProvider(lambda r, a: "x"), FAST, spec) as opened:
+        reply = await opened.complete_request("a", build_request())
     assert reply.cost_usd is None
 
 
-async def test_with_a_budget_in_money_an_unknown_price_is_refused_before_the_first_call(
+async def test_money_budget_refuses_an_unknown_price_before_the_first_call(
     tmp_path: Path,
 ) -> None:
     model = ScriptedProvider(lambda r, a: "x")
     settings = StudyConfig(budget_usd=1.0)
-    async with gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
-        for call in (opened.complete_request("a", ask()), opened.embed_texts("b", "x/y", ["text"])):
+    async with open_gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
+        for call in (
+            opened.complete_request("a", build_request()),
+            opened.embed_texts("b", "x/y", ["text"]),
+        ):
             with pytest.raises(FatalModelError, match=r"price .* is unknown.*budget_calls"):
                 await call
     assert model.calls == 0
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(10), Usage(None, 10), Usage(None, None, 5)])
-async def test_a_reply_without_usage_costs_unknown_and_never_nothing(
-    usage: Usage, tmp_path: Path
-) -> None:
+async def test_reply_without_usage_has_unknown_cost(usage: Usage, tmp_path: Path) -> None:
     model = ScriptedProvider(lambda r, a: Completion("x", usage))
-    async with gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, model) as opened:
+        reply = await opened.complete_request("a", build_request())
         assert (reply.cost_usd, reply.usage) == (None, usage)
         stats = opened.usage_by_model["openai/gpt-4o"]
         assert (stats.calls_without_price, stats.calls_without_token_count) == (1, 1)
-    async with gateway(tmp_path, model) as opened:  # and so it is replayed
-        assert (await opened.complete_request("a", ask()))[:3] == reply[:3]
+    async with open_gateway(tmp_path, model) as opened:  # a replay has the same result
+        assert (await opened.complete_request("a", build_request()))[:3] == reply[:3]
 
 
-async def test_what_answers_here_costs_exactly_nothing_counted_or_not(tmp_path: Path) -> None:
-    here = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
+async def test_local_model_costs_nothing_with_and_without_usage(tmp_path: Path) -> None:
+    local_model = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
     model = ScriptedProvider(lambda r, a: Completion("x", Usage()))
-    async with gateway(tmp_path, model, StudyConfig(budget_usd=0.0), here) as opened:
-        assert (await opened.complete_request("a", ask())).cost_usd == 0.0
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=0.0), local_model) as opened:
+        assert (await opened.complete_request("a", build_request())).cost_usd == 0.0
 
 
-async def test_with_a_budget_in_money_a_model_that_does_not_count_is_refused_at_once(
+async def test_money_budget_refuses_a_model_without_usage_at_once(
     tmp_path: Path,
 ) -> None:
     model = ScriptedProvider(lambda r, a: Completion("x", Usage()))
-    async with gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
         for address in "ab":
             with pytest.raises(
                 FatalModelError, match=r"does not report how many tokens.*budget_calls"
             ):
-                await opened.complete_request(address, ask())
+                await opened.complete_request(address, build_request())
     assert model.calls == 1
-    async with gateway(tmp_path, model, StudyConfig(budget_calls=3)) as opened:
-        assert (await opened.complete_request("a", ask())).replayed  # what was paid for is kept
+    async with open_gateway(tmp_path, model, StudyConfig(budget_calls=3)) as opened:
+        assert (
+            await opened.complete_request("a", build_request())
+        ).replayed  # the paid reply is kept
 
 
-async def test_a_request_that_is_turned_down_costs_nothing(tmp_path: Path) -> None:
-    model = ScriptedProvider(failing([RefusedError("filtered", reason="filtered")]))
-    async with gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
-        assert (await opened.complete_request("a", ask())).cost_usd == 0.0
+async def test_rejected_request_costs_nothing(tmp_path: Path) -> None:
+    model = ScriptedProvider(raise_errors_then([RefusedError("filtered", reason="filtered")]))
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
+        assert (await opened.complete_request("a", build_request())).cost_usd == 0.0
 
 
-async def test_tries_that_failed_on_the_way_are_counted_as_perhaps_billed(tmp_path: Path) -> None:
+async def test_failed_attempts_count_as_possibly_billed(tmp_path: Path) -> None:
     model = ScriptedProvider(
-        failing([TransientError("dropped"), RateLimitedError("slow"), TransientError("?")])
+        raise_errors_then(
+            [TransientError("dropped"), RateLimitedError("slow"), TransientError("?")]
+        )
     )
-    async with gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, model) as opened:
+        await opened.complete_request("a", build_request())
         assert opened.usage_by_model["openai/gpt-4o"].lost_calls == 2
 
 
-async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> None:
+async def test_request_uses_the_api_id_of_the_model(tmp_path: Path) -> None:
     model = ScriptedProvider(lambda r, a: "x", keep_requests=True)
-    async with gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, model) as opened:
+        await opened.complete_request("a", build_request())
     assert model.seen[0][1].model == "gpt-4o" and model.seen[0][0] == "a"
     with Journal(tmp_path / "journal.sqlite") as journal:
         (entry,) = journal.read_entries()
@@ -180,63 +187,71 @@ async def test_the_model_is_asked_by_its_name_on_the_wire(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "changed", [ask("Other"), ask(temperature=0.5), ask(max_tokens=3), ask(schema={"type": "x"})]
+    "changed",
+    [
+        build_request("Other"),
+        build_request(temperature=0.5),
+        build_request(max_tokens=3),
+        build_request(schema={"type": "x"}),
+    ],
 )
-async def test_another_request_at_the_same_address_is_drift(
+async def test_different_request_at_the_same_address_is_drift(
     tmp_path: Path, changed: ModelRequest
 ) -> None:
     model = ScriptedProvider(lambda r, a: "x")
-    async with gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", ask())
-    async with gateway(tmp_path, model) as opened:
+    async with open_gateway(tmp_path, model) as opened:
+        await opened.complete_request("a", build_request())
+    async with open_gateway(tmp_path, model) as opened:
         with pytest.raises(DriftError):
             await opened.complete_request("a", changed)
     assert model.calls == 1
 
 
-async def test_transient_errors_are_tried_again_and_counted(tmp_path: Path) -> None:
+async def test_transient_errors_are_retried_and_counted(tmp_path: Path) -> None:
     errors: list[FolkmootError] = [
         TransientError("500"),
         RateLimitedError("429", retry_after=0.01),
         TransientError("dropped"),
     ]
     events: list[Event] = []
-    async with gateway(tmp_path, ScriptedProvider(failing(errors)), events=events) as opened:
-        reply = await opened.complete_request("a", ask())
+    async with open_gateway(
+        tmp_path, ScriptedProvider(raise_errors_then(errors)), events=events
+    ) as opened:
+        reply = await opened.complete_request("a", build_request())
         stats = opened.usage_by_model["openai/gpt-4o"]
     assert reply.text == "fine"
     assert (stats.calls, stats.retries) == (1, 3)
-    told = [(e.reason, e.attempt) for e in events if isinstance(e, CallRetried)]
-    assert told == [("500", 1), ("429", 2), ("dropped", 3)]
+    retries = [(event.reason, event.attempt) for event in events if isinstance(event, CallRetried)]
+    assert retries == [("500", 1), ("429", 2), ("dropped", 3)]
     with Journal(tmp_path / "journal.sqlite") as journal:
-        assert [e.attempts for e in journal.read_entries()] == [4]
+        assert [event.attempts for event in journal.read_entries()] == [4]
 
 
-async def test_when_tries_are_used_up_the_run_pauses_and_nothing_is_journaled(
+async def test_exhausted_retries_pause_the_run_and_nothing_is_journaled(
     tmp_path: Path,
 ) -> None:
-    def down(request: ModelRequest, address: str) -> str:
+    def fail(request: ModelRequest, address: str) -> str:
         raise TransientError("no network")
 
-    model = ScriptedProvider(down)
-    async with gateway(tmp_path, model) as opened:
+    model = ScriptedProvider(fail)
+    async with open_gateway(tmp_path, model) as opened:
         with pytest.raises(RunPausedError, match="4 attempts"):
-            await opened.complete_request("a", ask())
+            await opened.complete_request("a", build_request())
         with pytest.raises(RunPausedError):
-            await opened.complete_request("b", ask())
+            await opened.complete_request("b", build_request())
     assert model.calls == 4
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 0
 
 
-async def test_a_wait_beyond_reason_pauses_the_run(tmp_path: Path) -> None:
-    model = ScriptedProvider(failing([RateLimitedError("tomorrow", retry_after=86_400)]))
-    async with gateway(tmp_path, model) as opened:
+async def test_excessive_wait_pauses_the_run(tmp_path: Path) -> None:
+    model = ScriptedProvider(raise_errors_then([RateLimitedError("tomorrow", retry_after=86_400)]))
+    async with open_gateway(tmp_path, model) as opened:
         with pytest.raises(RunPausedError, match="86400 s"):
-            await opened.complete_request("a", ask())
+            await opened.complete_request("a", build_request())
 
 
-async def test_rate_limits_do_not_fail_a_call_while_others_get_through(tmp_path: Path) -> None:
+async def test_rate_limits_do_not_fail_a_call_while_others_succeed(tmp_path: Path) -> None:
     calls = 0
 
     def answer(request: ModelRequest, address: str) -> str:
@@ -246,25 +261,25 @@ async def test_rate_limits_do_not_fail_a_call_while_others_get_through(tmp_path:
             raise RateLimitedError("429")
         return "fine"
 
-    async def others(opened: Gateway) -> None:
+    async def make_other_calls(opened: Gateway) -> None:
         for i in range(200):
-            await opened.complete_request(f"other{i}", ask())
+            await opened.complete_request(f"other{i}", build_request())
             await turns(3)
 
-    async with gateway(tmp_path, ScriptedProvider(answer)) as opened:
-        noise = asyncio.ensure_future(others(opened))
-        assert (await opened.complete_request("unlucky", ask())).text == "fine"
+    async with open_gateway(tmp_path, ScriptedProvider(answer)) as opened:
+        noise = asyncio.ensure_future(make_other_calls(opened))
+        assert (await opened.complete_request("unlucky", build_request())).text == "fine"
         await noise
 
 
-async def test_a_refusal_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
-    def refuse(request: ModelRequest, address: str) -> str:
+async def test_refusal_is_a_result_and_is_journaled(tmp_path: Path) -> None:
+    def raise_refusal(request: ModelRequest, address: str) -> str:
         raise RefusedError("too long", reason="too_long")
 
-    model = ScriptedProvider(refuse)
+    model = ScriptedProvider(raise_refusal)
     for _ in range(2):
-        async with gateway(tmp_path, model) as opened:
-            reply = await opened.complete_request("a", ask())
+        async with open_gateway(tmp_path, model) as opened:
+            reply = await opened.complete_request("a", build_request())
             assert (reply.text, reply.finish) == ("", "refused:too_long")
     assert model.calls == 1
 
@@ -272,66 +287,73 @@ async def test_a_refusal_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("finish", "kept"), [("refusal", "refused:refused"), ("filter", "refused:filtered")]
 )
-async def test_a_refusal_by_any_name_is_one(tmp_path: Path, finish: str, kept: str) -> None:
+async def test_every_refusal_finish_reason_is_recognised(
+    tmp_path: Path, finish: str, kept: str
+) -> None:
     model = ScriptedProvider(lambda r, a: Completion("I cannot help with that.", finish=finish))
-    async with gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", ask())
+    async with open_gateway(tmp_path, model) as opened:
+        reply = await opened.complete_request("a", build_request())
     assert (reply.finish, reply.text) == (kept, "I cannot help with that.")
 
 
-async def test_a_wrong_key_stops_everybody_at_once(tmp_path: Path) -> None:
-    def wrong(request: ModelRequest, address: str) -> str:
+async def test_wrong_key_stops_all_calls_at_once(tmp_path: Path) -> None:
+    def raise_wrong_key(request: ModelRequest, address: str) -> str:
         raise FatalModelError("401")
 
-    model = ScriptedProvider(wrong)
+    model = ScriptedProvider(raise_wrong_key)
     settings = StudyConfig(concurrency=1)
-    async with gateway(tmp_path, model, settings) as opened:
+    async with open_gateway(tmp_path, model, settings) as opened:
         results = await asyncio.gather(
-            *(opened.complete_request(f"a{i}", ask()) for i in range(50)), return_exceptions=True
+            *(opened.complete_request(f"a{i}", build_request()) for i in range(50)),
+            return_exceptions=True,
         )
-    assert all(isinstance(r, FatalModelError) for r in results)
+    assert all(isinstance(result, FatalModelError) for result in results)
     assert model.calls == 1
 
 
-async def test_an_empty_account_gets_one_wait_and_then_the_run_pauses(tmp_path: Path) -> None:
-    back = ScriptedProvider(failing([QuotaError("empty")]))
+async def test_exhausted_quota_gets_one_wait_and_then_pauses_the_run(tmp_path: Path) -> None:
+    provider_with_quota = ScriptedProvider(raise_errors_then([QuotaError("empty")]))
     events: list[Event] = []
-    async with gateway(tmp_path, back, events=events) as opened:
-        assert (await opened.complete_request("a", ask())).text == "fine"
+    async with open_gateway(tmp_path, provider_with_quota, events=events) as opened:
+        assert (await opened.complete_request("a", build_request())).text == "fine"
     assert notices(events) == ["openai/gpt-4o: empty; waiting once for 0.01 s"]
-    empty = ScriptedProvider(failing([QuotaError("empty"), QuotaError("empty")]))
-    async with gateway(tmp_path, empty) as opened:
+    provider_without_quota = ScriptedProvider(
+        raise_errors_then([QuotaError("empty"), QuotaError("empty")])
+    )
+    async with open_gateway(tmp_path, provider_without_quota) as opened:
         with pytest.raises(QuotaExhaustedError):
-            await opened.complete_request("b", ask())
-    assert empty.calls == 2
+            await opened.complete_request("b", build_request())
+    assert provider_without_quota.calls == 2
 
 
-async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
+async def test_stop_waits_for_calls_in_flight(tmp_path: Path) -> None:
     go, two_are_out = asyncio.Event(), asyncio.Event()
 
-    async def slow(request: ModelRequest, address: str) -> str:
+    async def answer_slowly(request: ModelRequest, address: str) -> str:
         if model.calls == 2:
             two_are_out.set()
         await go.wait()
         return "paid"
 
-    model = ScriptedProvider(slow)
+    model = ScriptedProvider(answer_slowly)
     settings = StudyConfig(concurrency=2)
-    async with gateway(tmp_path, model, settings) as opened:
-        calls = [asyncio.ensure_future(opened.complete_request(f"a{i}", ask())) for i in range(5)]
+    async with open_gateway(tmp_path, model, settings) as opened:
+        calls = [
+            asyncio.ensure_future(opened.complete_request(f"a{i}", build_request()))
+            for i in range(5)
+        ]
         await two_are_out.wait()
         opened.stop_calls(RunPausedError("enough"))
         draining = asyncio.ensure_future(opened.wait_for_calls_in_flight())
-        others = asyncio.ensure_future(
-            opened.wait_for_calls_in_flight()
-        )  # as shares of a cluster's worker do
+        # As the items of a cluster worker do.
+        other_calls = asyncio.ensure_future(opened.wait_for_calls_in_flight())
         await turns(10)
         assert not draining.done()
         go.set()
         await draining
-        await others
+        await other_calls
         results = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(r) for r in results] == [
+    assert [type(result) for result in results] == [
         Completion,
         Completion,
         RunPausedError,
@@ -339,68 +361,69 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
         RunPausedError,
     ]
     with Journal(tmp_path / "journal.sqlite") as journal:
-        assert [(e.address, e.reply) for e in journal.read_entries()] == [
+        assert [(entry.address, entry.reply) for entry in journal.read_entries()] == [
             ("a0", "paid"),
             ("a1", "paid"),
         ]
 
 
-async def test_a_stop_wakes_those_who_wait_to_try_again(tmp_path: Path) -> None:
-    asked = asyncio.Event()
+async def test_stop_cancels_calls_that_wait_for_a_retry(tmp_path: Path) -> None:
+    first_call_started = asyncio.Event()
 
-    def down(request: ModelRequest, address: str) -> str:
-        asked.set()
+    def fail(request: ModelRequest, address: str) -> str:
+        first_call_started.set()
         raise TransientError("500", retry_after=300)
 
-    model = ScriptedProvider(down)
-    async with gateway(tmp_path, model) as opened:
-        call = asyncio.ensure_future(opened.complete_request("a", ask()))
-        await asked.wait()
-        await turns(10)  # it waits to try again
+    model = ScriptedProvider(fail)
+    async with open_gateway(tmp_path, model) as opened:
+        call = asyncio.ensure_future(opened.complete_request("a", build_request()))
+        await first_call_started.wait()
+        await turns(10)  # it waits for the next retry
         opened.stop_calls(RunPausedError("enough"))
         with pytest.raises(RunPausedError, match="enough"):
             await call
     assert model.calls == 1
 
 
-async def test_the_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Path) -> None:
-    model = ScriptedProvider(lambda r, a: "x", latency=0.001)
+async def test_call_budget_is_exact_and_replays_are_free(tmp_path: Path) -> None:
+    model = ScriptedProvider(lambda _request, _address: "x", latency=0.001)
     settings = StudyConfig(budget_calls=5)
-    async with gateway(tmp_path, model, settings) as opened:
+    async with open_gateway(tmp_path, model, settings) as opened:
         results = await asyncio.gather(
-            *(opened.complete_request(f"a{i}", ask()) for i in range(9)), return_exceptions=True
+            *(opened.complete_request(f"a{i}", build_request()) for i in range(9)),
+            return_exceptions=True,
         )
-    assert sum(isinstance(r, Completion) for r in results) == 5 == model.calls
-    assert sum(isinstance(r, BudgetReachedError) for r in results) == 4
-    more = StudyConfig(budget_calls=7)
-    async with gateway(tmp_path, model, more) as opened:
+    assert sum(isinstance(result, Completion) for result in results) == 5 == model.calls
+    assert sum(isinstance(result, BudgetReachedError) for result in results) == 4
+    larger_budget = StudyConfig(budget_calls=7)
+    async with open_gateway(tmp_path, model, larger_budget) as opened:
         for i in range(7):
-            await opened.complete_request(f"a{i}", ask())
+            await opened.complete_request(f"a{i}", build_request())
         with pytest.raises(BudgetReachedError):
-            await opened.complete_request("a7", ask())
+            await opened.complete_request("a7", build_request())
     assert model.calls == 7
 
 
-async def test_the_budget_of_money_stops_before_it_is_overspent(tmp_path: Path) -> None:
+async def test_money_budget_stops_before_it_is_exceeded(tmp_path: Path) -> None:
     model = ScriptedProvider(
         lambda r, a: Completion("x", Usage(40_000, 0)), latency=0.001
     )  # 0.10 USD
     events: list[Event] = []
     settings = StudyConfig(concurrency=4, budget_usd=1.0)
-    async with gateway(tmp_path, model, settings, events=events) as opened:
+    async with open_gateway(tmp_path, model, settings, events=events) as opened:
         with pytest.raises(BudgetReachedError):
             for i in range(20):
-                await opened.complete_request(f"a{i}", ask())
+                await opened.complete_request(f"a{i}", build_request())
         assert 0.8 <= opened.budget.spent_usd <= 1.0 + 1e-9
     assert len(notices(events)) == 1 and "budget_usd" in notices(events)[0]
 
 
-async def test_embeddings_are_journaled_to_the_last_bit(tmp_path: Path) -> None:
+async def test_embeddings_are_journaled_exactly(tmp_path: Path) -> None:
     model = ScriptedProvider(lambda r, a: "x")
     texts = ["one two", "two three", ""]
-    async with gateway(tmp_path, model) as opened:
+    async with open_gateway(tmp_path, model) as opened:
         live = await opened.embed_texts("e", "openai/emb", texts)
-    async with gateway(tmp_path, model) as opened:
+    async with open_gateway(tmp_path, model) as opened:
         replayed = await opened.embed_texts("e", "openai/emb", texts)
         with pytest.raises(DriftError):
             await opened.embed_texts("e", "openai/emb", ["changed", "b", "c"])
@@ -410,86 +433,94 @@ async def test_embeddings_are_journaled_to_the_last_bit(tmp_path: Path) -> None:
 
 
 async def test_concurrency_is_bounded(tmp_path: Path) -> None:
-    now = most = 0
+    open_calls = max_open_calls = 0
 
     async def answer(request: ModelRequest, address: str) -> str:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
+        nonlocal open_calls, max_open_calls
+        open_calls += 1
+        max_open_calls = max(max_open_calls, open_calls)
         await turns(3)
-        now -= 1
+        open_calls -= 1
         return "x"
 
-    async with gateway(tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=7)) as opened:
-        await asyncio.gather(*(opened.complete_request(f"a{i}", ask()) for i in range(60)))
-    assert most == 7
+    async with open_gateway(
+        tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=7)
+    ) as opened:
+        await asyncio.gather(
+            *(opened.complete_request(f"a{i}", build_request()) for i in range(60))
+        )
+    assert max_open_calls == 7
 
 
-async def test_a_bug_in_a_provider_is_not_swallowed(tmp_path: Path) -> None:
-    def broken(request: ModelRequest, address: str) -> str:
+async def test_bug_in_a_provider_is_raised(tmp_path: Path) -> None:
+    def raise_key_error(request: ModelRequest, address: str) -> str:
         raise KeyError("bug")
 
-    async with gateway(tmp_path, ScriptedProvider(broken)) as opened:
+    async with open_gateway(tmp_path, ScriptedProvider(raise_key_error)) as opened:
         with pytest.raises(KeyError):
-            await opened.complete_request("a", ask())
+            await opened.complete_request("a", build_request())
         assert opened.in_flight == 0
 
 
-async def test_a_provider_here_lets_the_loop_turn(tmp_path: Path) -> None:
+async def test_local_provider_yields_to_the_event_loop(tmp_path: Path) -> None:
     turns = 0
 
-    async def tick() -> None:
+    async def count_turn() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    def busy(request: ModelRequest, address: str) -> str:
+    def compute_answer(request: ModelRequest, address: str) -> str:
         sum(range(20_000))
         return "x"
 
     local = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
-    async with gateway(tmp_path, ScriptedProvider(busy), spec=local) as opened:
-        ticking = asyncio.ensure_future(tick())
+    async with open_gateway(tmp_path, ScriptedProvider(compute_answer), spec=local) as opened:
+        ticking = asyncio.ensure_future(count_turn())
         for i in range(300):
-            await opened.complete_request(f"a{i}", ask())
+            await opened.complete_request(f"a{i}", build_request())
         ticking.cancel()
     assert turns > 1
 
 
-async def test_several_models_share_the_one_concurrency(tmp_path: Path) -> None:
-    now = most = 0
+async def test_several_models_share_one_concurrency_limit(tmp_path: Path) -> None:
+    open_calls = max_open_calls = 0
 
     async def answer(request: ModelRequest, address: str) -> str:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
+        nonlocal open_calls, max_open_calls
+        open_calls += 1
+        max_open_calls = max(max_open_calls, open_calls)
         await turns(3)
-        now -= 1
+        open_calls -= 1
         return "x"
 
-    async with gateway(tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=6)) as opened:
-        requests = [ask(model=f"openai/m{i % 3}") for i in range(60)]
-        await asyncio.gather(*(opened.complete_request(f"a{i}", r) for i, r in enumerate(requests)))
-    assert most == 6
+    async with open_gateway(
+        tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=6)
+    ) as opened:
+        requests = [build_request(model=f"openai/m{i % 3}") for i in range(60)]
+        await asyncio.gather(
+            *(opened.complete_request(f"a{i}", request) for i, request in enumerate(requests))
+        )
+    assert max_open_calls == 6
 
 
-async def test_what_a_provider_finds_out_is_told_once(tmp_path: Path) -> None:
+async def test_provider_notes_are_reported_once(tmp_path: Path) -> None:
     class Talkative(ScriptedProvider):
         notes: ClassVar[list[str]] = []
 
     model = Talkative(lambda r, address: Talkative.notes.append(f"takes no {address}") or "x")
     events: list[Event] = []
-    async with gateway(tmp_path, model, events=events) as opened:
-        await opened.complete_request("temperature", ask())
+    async with open_gateway(tmp_path, model, events=events) as opened:
+        await opened.complete_request("temperature", build_request())
         assert notices(events) == ["takes no temperature"]
         # Two models share the provider.
-        await opened.complete_request("image", ask(model="openai/other"))
-        await opened.complete_request("seed", ask())
+        await opened.complete_request("image", build_request(model="openai/other"))
+        await opened.complete_request("seed", build_request())
     assert notices(events) == ["takes no temperature", "takes no image", "takes no seed"]
 
 
-async def test_what_either_of_two_servers_finds_out_is_told_once(tmp_path: Path) -> None:
+async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
     class Server(ScriptedProvider):
         def __init__(self) -> None:
             super().__init__(lambda r, a: self.found.append("takes no temperature") or "x")
@@ -499,13 +530,15 @@ async def test_what_either_of_two_servers_finds_out_is_told_once(tmp_path: Path)
         def notes(self) -> list[str]:
             return self.found
 
-    first, second = Server(), Server()
+    first_server, second_server = Server(), Server()
     events: list[Event] = []
-    async with gateway(tmp_path, LoadBalancer([first, second]), events=events) as opened:
-        await opened.complete_request("a", ask())
-        second.found.append("takes no schema")
-        await opened.complete_request("b", ask())
-        first.found.append("takes no image")
-        await opened.complete_request("c", ask())
+    async with open_gateway(
+        tmp_path, LoadBalancer([first_server, second_server]), events=events
+    ) as opened:
+        await opened.complete_request("a", build_request())
+        second_server.found.append("takes no schema")
+        await opened.complete_request("b", build_request())
+        first_server.found.append("takes no image")
+        await opened.complete_request("c", build_request())
     lacks = ["image", "schema", "temperature"]
     assert sorted(notices(events)) == [f"takes no {what}" for what in lacks]

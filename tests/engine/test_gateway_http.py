@@ -1,4 +1,4 @@
-"""The gateway over HTTP, in all three wire formats, on a bad day."""
+"""The gateway over HTTP in all three wire formats, with many faults."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ SETTINGS = StudyConfig(
 )
 
 
-def opener(server: ServerThread) -> object:
-    def provider_for(name: str) -> tuple[Provider, ModelSpec]:
+def provider_factory(server: ServerThread) -> object:
+    def build_provider(name: str) -> tuple[Provider, ModelSpec]:
         url = server.openai if name.startswith("openai") else server.url
         spec = resolve_model(name, {name: url}, {})
         settings = ProviderSettings(base_url=spec.base_url, api_key="key", timeout=60)
         return open_provider(spec, settings), spec
 
-    return provider_for
+    return build_provider
 
 
 @pytest.mark.parametrize("model", ["openai/m", "anthropic/m", "google/m"])
 async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path: Path) -> None:
     with ServerThread(BAD) as server, Journal(tmp_path / "journal.sqlite") as journal:
-        gateway = Gateway(journal, opener(server), SETTINGS)  # type: ignore[arg-type]
+        gateway = Gateway(journal, provider_factory(server), SETTINGS)  # type: ignore[arg-type]
         requests = [ModelRequest(model, (Message("user", f"Question {i}"),)) for i in range(80)]
         replies = await asyncio.gather(
-            *(gateway.complete_request(f"a/{i}", r) for i, r in enumerate(requests))
+            *(gateway.complete_request(f"a/{i}", request) for i, request in enumerate(requests))
         )
         await gateway.wait_for_calls_in_flight()
         await gateway.close()
         counts, stats = server.model.counts, gateway.usage_by_model[model]
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 80
-    assert len({r.text for r in replies}) == 80
-    assert set(Counter(server.model.log).values()) == {1}  # nothing answered was asked again
+    assert len({request.text for request in replies}) == 80
+    assert set(Counter(server.model.log).values()) == {1}  # no answered request was repeated
     for fault in ("rate_limit", "server_error", "drop", "malformed"):
         assert counts[fault] > 0
     assert stats.calls == 80
@@ -81,12 +81,12 @@ STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_
     ("schema", "choice", "missing"),
     [
         ("obey", "some text", None),
-        ("ignore", None, "unparsed"),  # says 200 and sends prose: never taken for an answer
+        ("ignore", None, "unparsed"),  # status 200 with prose: never counted as an answer
         ("refuse", None, "unparsed"),
         ("none", None, "unparsed"),
     ],
 )
-def test_a_servers_word_about_schemas_is_never_trusted(
+def test_schema_support_claimed_by_a_server_is_never_trusted(
     schema: str, choice: str | None, missing: str | None, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(schema=schema)) as server:
@@ -95,14 +95,15 @@ def test_a_servers_word_about_schemas_is_never_trusted(
         refused = server.model.counts["format_refused"]
     (row,) = finished_run.table("votes").to_dicts()
     assert (row["choice"], row["missing"]) == (choice, missing)
-    assert refused == {"obey": 0, "ignore": 0, "refuse": 1, "none": 2}[schema]  # asked once each
+    # Each schema mode is tried once.
+    assert refused == {"obey": 0, "ignore": 0, "refuse": 1, "none": 2}[schema]
 
 
 @pytest.mark.parametrize(
     ("schema", "parse_step", "refused"),
     [("obey", "clarified", 0), ("ignore", "missing", 0), ("none", "missing", 2)],
 )
-def test_a_choice_that_prose_hides_is_clarified(
+def test_choice_hidden_in_prose_is_clarified(
     schema: str, parse_step: str, refused: int, tmp_path: Path
 ) -> None:
     async def vote(session: Session) -> None:

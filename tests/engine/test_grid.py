@@ -1,4 +1,4 @@
-"""A grid: many runs of one study side by side, under one budget, that resume as one."""
+"""Grids: many runs of one study under one budget, resumed together."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ STUDY = Study(name="small", title="Small", config=Config, protocol=protocol)
 
 
 class Answers(Provider):
-    """Replies that follow from what is asked, counted by prompt."""
+    """Replies that depend on the request, counted by prompt."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -107,73 +107,83 @@ def study(tmp_path: Path) -> Path:
 AXES = {"wording": ["plain", "fancy"], "temperature": ["0", "1"]}
 
 
-def options(out: Path, answers: Answers, **more) -> RunOptions:
+def build_options(out: Path, answers: Answers, **more) -> RunOptions:
     return RunOptions(out=out, custom_provider=answers, consent=Consent(True), **more)
 
 
-def tables(folder: Path) -> dict[str, bytes]:
+def read_table_bytes(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted((folder / "tables").iterdir())}
 
 
-def test_every_cell_is_the_run_that_it_would_be_alone(study: Path, tmp_path: Path) -> None:
+def test_every_cell_equals_a_single_run_with_its_settings(study: Path, tmp_path: Path) -> None:
     answers = Answers()
-    grid = run_grid(study, options(tmp_path / "grid", answers), AXES, 3)
+    grid = run_grid(study, build_options(tmp_path / "grid", answers), AXES, 3)
     assert len(grid.cells) == len(grid.finished_cells()) == 12
     for cell, run in grid.finished_cells().values():
-        how = options(
+        cell_options = build_options(
             tmp_path / "alone" / cell.name,
             Answers(),
             seed=cell.seed,
             overrides=tuple(f"{k}={v}" for k, v in cell.settings.items()),
         )
-        alone = run_study(load_study_with_options(study, how), how)
-        assert tables(run.path) == tables(alone.path), cell.name
-        assert run.manifest["journal_digest"] == alone.manifest["journal_digest"]
-    # Cells of one repeat share their people; repeats do not.
+        single_run = run_study(load_study_with_options(study, cell_options), cell_options)
+        assert read_table_bytes(run.path) == read_table_bytes(single_run.path), cell.name
+        assert run.manifest["journal_digest"] == single_run.manifest["journal_digest"]
+    # Cells of one repeat share their participants. Repeats do not.
     draws = {
         name: run.read_table("votes")["draw"].to_list()
         for name, (_, run) in grid.finished_cells().items()
     }
-    by_repeat = {r: {tuple(d) for n, d in draws.items() if n.endswith(f"r{r}")} for r in (1, 2, 3)}
-    assert all(len(found) == 1 for found in by_repeat.values())
+    by_repeat = {
+        repeat: {tuple(draw) for name, draw in draws.items() if name.endswith(f"r{repeat}")}
+        for repeat in (1, 2, 3)
+    }
+    assert all(len(draws) == 1 for draws in by_repeat.values())
     assert len(set.union(*by_repeat.values())) == 3
 
 
-def test_one_budget_for_all_cells_that_pauses_and_resumes_as_one(
+def test_one_budget_pauses_all_cells_and_the_grid_resumes_as_a_whole(
     study: Path, tmp_path: Path
 ) -> None:
-    out, first, second = tmp_path / "grid", Answers(), Answers()
+    out, first_answers, second_answers = tmp_path / "grid", Answers(), Answers()
     study.write_text(study.read_text() + "budget_calls: 20\n")
     with pytest.raises(RunPausedError, match="20 calls"):
-        run_grid(study, options(out, first), AXES, 2)
-    assert first.asked.total() == 20
-    again = options(out, second, resume=True, overrides=("budget_calls=100",))
-    grid = run_grid(study, again, {}, None)  # axes and repeats are those of the grid
-    assert len(grid.finished_cells()) == 8
-    assert second.asked.total() == 48 - 20  # nothing was asked twice
-    whole = run_grid(
-        study, options(tmp_path / "whole", Answers(), overrides=("budget_calls=100",)), AXES, 2
+        run_grid(study, build_options(out, first_answers), AXES, 2)
+    assert first_answers.asked.total() == 20
+    resume_options = build_options(
+        out, second_answers, resume=True, overrides=("budget_calls=100",)
     )
-    for name, (_, run) in whole.finished_cells().items():
-        assert tables(run.path) == tables(grid.finished_cells()[name][1].path)
+    grid = run_grid(study, resume_options, {}, None)  # axes and repeats come from the grid
+    assert len(grid.finished_cells()) == 8
+    assert second_answers.asked.total() == 48 - 20  # no call was repeated
+    whole_grid = run_grid(
+        study,
+        build_options(tmp_path / "whole", Answers(), overrides=("budget_calls=100",)),
+        AXES,
+        2,
+    )
+    for name, (_, run) in whole_grid.finished_cells().items():
+        assert read_table_bytes(run.path) == read_table_bytes(grid.finished_cells()[name][1].path)
 
 
 @pytest.fixture
 def server(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
-    """A model of its own, which limits can be tested on."""
+    """Start a server for one model, on which limits can be tested."""
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     with ServerThread(FaultPlan(), latency=0.02) as server:
-        more = f"model: openai/gpt-4o\nendpoints: {{openai: {server.openai}}}\nchoose: false\n"
-        study.write_text(study.read_text() + more)
+        model_settings = (
+            f"model: openai/gpt-4o\nendpoints: {{openai: {server.openai}}}\nchoose: false\n"
+        )
+        study.write_text(study.read_text() + model_settings)
         yield server
 
 
-def test_one_limiter_for_all_cells(study: Path, tmp_path: Path, server: ServerThread) -> None:
+def test_one_limiter_serves_all_cells(study: Path, tmp_path: Path, server: ServerThread) -> None:
     run_grid(study, RunOptions(out=tmp_path / "grid", consent=Consent(True)), AXES, 2)
     assert 0 < server.model.counts["most_in_flight"] <= 4
 
 
-def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
+def test_stop_waits_for_replies_and_the_grid_can_be_resumed(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
     stopper, calls, ends = RunStopper(), Counter[bool](), list[str]()
@@ -194,78 +204,80 @@ def test_a_stop_lets_replies_arrive_and_the_grid_goes_on_later(
     calls.clear()
     grid = run_grid(study, replace(options, resume=True, progress=ignore_progress), {}, None)
     assert len(grid.finished_cells()) == 8
-    assert server.model.counts["received"] == 48  # nothing was asked twice
+    assert server.model.counts["received"] == 48  # no call was repeated
 
 
-def test_a_cell_that_fails_leaves_the_others_alone(study: Path, tmp_path: Path) -> None:
+def test_failed_cell_does_not_affect_other_cells(study: Path, tmp_path: Path) -> None:
     answers = Answers()
     axes = {"broken": ["true", "false"]}
     events: list[Event] = []
     with pytest.raises(ValueError, match="on purpose"):
-        run_grid(study, options(tmp_path / "grid", answers, progress=events.append), axes, 2)
-    told = [e.message for e in events if isinstance(e, Notice) and e.level == "error"]
-    assert sorted(told) == [f"broken=true_r{r}: broken on purpose" for r in (1, 2)]
+        run_grid(study, build_options(tmp_path / "grid", answers, progress=events.append), axes, 2)
+    messages = [e.message for e in events if isinstance(e, Notice) and e.level == "error"]
+    assert sorted(messages) == [f"broken=true_r{r}: broken on purpose" for r in (1, 2)]
     grid = read_grid(tmp_path / "grid")
     assert [c.settings["broken"] for c, _ in grid.finished_cells().values()] == ["false", "false"]
     assert "2 of 4 cells have finished" in pooled_findings(grid)[0].says
 
 
-def test_a_grid_may_grow_and_never_becomes_another(study: Path, tmp_path: Path) -> None:
+def test_grid_can_grow_but_its_cells_never_change(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "grid"
-    run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
+    run_grid(study, build_options(out, Answers()), {"wording": ["plain"]}, 2)
     with pytest.raises(RunExistsError):
-        run_grid(study, options(out, Answers()), {"wording": ["plain"]}, 2)
+        run_grid(study, build_options(out, Answers()), {"wording": ["plain"]}, 2)
     more_answers = Answers()
     wider = {"wording": ["plain", "fancy"]}
-    grid = run_grid(study, options(out, more_answers, resume=True), wider, 3)
+    grid = run_grid(study, build_options(out, more_answers, resume=True), wider, 3)
     assert len(grid.finished_cells()) == 6
     assert more_answers.asked.total() == 6 * 6 - 2 * 6
     with pytest.raises(InputError, match="another grid"):
-        run_grid(study, options(out, Answers(), resume=True), {"wording": ["fancy"]}, 3)
+        run_grid(study, build_options(out, Answers(), resume=True), {"wording": ["fancy"]}, 3)
     with pytest.raises(InputError, match="another grid"):
-        run_grid(study, options(out, Answers(), resume=True), wider, 1)
+        run_grid(study, build_options(out, Answers(), resume=True), wider, 1)
 
 
-def test_nine_repeats_are_still_there_when_there_are_ten(study: Path, tmp_path: Path) -> None:
-    run_grid(study, options(tmp_path / "grid", Answers()), {}, 9)
+def test_nine_repeats_are_kept_when_a_tenth_is_added(study: Path, tmp_path: Path) -> None:
+    run_grid(study, build_options(tmp_path / "grid", Answers()), {}, 9)
     more_answers = Answers()
-    grid = run_grid(study, options(tmp_path / "grid", more_answers, resume=True), {}, 10)
+    grid = run_grid(study, build_options(tmp_path / "grid", more_answers, resume=True), {}, 10)
     assert more_answers.asked.total() == 6
     assert len(grid.finished_cells()) == len(list((tmp_path / "grid" / "cells").iterdir())) == 10
 
 
 @pytest.mark.parametrize("change", [{"seed": 99}, {"overrides": ("wording=other",)}])
-def test_a_grid_never_mixes_two_studies(study: Path, tmp_path: Path, change: dict) -> None:
+def test_grid_never_mixes_two_studies(study: Path, tmp_path: Path, change: dict) -> None:
     out, answers = tmp_path / "grid", Answers()
-    run_grid(study, options(out, Answers()), {}, 2)
+    run_grid(study, build_options(out, Answers()), {}, 2)
     before = (out / "grid.json").read_bytes()
     with pytest.raises(DriftError, match=r"differs from plan\.json"):
-        run_grid(study, options(out, answers, resume=True, **change), {}, 3)
+        run_grid(study, build_options(out, answers, resume=True, **change), {}, 3)
     assert not answers.asked
     assert (out / "grid.json").read_bytes() == before
-    grid = run_grid(study, options(out, answers, resume=True, accept_changes=True, **change), {}, 3)
-    asked = {run.config.get("wording", "plain") for _, run in grid.finished_cells().values()}
-    assert len(asked) == 1
-    assert [c.seed for c in grid.cells] == [
+    grid = run_grid(
+        study, build_options(out, answers, resume=True, accept_changes=True, **change), {}, 3
+    )
+    wordings = {run.config.get("wording", "plain") for _, run in grid.finished_cells().values()}
+    assert len(wordings) == 1
+    assert [cell.seed for cell in grid.cells] == [
         run.manifest["seed"] for _, run in grid.finished_cells().values()
     ]
 
 
-def test_a_grid_that_another_process_holds_stays_as_it_is(study: Path, tmp_path: Path) -> None:
+def test_grid_locked_by_another_process_is_unchanged(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "grid"
-    run_grid(study, options(out, Answers()), {}, 2)
+    run_grid(study, build_options(out, Answers()), {}, 2)
     with lock_folder(out), pytest.raises(RunLockedError):
-        run_grid(study, options(out, Answers(), resume=True), {}, 3)
+        run_grid(study, build_options(out, Answers(), resume=True), {}, 3)
     assert read_grid(out).repeats == 2
 
 
-def test_a_file_that_is_no_grid_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_grid_is_named(tmp_path: Path) -> None:
     (tmp_path / "grid.json").write_text("{}")
     with pytest.raises(StorageError, match=r"grid\.json: not the file of a grid"):
         read_grid(tmp_path)
 
 
-def test_a_budget_in_money_needs_the_price_of_every_cell(
+def test_money_budget_needs_the_price_of_every_cell(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
     options = RunOptions(out=tmp_path / "grid", consent=Consent(True))
@@ -276,36 +288,36 @@ def test_a_budget_in_money_needs_the_price_of_every_cell(
     assert not options.out.exists()
 
 
-def test_images_need_models_that_see_in_every_cell(
+def test_images_need_vision_models_in_every_cell(
     study: Path, tmp_path: Path, server: ServerThread
 ) -> None:
     module = tmp_path / "small.py"
-    seen = STUDY.replace(
+    study_text = STUDY.replace(
         "protocol=protocol", 'protocol=protocol, image_locations=lambda _: ["poster.png"]'
     )
-    module.write_text(seen)
+    module.write_text(study_text)
     axes = {"model": ["openai/gpt-4o", "openai/gpt-3.5-turbo"]}
     with pytest.raises(InputError, match=r"gpt-3\.5-turbo"):
         run_grid(study, RunOptions(out=tmp_path / "grid", consent=Consent(True)), axes, 1)
     assert not server.model.counts["received"]
 
 
-def test_earlier_replies_of_an_unknown_cost_are_not_counted_as_free(
-    study: Path, tmp_path: Path
-) -> None:
+def test_earlier_replies_of_unknown_cost_do_not_count_as_free(study: Path, tmp_path: Path) -> None:
     out, answers = tmp_path / "grid", Answers()
-    run_grid(study, options(out, Answers()), {}, 1)
+    run_grid(study, build_options(out, Answers()), {}, 1)
     with sqlite3.connect(out / "cells" / "r1" / "journal.sqlite") as journal:
         journal.execute("UPDATE entries SET cost_usd = NULL")
     with pytest.raises(InputError, match="is unknown, so budget_usd"):
-        run_grid(study, options(out, answers, resume=True, budget=5.0), {}, 2)
+        run_grid(study, build_options(out, answers, resume=True, budget=5.0), {}, 2)
     assert not answers.asked
 
 
-def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: Path) -> None:
+def test_mistakes_in_any_cell_are_reported_before_the_first_call(
+    study: Path, tmp_path: Path
+) -> None:
     answers = Answers()
     with pytest.raises(InputError, match="in the cell people many"):
-        run_grid(study, options(tmp_path / "grid", answers), {"people": ["3", "many"]}, 2)
+        run_grid(study, build_options(tmp_path / "grid", answers), {"people": ["3", "many"]}, 2)
     assert not answers.asked
     assert not (tmp_path / "grid").exists()
 
@@ -322,18 +334,18 @@ def test_mistakes_in_any_cell_come_before_the_first_call(study: Path, tmp_path: 
         (["budget_usd=1,2"], "one budget"),
     ],
 )
-def test_axes_that_cannot_be_meant(given: list[str], why: str) -> None:
+def test_invalid_axes_are_refused(given: list[str], why: str) -> None:
     with pytest.raises(InputError, match=why):
         parse_axes(given)
 
 
-def test_names_of_cells_are_plain_and_never_shared() -> None:
+def test_cell_names_are_plain_and_unique() -> None:
     cells = build_cells({"model": ["openai/gpt-4o", "a b"], "prompts": ["../mine"]}, 10, 7)
-    assert [c.name for c in cells[:2]] == [
+    assert [cell.name for cell in cells[:2]] == [
         "model=openai-gpt-4o_prompts=mine_r1",
         "model=a-b_prompts=mine_r1",
     ]
-    assert [c.seed for c in cells[::2]] == list(range(7, 17))
+    assert [cell.seed for cell in cells[::2]] == list(range(7, 17))
     with pytest.raises(InputError, match="the same folder name"):
         build_cells({"model": ["a/b", "a-b"]}, 1, 1)
     with pytest.raises(InputError, match="1,000 cells"):
@@ -342,7 +354,7 @@ def test_names_of_cells_are_plain_and_never_shared() -> None:
         build_cells({"wording": ["ä" * 120, "b"]}, 1, 1)
 
 
-def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
+def build_figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
     cells = tuple(
         MeasuredFigure(GridCell(f"{spec}{r}", {"spec": spec}, r, r), *at)
         for (spec, r), at in values.items()
@@ -350,28 +362,30 @@ def figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> Figure:
     return Figure("f", "Effects", "a − b", True, 0.0, cells)
 
 
-def test_how_many_specifications_agree() -> None:
-    clear, other = (0.2, 0.1, 0.3), (-0.05, -0.2, 0.1)
-    against = figure({(f"s{i}", 1): at for i, at in enumerate([clear] * 3 + [other] * 2)})
-    assert sign_agreement(against) == (0.6, 0.6)
+def test_agreement_of_specifications_is_a_share() -> None:
+    positive, negative = (0.2, 0.1, 0.3), (-0.05, -0.2, 0.1)
+    mixed_figure = build_figure(
+        {(f"s{i}", 1): at for i, at in enumerate([positive] * 3 + [negative] * 2)}
+    )
+    assert sign_agreement(mixed_figure) == (0.6, 0.6)
 
 
 @pytest.mark.parametrize(
     ("direction", "smallest", "word"),
     [("greater", 0.1, "robust"), ("greater", 0.5, "fragile"), ("less", 0.0, "contradicted")],
 )
-def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
+def test_grid_tests_the_hypothesis_with_its_direction_and_margin(
     direction: str, smallest: float, word: str, tmp_path: Path
 ) -> None:
-    """Five wordings of one experiment, in which 45 of 60 and 15 of 60 people move."""
+    """Five wordings of one experiment: 45 of 60 participants change in one arm, 15 in the other."""
     stated = {"measure": "moved", "contrast": ["a", "b"], "direction": direction}
     cells = tuple(build_cells({"wording": ["v", "w", "x", "y", "z"]}, 1, 1))
     for number, cell in enumerate(cells):
         run = tmp_path / "cells" / cell.name
         (run / "tables").mkdir(parents=True)
         rows = [
-            {"participant_id": f"{arm}{i}", "condition": arm, "moved": i < moved + number}
-            for arm, moved in (("a", 45), ("b", 15))
+            {"participant_id": f"{arm}{i}", "condition": arm, "moved": i < changed_count + number}
+            for arm, changed_count in (("a", 45), ("b", 15))
             for i in range(60)
         ]
         write_table(run / "tables", "participants", rows_to_frame(rows))
@@ -383,21 +397,23 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
         plan = Plan(run / "plan.json", started_at="2026-11-26T09:00:00+00:00")
         plan.seal_part(DESIGN, {"settings": {"hypotheses": hypotheses}})
         plan.write_plan()
-    done = {cell.name: (cell, RunFolder(tmp_path / "cells" / cell.name)) for cell in cells}
-    found = pooling.judge_claims(done)
-    assert found is not None
-    row = dict(zip(found.grid.columns, found.grid.rows[0], strict=True))
+    finished_cells = {
+        cell.name: (cell, RunFolder(tmp_path / "cells" / cell.name)) for cell in cells
+    }
+    finding = pooling.judge_claims(finished_cells)
+    assert finding is not None
+    row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert (row["over_the_grid"], row["specifications"]) == (word, 5)
-    # As in the report of a run, the units are those of both conditions.
-    assert row["units"] == found.units == 120 and found.unit == "participant"
+    # As in the report of a run, the units of both conditions count.
+    assert row["units"] == finding.units == 120 and finding.unit == "participant"
     assert row["cells_supporting"] == (5 if word == "robust" else 0)
-    assert ("robust" in found.says) == (word == "robust")
-    # A grid with cells to come is not judged yet.
-    interim = pooling.judge_claims(done, is_complete=False)
+    assert ("robust" in finding.says) == (word == "robust")
+    # An unfinished grid is not judged yet.
+    interim = pooling.judge_claims(finished_cells, is_complete=False)
     assert interim is not None and "not tested over 5 specifications" in interim.says
     assert "robust over" not in interim.says and "joint p" not in interim.says
-    # Two of these wordings carry no such statement. The finding counts the cells that support it.
-    few = pooling.judge_claims(dict([*done.items()][:2]))
+    # Two wordings are not enough for this statement. The finding counts the supporting cells.
+    few = pooling.judge_claims(dict([*finished_cells.items()][:2]))
     assert few is not None
     supporting = (
         "2" if word == "robust" else "0 and contradicted in 2" if direction == "less" else "0"
@@ -410,25 +426,29 @@ def test_a_grid_judges_the_hypothesis_with_its_direction_and_margin(
 
 
 @given(st.lists(st.floats(-1, 1), min_size=5, max_size=12))
-def test_repeats_are_the_unit_of_the_pooled_interval(effects: list[float]) -> None:
-    """Cells of one repeat agree more than repeats do: twice the cells are no more evidence."""
-    once = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects)})
-    twice = figure({(s, r): (x, x - 1, x + 1) for r, x in enumerate(effects) for s in "st"})
-    assert overall_estimate(twice).value == pytest.approx(overall_estimate(once).value)
+def test_repeat_is_the_unit_of_the_pooled_interval(effects: list[float]) -> None:
+    """Cells of one repeat are more alike than repeats, so twice the cells are no more evidence."""
+    one_specification = build_figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects)})
+    two_specifications = build_figure(
+        {(s, r): (x, x - 1, x + 1) for r, x in enumerate(effects) for s in "st"}
+    )
+    assert overall_estimate(two_specifications).value == pytest.approx(
+        overall_estimate(one_specification).value
+    )
     if np.std(effects) > 1e-6:
-        assert overall_estimate(twice).low == pytest.approx(
-            overall_estimate(once).low, rel=0.15, abs=0.02
+        assert overall_estimate(two_specifications).low == pytest.approx(
+            overall_estimate(one_specification).low, rel=0.15, abs=0.02
         )
-    few = figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects[:4])})
-    assert not overall_estimate(few).has_interval
+    few_repeats = build_figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects[:4])})
+    assert not overall_estimate(few_repeats).has_interval
 
 
-def test_the_variance_is_put_down_to_what_varied(tmp_path: Path) -> None:
+def test_variance_is_attributed_to_the_factors(tmp_path: Path) -> None:
     axes = {"spec": ["a", "b"]}
     cells = tuple(build_cells(axes, 3, 1))
     grid = RunGrid(tmp_path, axes, 3, cells)
     values = [(c.settings["spec"] == "b") * 3.0 + c.repeat for c in cells]
-    found = Figure(
+    result = Figure(
         "f",
         "F",
         "x",
@@ -436,17 +456,17 @@ def test_the_variance_is_put_down_to_what_varied(tmp_path: Path) -> None:
         0.0,
         tuple(MeasuredFigure(c, v, v, v) for c, v in zip(cells, values, strict=True)),
     )
-    rows = variance([found], grid)
+    rows = variance([result], grid)
     assert rows is not None
     shares = dict(zip(rows.grid.columns, rows.grid.rows[0], strict=True))
-    # By hand: squares between a and b 13.5, between repeats 4, in all 17.5.
+    # Computed manually: squares between a and b 13.5, between repeats 4, total 17.5.
     assert shares["spec_share"] == pytest.approx(13.5 / 17.5)
     assert shares["repeat_share"] == pytest.approx(4 / 17.5)
     assert shares["rest_share"] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
-    grid = run_grid(study, options(tmp_path / "grid", Answers()), AXES, 2)
+def test_report_of_a_grid_is_written(study: Path, tmp_path: Path) -> None:
+    grid = run_grid(study, build_options(tmp_path / "grid", Answers()), AXES, 2)
     page = write_grid_report(grid).read_text("utf-8")
     assert "8 of 8 cells have finished" in page
     assert "an illustration" in page
@@ -456,19 +476,26 @@ def test_the_report_of_a_grid(study: Path, tmp_path: Path) -> None:
         assert (run.path / "report.html").exists()
 
 
-def lines(*labels: str) -> list[Finding]:
-    """What a cell found: an estimate for each label."""
+def build_findings(*labels: str) -> list[Finding]:
+    """Return the findings of one cell with an estimate for each label."""
     chart = IntervalChart(tuple((label, 0.2, 0.1, 0.3) for label in labels), "", 0.0)
     return [Finding("f", "Effects", "", ResultTable((), ()), chart, unit="group", units=9)]
 
 
-def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path: Path) -> None:
+def test_estimates_missing_in_some_cells_and_unusable_cells_are_named(tmp_path: Path) -> None:
     axes = {"spec": ["a", "b"]}
     cells = tuple(build_cells(axes, 2, 1))
     grid = RunGrid(tmp_path, axes, 2, cells)
-    said = [lines("x", "y"), lines("x", "y"), lines("x"), None]
-    known = {cell.name: own for cell, own in zip(cells, said, strict=True)}
-    overview, table, *_ = pooled_findings(grid, known)
+    findings_of_cells = [
+        build_findings("x", "y"),
+        build_findings("x", "y"),
+        build_findings("x"),
+        None,
+    ]
+    findings_by_cell = {
+        cell.name: findings for cell, findings in zip(cells, findings_of_cells, strict=True)
+    }
+    overview, table, *_ = pooled_findings(grid, findings_by_cell)
     assert "1 cell holds nothing usable and enters no figure" in overview.says
     rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
     assert [(row["figure"], row["cells"]) for row in rows] == [("x", "3 of 3"), ("y", "2 of 3")]
@@ -479,27 +506,36 @@ def test_a_figure_that_some_cells_lack_and_cells_without_use_are_named(tmp_path:
         pooled_findings(grid, {cell.name: None for cell in cells})
 
 
-def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -> None:
-    """Two settings in six repeats, three differences: the mean of a repeat is one observation."""
+def test_p_value_is_a_t_test_over_repeats_adjusted_for_the_whole_table() -> None:
+    """Two settings in six repeats, three differences. The mean of a repeat is one observation."""
     rng = np.random.default_rng(5)
     cells = tuple(build_cells({"spec": ["a", "b"]}, 6, 1))
     values = {cell.name: rng.normal((0.2, 0.05, 0.0), 0.1) for cell in cells}
-    known = {
+    findings_by_cell = {
         name: [
             replace(
-                one,
+                finding,
                 chart=IntervalChart(
-                    tuple((k, v, v, v) for k, v in zip("xyz", own, strict=True)), reference_line=0.0
+                    tuple(
+                        (label, estimate, estimate, estimate)
+                        for label, estimate in zip("xyz", estimates, strict=True)
+                    ),
+                    reference_line=0.0,
                 ),
             )
-            for one in lines("x")
+            for finding in build_findings("x")
         ]
-        for name, own in values.items()
+        for name, estimates in values.items()
     }
-    _, table, *_ = pooled_findings(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), known)
+    _, table, *_ = pooled_findings(
+        RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), findings_by_cell
+    )
     rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
     means = np.array(
-        [np.mean([values[c.name] for c in cells if c.repeat == r], axis=0) for r in range(1, 7)]
+        [
+            np.mean([values[cell.name] for cell in cells if cell.repeat == repeat], axis=0)
+            for repeat in range(1, 7)
+        ]
     )
     by_scipy = ttest_1samp(means, 0).pvalue
     assert [row["p"] for row in rows] == pytest.approx(by_scipy)
@@ -507,8 +543,11 @@ def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -
         multipletests(by_scipy, method="holm")[1]
     )
     assert rows[0]["holm_p"] > rows[0]["p"]
-    # Primary claims are judged over all cells together, so this table has no second p of them.
-    primary = {name: [replace(one, primary=True) for one in own] for name, own in known.items()}
+    # Primary claims are tested over all cells together, so this table gives no second p for them.
+    primary = {
+        name: [replace(finding, primary=True) for finding in findings]
+        for name, findings in findings_by_cell.items()
+    }
     _, table, *_ = pooled_findings(RunGrid(Path(), {"spec": ["a", "b"]}, 6, cells), primary)
     rows = [dict(zip(table.grid.columns, row, strict=True)) for row in table.grid.rows]
     assert {row["p"] for row in rows} == {row["holm_p"] for row in rows} == {None}
@@ -519,43 +558,45 @@ def test_p_is_that_of_a_t_test_over_repeats_and_adjusted_for_the_whole_table() -
 def test_each_cell_is_read_once_for_all_reports(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
-    read: list[str] = []
-    real = pooling.findings_with_controls
+    grid = run_grid(study, build_options(tmp_path / "grid", Answers()), {}, 2)
+    cell_names: list[str] = []
+    original_function = pooling.findings_with_controls
 
-    def counted(*args: Any) -> list[Finding]:
-        read.append(args[1].path.name)
-        return [*real(*args), *lines("x")]
+    def count_reads(*args: Any) -> list[Finding]:
+        cell_names.append(args[1].path.name)
+        return [*original_function(*args), *build_findings("x")]
 
-    monkeypatch.setattr(pooling, "findings_with_controls", counted)
+    monkeypatch.setattr(pooling, "findings_with_controls", count_reads)
     write_grid_report(grid)
-    assert sorted(read) == ["r1", "r2"]
+    assert sorted(cell_names) == ["r1", "r2"]
 
 
 @pytest.mark.parametrize("command", [["export"], ["compare", "x"], ["codes"]])
 def test_commands_for_one_run_name_the_cells_of_a_grid(
     study: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    run_grid(study, options(tmp_path / "grid", Answers()), {}, 2)
-    name, *more = command
-    result = CliRunner().invoke(app, [name, str(tmp_path / "grid"), *more], env={"COLUMNS": "300"})
+    run_grid(study, build_options(tmp_path / "grid", Answers()), {}, 2)
+    command_name, *arguments = command
+    result = CliRunner().invoke(
+        app, [command_name, str(tmp_path / "grid"), *arguments], env={"COLUMNS": "300"}
+    )
     assert result.exit_code == 2
     assert "this is a grid of runs" in result.output
     assert "cells/r1" in result.output
 
 
 @pytest.mark.parametrize("repeats", [5, 12])
-def test_pooled_intervals_hold_the_planted_truth(repeats: int) -> None:
-    """Cells of a repeat share its draw; intervals over repeats hold the truth as often as said."""
+def test_pooled_intervals_cover_the_true_value(repeats: int) -> None:
+    """Cells of a repeat share its draw. Intervals over repeats have the nominal coverage."""
     rng = np.random.default_rng(repeats)
-    truth, held, worlds = 0.1, 0, 600
+    truth, covered_count, worlds = 0.1, 0, 600
     for _ in range(worlds):
-        drawn = rng.normal(truth, 0.05, repeats)
+        draws = rng.normal(truth, 0.05, repeats)
         cells = {
-            (spec, r): (x := drawn[r] + rng.normal(0, 0.02), x - 0.1, x + 0.1)
-            for r in range(repeats)
+            (spec, repeat): (x := draws[repeat] + rng.normal(0, 0.02), x - 0.1, x + 0.1)
+            for repeat in range(repeats)
             for spec in ("s", "t")
         }
-        e = overall_estimate(figure(cells))
-        held += e.low <= truth <= e.high
-    assert 0.92 <= held / worlds <= 0.98
+        estimate = overall_estimate(build_figure(cells))
+        covered_count += estimate.low <= truth <= estimate.high
+    assert 0.92 <= covered_count / worlds <= 0.98

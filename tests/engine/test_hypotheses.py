@@ -1,4 +1,4 @@
-"""Hypotheses stated beforehand: sealed, tested first, and never supported by too little."""
+"""Preregistered hypotheses: sealed, tested first, and never supported by too little data."""
 
 from __future__ import annotations
 
@@ -39,21 +39,25 @@ from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 from tests.contract.small import SMALL, small_study
 
-FEW = {"extra_conditions": []}
-MORE = {"measure": "position_changed", "contrast": ["acp", "simple_voting"], "direction": "greater"}
+FEW_CONDITIONS = {"extra_conditions": []}
+CHANGE_HYPOTHESIS = {
+    "measure": "position_changed",
+    "contrast": ["acp", "simple_voting"],
+    "direction": "greater",
+}
 
 
-def stated(**changes: object) -> Hypothesis:
-    return Hypothesis.model_validate({**MORE, **changes})
+def build_hypothesis(**changes: object) -> Hypothesis:
+    return Hypothesis.model_validate({**CHANGE_HYPOTHESIS, **changes})
 
 
-def hypotheses_finding(run: RunFolder, hypotheses: list[Hypothesis]) -> Finding:
+def compute_hypotheses_finding(run: RunFolder, hypotheses: list[Hypothesis]) -> Finding:
     return build_hypotheses_finding(
         evaluate_claims(run, [hypothesis.as_claim() for hypothesis in hypotheses])
     )
 
 
-def run_of(folder: Path, rows: list[dict], table: str = "participants") -> RunFolder:
+def write_run_with_table(folder: Path, rows: list[dict], table: str = "participants") -> RunFolder:
     (folder / "tables").mkdir(parents=True)
     write_table(folder / "tables", table, rows_to_frame(rows))
     (folder / "study.yaml").write_text("study: x\n")
@@ -61,10 +65,10 @@ def run_of(folder: Path, rows: list[dict], table: str = "participants") -> RunFo
     return RunFolder(folder)
 
 
-def votes(acp: int, simple: int, n: int = 100) -> list[dict]:
+def build_vote_rows(acp: int, simple: int, n: int = 100) -> list[dict]:
     return [
-        {"participant_id": f"{arm}{i}", "condition": arm, "position_changed": i < moved}
-        for arm, moved in (("acp", acp), ("simple_voting", simple))
+        {"participant_id": f"{arm}{i}", "condition": arm, "position_changed": i < changed_count}
+        for arm, changed_count in (("acp", acp), ("simple_voting", simple))
         for i in range(n)
     ]
 
@@ -90,51 +94,62 @@ def votes(acp: int, simple: int, n: int = 100) -> list[dict]:
 def test_verdicts(
     acp: int, simple: int, changes: dict[str, object], verdict: str, tmp_path: Path
 ) -> None:
-    finding = hypotheses_finding(run_of(tmp_path / "run", votes(acp, simple)), [stated(**changes)])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "run", build_vote_rows(acp, simple)),
+        [build_hypothesis(**changes)],
+    )
     assert finding.grid.rows[0][1] == verdict
     assert verdict in finding.says
 
 
-def test_a_few_conversations_are_an_illustration_however_many_people_were_in_them(
+def test_few_conversations_are_an_illustration_for_any_number_of_participants(
     tmp_path: Path,
 ) -> None:
     rows = [
-        {"set": s, "level": level, "heard": 0.9 if level == "4" else 0.1, "id": i}
-        for s in range(4)
+        {"set": set_number, "level": level, "heard": 0.9 if level == "4" else 0.1, "id": i}
+        for set_number in range(4)
         for level in ("1", "4")
         for i in range(50)
     ]
-    h = Hypothesis(measure="heard", contrast=("4", "1"), direction="greater")
-    finding = hypotheses_finding(run_of(tmp_path / "four", rows, "discussions"), [h])
+    hypothesis = Hypothesis(measure="heard", contrast=("4", "1"), direction="greater")
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "four", rows, "discussions"), [hypothesis]
+    )
     assert "4 independent units are an illustration" in finding.says
     assert finding.grid.rows[0][3:6] == (None, None, None)
-    # The same difference in eight sets, with some variation between them, is tested by sets.
-    more = [
-        {**r, "set": s, "heard": r["heard"] + 0.01 * s * (r["level"] == "4")}
-        for s in range(8)
-        for r in rows
+    # The same difference in eight sets, with some variation between sets, is tested by sets.
+    rows_of_eight_sets = [
+        {
+            **row,
+            "set": set_number,
+            "heard": row["heard"] + 0.01 * set_number * (row["level"] == "4"),
+        }
+        for set_number in range(8)
+        for row in rows
     ]
-    finding = hypotheses_finding(run_of(tmp_path / "eight", more, "discussions"), [h])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "eight", rows_of_eight_sets, "discussions"), [hypothesis]
+    )
     assert finding.grid.rows[0][1] == "supported"
     assert finding.grid.rows[0][6] == 8
 
 
 def test_null_hypotheses_are_rarely_supported_together(tmp_path: Path) -> None:
-    """Five null measures in each of 120 runs: some one supported in at most 5 % of runs."""
+    """Five null measures in each of 120 runs: at most 5 % of runs support one of them."""
     rng = np.random.default_rng(11)
     alpha = 0.05 / 5
-    wrong = 0
+    false_positives = 0
     for _ in range(120):
         verdicts = []
         for _ in range(5):
-            a, b = rng.binomial(1, 0.3, 60), rng.binomial(1, 0.3, 60)
-            e = newcombe(int(a.sum()), 60, int(b.sum()), 60, 1 - alpha)
-            verdicts.append(judge("different", 0.0, e, alpha))
-        wrong += "supported" in verdicts
-    assert wrong <= 13  # with a true rate of 5 % more happens in 0.5 % of cases
+            votes_a, votes_b = rng.binomial(1, 0.3, 60), rng.binomial(1, 0.3, 60)
+            estimate = newcombe(int(votes_a.sum()), 60, int(votes_b.sum()), 60, 1 - alpha)
+            verdicts.append(judge("different", 0.0, estimate, alpha))
+        false_positives += "supported" in verdicts
+    assert false_positives <= 13  # with a true rate of 5 %, more than 13 occur in 0.5 % of cases
 
 
-def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
+def test_exact_test_over_few_units_must_agree_with_the_interval() -> None:
     sure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.03)
     unsure = Estimate(0.3, 0.1, 0.5, 6, 6, p=0.06)
     assert judge("greater", 0.0, sure) == "supported"
@@ -143,89 +158,131 @@ def test_an_exact_test_over_few_units_must_agree_with_the_interval() -> None:
     assert judge("greater", 0.0, nothing) == "neither shown nor ruled out"
 
 
-def test_what_cannot_be_tested_says_why(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", votes(40, 10))
-    wrong = [stated(measure="warmth"), stated(contrast=["acp", "control"])]
-    finding = hypotheses_finding(run, wrong)
+def test_reason_is_given_for_an_untestable_hypothesis(tmp_path: Path) -> None:
+    run = write_run_with_table(tmp_path / "run", build_vote_rows(40, 10))
+    invalid_hypotheses = [
+        build_hypothesis(measure="warmth"),
+        build_hypothesis(contrast=["acp", "control"]),
+    ]
+    finding = compute_hypotheses_finding(run, invalid_hypotheses)
     assert "no table has warmth and arms" in finding.says
     assert "no condition control; there are acp, simple_voting" in finding.says
     assert finding.chart is None
 
 
-def test_what_is_unknown_in_an_arm_is_said_to_be_unknown(tmp_path: Path) -> None:
-    rows = [{**r, "delay": None if r["condition"] == "acp" else 1} for r in votes(40, 10)]
-    finding = hypotheses_finding(run_of(tmp_path / "run", rows), [stated(measure="delay")])
+def test_measure_unknown_in_one_arm_is_reported_as_unknown(tmp_path: Path) -> None:
+    rows = [
+        {**row, "delay": None if row["condition"] == "acp" else 1}
+        for row in build_vote_rows(40, 10)
+    ]
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "run", rows), [build_hypothesis(measure="delay")]
+    )
     assert "delay is unknown in acp" in finding.says
     assert "no condition" not in finding.says
 
 
-def test_a_difference_of_shares_in_points_is_not_read_as_a_hundred_times_as_large(
+def test_difference_of_shares_in_points_is_not_multiplied_by_a_hundred(
     tmp_path: Path,
 ) -> None:
-    finding = hypotheses_finding(run_of(tmp_path / "run", votes(40, 10)), [stated(smallest=5)])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "run", build_vote_rows(40, 10)),
+        [build_hypothesis(smallest=5)],
+    )
     assert "write smallest: 0.05 for five points" in finding.says
     assert "contradicted" not in finding.says
 
 
-def test_people_who_answer_often_are_one_unit_each(tmp_path: Path) -> None:
-    """Six people who say the same twenty times are six people."""
+def test_participant_with_many_answers_is_one_unit(tmp_path: Path) -> None:
+    """Six participants who give the same answer twenty times are six units."""
     rows = [
-        {"participant_id": f"{arm}{i}", "condition": arm, "round": r, "heat": i + (arm == "a")}
+        {
+            "participant_id": f"{arm}{i}",
+            "condition": arm,
+            "round": round_number,
+            "heat": i + (arm == "a"),
+        }
         for arm in "ab"
         for i in range(3)
-        for r in range(20)
+        for round_number in range(20)
     ]
-    h = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
-    finding = hypotheses_finding(run_of(tmp_path / "run", rows, "rounds"), [h])
-    # Three in each arm, however often they answer.
+    hypothesis = Hypothesis(measure="heat", contrast=("a", "b"), direction="greater")
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "run", rows, "rounds"), [hypothesis]
+    )
+    # Three in each arm, for any number of answers.
     assert finding.grid.rows[0][1].startswith("not tested (3 independent units")
-    # The same six people in both arms, always one higher in the first, are pairs.
+    # The same six participants in both arms, always one point higher in the first, are pairs.
     same = [
-        {"participant_id": f"p{i}", "condition": arm, "round": r, "heat": i + (arm == "a") * i}
+        {
+            "participant_id": f"p{i}",
+            "condition": arm,
+            "round": round_number,
+            "heat": i + (arm == "a") * i,
+        }
         for arm in "ab"
         for i in range(6)
-        for r in range(20)
+        for round_number in range(20)
     ]
-    finding = hypotheses_finding(run_of(tmp_path / "pairs", same, "rounds"), [h])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "pairs", same, "rounds"), [hypothesis]
+    )
     assert finding.grid.rows[0][6] == 6
 
 
 @pytest.fixture(scope="module")
 def run_with_hypothesis(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run whose study file states a hypothesis. No test changes it."""
+    """Return a finished run with a hypothesis in its study file. No test changes it."""
     folder = tmp_path_factory.mktemp("hypothesis")
-    path = hypothesis_in("cross_pollination", folder, FEW, **MORE)
+    path = write_study_with_hypothesis(
+        "cross_pollination", folder, FEW_CONDITIONS, **CHANGE_HYPOTHESIS
+    )
     return folkmoot.run(path, model="synthetic", out=folder / "run").path
 
 
-def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(
+def test_hypotheses_are_sealed_and_all_other_findings_are_exploratory(
     run_with_hypothesis: Path, tmp_path: Path
 ) -> None:
     finished_run = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
-    first, *others = finished_run.findings
-    assert first.key == "hypotheses"
-    assert first.headline
-    assert others
-    # How answers were had explores nothing; what was tested is told with the family of each claim.
+    hypotheses_finding, *other_findings = finished_run.findings
+    assert hypotheses_finding.key == "hypotheses"
+    assert hypotheses_finding.headline
+    assert other_findings
+    # Findings on how answers were read are not exploratory. The list of tests names each family.
     about_answers = (CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY, "claims_tested")
-    # The finding on the differences repeats the hypothesis, which its table calls primary.
-    named = [f for f in others if f.key not in about_answers]
-    assert all(f.title.endswith("(exploratory)") != f.primary for f in named)
-    (tested,) = (f for f in others if f.key == "claims_tested")
-    families = [row[tested.grid.columns.index("family")] for row in tested.grid.rows]
-    assert families[0] == "primary" and set(families[1:]) == {"exploratory"}
-    # The contrast that is stated has the numbers of the hypothesis wherever it stands.
-    (pairs,) = (f for f in others if f.key == "change_differences")
-    rows = [dict(zip(pairs.grid.columns, row, strict=True)) for row in pairs.grid.rows]
-    (same,) = (
-        r for r in rows if (r["first"], r["second"]) == ("Adversarial (ACP)", "Simple voting")
+    # The finding on differences repeats the hypothesis, which its table marks as primary.
+    named_findings = [finding for finding in other_findings if finding.key not in about_answers]
+    assert all(
+        finding.title.endswith("(exploratory)") != finding.primary for finding in named_findings
     )
-    stated = dict(zip(first.grid.columns, first.grid.rows[0], strict=True))
+    (tested_finding,) = (finding for finding in other_findings if finding.key == "claims_tested")
+    families = [
+        row[tested_finding.grid.columns.index("family")] for row in tested_finding.grid.rows
+    ]
+    assert families[0] == "primary" and set(families[1:]) == {"exploratory"}
+    # The stated contrast has the numbers of the hypothesis in every table.
+    (differences_finding,) = (
+        finding for finding in other_findings if finding.key == "change_differences"
+    )
+    rows = [
+        dict(zip(differences_finding.grid.columns, row, strict=True))
+        for row in differences_finding.grid.rows
+    ]
+    (same,) = (
+        row
+        for row in rows
+        if (row["first"], row["second"]) == ("Adversarial (ACP)", "Simple voting")
+    )
+    stated = dict(
+        zip(hypotheses_finding.grid.columns, hypotheses_finding.grid.rows[0], strict=True)
+    )
     assert same["family"] == "primary"
     assert (same["difference_points"], same["p"]) == (stated["difference"], stated["adjusted_p"])
     plan = json.loads((finished_run.path / "plan.json").read_text("utf-8"))
     assert "acp" in json.dumps(plan["sealed"]["design"]["data"]["settings"]["hypotheses"])
-    path = hypothesis_in("cross_pollination", tmp_path, FEW, **{**MORE, "direction": "less"})
+    path = write_study_with_hypothesis(
+        "cross_pollination", tmp_path, FEW_CONDITIONS, **{**CHANGE_HYPOTHESIS, "direction": "less"}
+    )
     with pytest.raises(DriftError, match="hypotheses"):
         folkmoot.run(path, model="synthetic", out=tmp_path / "run")
 
@@ -254,22 +311,24 @@ def test_hypotheses_are_sealed_and_everything_else_is_called_exploratory(
 def test_mistakes_are_named_by_line(changes: dict, says: str, tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     settings = yaml.safe_load(path.read_text("utf-8"))
-    path.write_text(yaml.safe_dump({**settings, "hypotheses": [{**MORE, **changes}]}), "utf-8")
+    path.write_text(
+        yaml.safe_dump({**settings, "hypotheses": [{**CHANGE_HYPOTHESIS, **changes}]}), "utf-8"
+    )
     with pytest.raises(InputError) as error:
         load_study_file(path)
     assert says in str(error.value)
     assert "hypotheses" in str(error.value)
 
 
-def hypothesis_in(study: str, folder: Path, settings: dict, **stated: object) -> Path:
-    """The small study of a type, with changed settings and one hypothesis."""
+def write_study_with_hypothesis(study: str, folder: Path, settings: dict, **stated: object) -> Path:
+    """Write the small study of a type, with changed settings and one hypothesis."""
     path = small_study(study, folder)
     loaded = yaml.safe_load(path.read_text("utf-8"))
     path.write_text(yaml.safe_dump({**loaded, **settings, "hypotheses": [stated]}), "utf-8")
     return path
 
 
-# Conditions that the study type knows, and that this file does not run.
+# Conditions that exist in the study type but are not run by this file.
 NOT_RUN = [
     ("cross_pollination", {"conditions": ["acp", "simple_passive"]}, ["acp", "simple_voting"]),
     ("cross_pollination", {"revote": False}, ["acp", "simple_voting"]),
@@ -286,22 +345,22 @@ MEASURES = {
 
 
 @pytest.mark.parametrize(("study", "settings", "contrast"), NOT_RUN)
-def test_a_condition_that_is_not_run_is_refused_before_the_first_call(
+def test_condition_that_is_not_run_is_refused_before_the_first_call(
     study: str, settings: dict, contrast: list[str], tmp_path: Path
 ) -> None:
     stated = {"measure": MEASURES[study], "contrast": contrast, "direction": "different"}
-    path = hypothesis_in(study, tmp_path, settings, **stated)
+    path = write_study_with_hypothesis(study, tmp_path, settings, **stated)
     commands = (
         ("check", str(path)),
         ("plan", str(path)),
         ("run", str(path), "--model", "synthetic", "--out", str(tmp_path / "run")),
     )
-    missing = contrast[1] if contrast[1] != "C3" else contrast[0]
+    missing_condition = contrast[1] if contrast[1] != "C3" else contrast[0]
     for command in commands:
         result = CliRunner().invoke(app, command, env={"COLUMNS": "300"})
         assert result.exit_code == 2, (command, result.output)
         output = " ".join(result.output.split())
-        assert "hypotheses[1].contrast" in output and f" {missing} " in output, output
+        assert "hypotheses[1].contrast" in output and f" {missing_condition} " in output, output
     assert not (tmp_path / "run").exists()
 
 
@@ -309,15 +368,18 @@ def test_a_condition_that_is_not_run_is_refused_before_the_first_call(
     "again",
     [
         {"measure": "participants.position_changed", "smallest": 0.1},
-        {"contrast": MORE["contrast"][::-1], "direction": "less"},
-        {"contrast": MORE["contrast"][::-1], "direction": "less", "smallest": 0.1},
+        {"contrast": CHANGE_HYPOTHESIS["contrast"][::-1], "direction": "less"},
+        {"contrast": CHANGE_HYPOTHESIS["contrast"][::-1], "direction": "less", "smallest": 0.1},
     ],
 )
-def test_one_comparison_in_two_wordings_is_refused(again: dict, tmp_path: Path) -> None:
+def test_same_comparison_in_two_hypotheses_is_refused(again: dict, tmp_path: Path) -> None:
     """Each of two hypotheses is tested at a stricter level, and one difference would get two
     joint intervals."""
     path = small_study("cross_pollination", tmp_path)
-    settings = {**yaml.safe_load(path.read_text("utf-8")), "hypotheses": [MORE, {**MORE, **again}]}
+    settings = {
+        **yaml.safe_load(path.read_text("utf-8")),
+        "hypotheses": [CHANGE_HYPOTHESIS, {**CHANGE_HYPOTHESIS, **again}],
+    }
     path.write_text(yaml.safe_dump(settings), "utf-8")
     run = ("run", str(path), "--model", "synthetic", "--out", str(tmp_path / "run"))
     for command in (("check", str(path)), run):
@@ -328,8 +390,8 @@ def test_one_comparison_in_two_wordings_is_refused(again: dict, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_setting_of_a_grid_that_removes_the_condition_is_refused(tmp_path: Path) -> None:
-    path = hypothesis_in("cross_pollination", tmp_path, {}, **MORE)
+def test_grid_setting_that_removes_the_condition_is_refused(tmp_path: Path) -> None:
+    path = write_study_with_hypothesis("cross_pollination", tmp_path, {}, **CHANGE_HYPOTHESIS)
     out = tmp_path / "grid"
     command = ["run", str(path), "--model", "synthetic", "--grid", "revote=true,false"]
     result = CliRunner().invoke(app, [*command, "--out", str(out)], env={"COLUMNS": "300"})
@@ -339,20 +401,20 @@ def test_a_setting_of_a_grid_that_removes_the_condition_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize("study", sorted(MEASURES))
-def test_a_study_type_names_all_conditions_that_it_compares(study: str, tmp_path: Path) -> None:
+def test_study_type_names_all_conditions_that_it_compares(study: str, tmp_path: Path) -> None:
     loaded = load_study_file(small_study(study, tmp_path))
     conditions = loaded.study.conditions(loaded.config)
     for claim in loaded.study.claims(loaded.config):
         assert set(claim.contrast) <= set(conditions.get(claim.by, claim.contrast))
 
 
-def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(
+def test_design_with_too_few_units_for_any_test_is_reported_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The dry run plays one set, which takes less time. The warning counts the sets of the file.
+    # The dry run has one set, which takes less time. The warning counts the sets of the file.
     monkeypatch.setattr(dry_run, "SUFFICIENT_SAMPLE_CALLS", 1)
     stated = {"measure": MEASURES["town_hall"], "contrast": ["4", "1"], "direction": "different"}
-    path = hypothesis_in("town_hall", tmp_path, {"sets": 3, "rounds": 1}, **stated)
+    path = write_study_with_hypothesis("town_hall", tmp_path, {"sets": 3, "rounds": 1}, **stated)
     result = CliRunner().invoke(app, ["check", str(path)], env={"COLUMNS": "300"})
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.split())
@@ -361,7 +423,7 @@ def test_a_design_of_too_few_units_for_any_test_is_said_before_the_run(
     assert "no hypothesis is tested" not in " ".join(enough.output.split())
 
 
-OWN_TYPE = """
+CUSTOM_STUDY_TYPE = """
 from folkmoot import Choice, Speaker, Study, StudyConfig
 
 
@@ -393,12 +455,12 @@ STUDY = Study(name="own", title="Own", config=Config, protocol=protocol)
         ({}, 0, ""),
     ],
 )
-def test_the_dry_run_finds_what_a_study_type_does_not_declare(
+def test_dry_run_checks_hypotheses_of_types_that_declare_nothing(
     stated: dict, exit_code: int, told: str, tmp_path: Path
 ) -> None:
-    """Such a type tells neither its tables nor its conditions. What the embedded respondent alone
-    leaves unknown is a warning, because a model may answer otherwise."""
-    (tmp_path / "own.py").write_text(OWN_TYPE, "utf-8")
+    """Such a type declares neither its tables nor its conditions. What is unknown only with the
+    embedded respondent is a warning, because a model may answer differently."""
+    (tmp_path / "own.py").write_text(CUSTOM_STUDY_TYPE, "utf-8")
     hypothesis = {"measure": "agrees", "contrast": ["reasons", "plain"], "direction": "greater"}
     settings = {"study": "./own.py", "hypotheses": [{**hypothesis, **stated}]}
     path = tmp_path / "study.yaml"
@@ -409,30 +471,30 @@ def test_the_dry_run_finds_what_a_study_type_does_not_declare(
     assert ("test it" in result.output) == bool(told), result.output
 
 
-def test_one_hypothesis_is_one_row_whatever_a_setting_calls_its_conditions(tmp_path: Path) -> None:
+def test_hypothesis_is_one_row_for_every_label_of_its_conditions(tmp_path: Path) -> None:
     """Without `revote` the study type compares nothing with simple voting, so plans of earlier
-    versions have its key in place of its name."""
+    versions contain its key instead of its name."""
     cells = {}
     for repeat, revote in enumerate((True, False), 1):
         folder = tmp_path / str(revote)
-        run_of(folder, votes(40, 10))
+        write_run_with_table(folder, build_vote_rows(40, 10))
         settings = {**yaml.safe_load(SMALL["cross_pollination"]), "revote": revote}
-        settings |= {"study": "cross_pollination", "hypotheses": [MORE]}
+        settings |= {"study": "cross_pollination", "hypotheses": [CHANGE_HYPOTHESIS]}
         (folder / "study.yaml").write_text(yaml.safe_dump(settings), "utf-8")
         plan = Plan(folder / "plan.json", started_at="2026-11-26T09:00:00+00:00")
         plan.seal_part(DESIGN, {"settings": settings})
         plan.write_plan()
         cell = GridCell(folder.name, {"revote": str(revote).lower()}, repeat, repeat)
         cells[folder.name] = (cell, RunFolder(folder))
-    found = judge_claims(cells)
-    assert found is not None
-    (row,) = found.grid.rows
+    results = judge_claims(cells)
+    assert results is not None
+    (row,) = results.grid.rows
     assert row[0] == "Changed their choice: Adversarial (ACP) exceeds Simple voting"
-    assert "simple_voting" not in found.says and "supported in 2 of 2 cells" in found.says
+    assert "simple_voting" not in results.says and "supported in 2 of 2 cells" in results.says
 
 
-def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> None:
-    """Twenty readers of each of five draws: two arms whose draws differ by more than their mean."""
+def test_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> None:
+    """Twenty readers of each of five draws, which differ by more than the two arms."""
     rows = [
         {
             "participant_id": f"{arm}{draw}{i}",
@@ -444,89 +506,113 @@ def test_the_unit_is_the_draw_of_the_texts_that_were_read(tmp_path: Path) -> Non
         for draw in range(1, 6)
         for i in range(30)
     ]
-    h = stated(contrast=["acp", "simple_passive"])
-    finding = hypotheses_finding(run_of(tmp_path / "draws", rows), [h])
+    hypothesis = build_hypothesis(contrast=["acp", "simple_passive"])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "draws", rows), [hypothesis]
+    )
     row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert (row["units"], row["unit"], row["verdict"]) == (
         5,
         "draw of the summaries",
         "neither shown nor ruled out",
     )
-    # The same people without draws are people, and many enough.
-    plain = [{k: v for k, v in r.items() if k != "summary_draw"} for r in rows]
-    finding = hypotheses_finding(run_of(tmp_path / "plain", plain), [h])
+    # Without draws, the participants are the units, and there are enough of them.
+    rows_without_draws = [
+        {column: value for column, value in row.items() if column != "summary_draw"} for row in rows
+    ]
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "plain", rows_without_draws), [hypothesis]
+    )
     assert finding.grid.rows[0][1] == "supported"
 
 
 def test_missing_answers_bound_the_difference(tmp_path: Path) -> None:
-    rows = votes(40, 10)
-    lost = [{**r, "position_changed": None} for r in rows[:60]]
-    finding = hypotheses_finding(run_of(tmp_path / "run", [*rows, *lost]), [stated()])
+    rows = build_vote_rows(40, 10)
+    missing_rows = [{**row, "position_changed": None} for row in rows[:60]]
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "run", [*rows, *missing_rows]), [build_hypothesis()]
+    )
     row = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert row["excluded"] == 60
     assert row["least_if_missing"] == pytest.approx(40 / 160 - 10 / 100)
     assert row["most_if_missing"] == pytest.approx(100 / 160 - 10 / 100)
-    finding = hypotheses_finding(run_of(tmp_path / "more", [*rows, *lost * 6]), [stated()])
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path / "more", [*rows, *missing_rows * 6]), [build_hypothesis()]
+    )
     assert any("missing answers could change the sign" in note for note in finding.notes)
 
 
-def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
+def test_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
     run_with_hypothesis: Path, tmp_path: Path
 ) -> None:
     finished_run = folkmoot.load(shutil.copytree(run_with_hypothesis, tmp_path / "run"))
     assert "Adversarial (ACP) exceeds Simple voting" in finished_run.findings[0].says
     edited = finished_run.path / "study.yaml"
     edited.write_text(edited.read_text("utf-8").replace("greater", "less"), "utf-8")
-    first = compute_findings(
+    hypotheses_finding = compute_findings(
         find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
     )[0]
-    assert "Adversarial (ACP) exceeds Simple voting" in first.says and NOT_SEALED not in first.says
+    assert (
+        "Adversarial (ACP) exceeds Simple voting" in hypotheses_finding.says
+        and NOT_SEALED not in hypotheses_finding.says
+    )
     plan = finished_run.path / "plan.json"
     plan.write_text(plan.read_text("utf-8").replace('"greater"', '"less"'), "utf-8")
-    first = compute_findings(
+    hypotheses_finding = compute_findings(
         find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
     )[0]
-    assert first.alarms == (NOT_SEALED,) and "Sealed in the plan" not in first.notes[0]
-    # What may have been written after the data is no longer tested as if it had been before.
-    assert "supported" not in first.says and "contradicted" not in first.says
-    assert {row[1] for row in first.grid.rows} == {"no conclusion"}
+    assert (
+        hypotheses_finding.alarms == (NOT_SEALED,)
+        and "Sealed in the plan" not in hypotheses_finding.notes[0]
+    )
+    # A hypothesis that may have been written after the data is not tested.
+    assert (
+        "supported" not in hypotheses_finding.says and "contradicted" not in hypotheses_finding.says
+    )
+    assert {row[1] for row in hypotheses_finding.grid.rows} == {"no conclusion"}
     front = build_document(RunFolder(finished_run.path)).front
     assert front is not None and front.contrasts == () and front.colour == "red"
     assert NOT_SEALED in {light.reason for light in front.lights}
     assert "before the first call" not in front.fixed
 
 
-def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(
+def test_hypothesis_added_after_the_run_is_not_confirmatory(
     small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     finished_run = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
     edited = finished_run.path / "study.yaml"
     settings = yaml.safe_load(edited.read_text("utf-8"))
-    edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")
-    first = compute_findings(
+    edited.write_text(yaml.safe_dump({**settings, "hypotheses": [CHANGE_HYPOTHESIS]}), "utf-8")
+    hypotheses_finding = compute_findings(
         find_study_of_run(RunFolder(finished_run.path)), RunFolder(finished_run.path)
     )[0]
-    assert first.alarms == (ADDED_LATER,) and "supported" not in first.says
+    assert (
+        hypotheses_finding.alarms == (ADDED_LATER,) and "supported" not in hypotheses_finding.says
+    )
 
 
-def test_the_chart_of_hypotheses_shows_the_intervals_and_the_margin_of_the_verdicts(
+def test_chart_of_hypotheses_shows_intervals_and_margins(
     tmp_path: Path,
 ) -> None:
-    run = run_of(tmp_path, votes(60, 20))
-    small = stated(smallest=0.05)
-    (alone,) = hypotheses_finding(run, [small]).chart.items
-    other = stated(smallest=0.05, contrast=["simple_voting", "acp"])
-    both = hypotheses_finding(run, [small, other])
-    at = both.grid.columns.index
-    drawn = [item[2:] for item in both.chart.items]
-    assert drawn == [(row[at("joint_low")], row[at("joint_high")]) for row in both.grid.rows]
-    assert drawn[0][0] < alone[2]
-    assert both.chart.margins == (0.05,)
-    assert hypotheses_finding(run, [stated()]).chart.margins == ()
+    run = write_run_with_table(tmp_path, build_vote_rows(60, 20))
+    hypothesis = build_hypothesis(smallest=0.05)
+    (single_item,) = compute_hypotheses_finding(run, [hypothesis]).chart.items
+    reversed_hypothesis = build_hypothesis(smallest=0.05, contrast=["simple_voting", "acp"])
+    finding_of_two = compute_hypotheses_finding(run, [hypothesis, reversed_hypothesis])
+    at = finding_of_two.grid.columns.index
+    drawn_items = [item[2:] for item in finding_of_two.chart.items]
+    assert drawn_items == [
+        (row[at("joint_low")], row[at("joint_high")]) for row in finding_of_two.grid.rows
+    ]
+    assert drawn_items[0][0] < single_item[2]
+    assert finding_of_two.chart.margins == (0.05,)
+    assert compute_hypotheses_finding(run, [build_hypothesis()]).chart.margins == ()
 
 
-def test_the_table_of_hypotheses_has_the_unit_of_the_text(tmp_path: Path) -> None:
-    finding = hypotheses_finding(run_of(tmp_path, votes(60, 20)), [stated()])
+def test_table_of_hypotheses_has_the_unit_of_the_text(tmp_path: Path) -> None:
+    finding = compute_hypotheses_finding(
+        write_run_with_table(tmp_path, build_vote_rows(60, 20)), [build_hypothesis()]
+    )
     (row,) = finding.grid.rows
     difference = row[finding.grid.columns.index("difference")]
     assert difference == pytest.approx(0.4) and "+40 points" in finding.says

@@ -1,4 +1,4 @@
-"""Loans: whatever is sent is in the journal before, and a journal tells what is left of a loan."""
+"""Loans: every call is in the journal before it is sent, and the journal has the open loans."""
 
 from __future__ import annotations
 
@@ -35,22 +35,27 @@ def rate() -> ModelPrice:
     return price
 
 
-def request(number: int) -> ModelRequest:
+def build_request(number: int) -> ModelRequest:
     return ModelRequest(SPEC.name, (Message("user", f"Hello, {number}"),), max_tokens=40)
 
 
-def money_in(path: Path) -> tuple[Amount, Amount]:
-    """What is paid and what is possibly paid, by the file as another process finds it now: in one
-    transaction, since the writer goes on."""
+def read_money(path: Path) -> tuple[Amount, Amount]:
+    """Return the paid and the possibly paid sum as another process reads them now.
+
+    Both are read in one transaction, because the writer continues."""
     sums = []
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as db:
         db.execute("BEGIN")
-        known = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        table_names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
         for table, of in (
             ("entries", "count(*), sum(cost_usd)"),
             ("loans", "sum(calls), sum(max_usd)"),
         ):
-            row = db.execute(f"SELECT {of} FROM {table}").fetchone() if table in known else (0, 0.0)
+            row = (
+                db.execute(f"SELECT {of} FROM {table}").fetchone()
+                if table in table_names
+                else (0, 0.0)
+            )
             sums.append(Amount(row[0] or 0, row[1] or 0.0))
     return sums[0], sums[1]
 
@@ -65,29 +70,32 @@ CALLS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, ma
 
 @settings(max_examples=25, deadline=None)
 @given(CALLS, LIMITS, st.integers(1, 20))
-def test_what_is_sent_is_on_the_disk_before(
-    planned: list[tuple[int, int]], limits: dict[str, float], concurrency: int
+def test_every_sent_call_is_on_disk_before(
+    planned_calls: list[tuple[int, int]], limits: dict[str, float], concurrency: int
 ) -> None:
-    """At every moment at which a kill may come: nothing billed is missing, and no budget passed."""
-    failures = [failed for _, failed in planned]
-    sent: set[str] = set()
+    """A kill at any moment leaves no billed call out of the journal and no budget exceeded."""
+    failures = [failed for _, failed in planned_calls]
+    sent_addresses: set[str] = set()
     failed_checks: list[tuple[int, Amount, Amount]] = []
 
     async def run(path: Path) -> None:
         async def answer(_request: ModelRequest, address: str) -> Completion:
-            sent.add(address)
-            paid, possible = money_in(path)
-            whole = paid.add_amount(possible)
+            sent_addresses.add(address)
+            paid, possible = read_money(path)
+            total = paid.add_amount(possible)
             most_usd, most_calls = limits.get("budget_usd"), limits.get("budget_calls")
             if (
-                not whole.covers_amount(
-                    Amount(len(sent), len(sent) * (rate().cost(USAGE) or 0.0) - 1e-9)
+                not total.covers_amount(
+                    Amount(
+                        len(sent_addresses),
+                        len(sent_addresses) * (rate().cost(USAGE) or 0.0) - 1e-9,
+                    )
                 )
-                or (most_usd is not None and whole.usd > most_usd + 1e-9)
-                or (most_calls is not None and whole.calls > most_calls)
+                or (most_usd is not None and total.usd > most_usd + 1e-9)
+                or (most_calls is not None and total.calls > most_calls)
             ):
-                failed_checks.append((len(sent), paid, possible))
-            for _ in range(planned[int(address)][0]):
+                failed_checks.append((len(sent_addresses), paid, possible))
+            for _ in range(planned_calls[int(address)][0]):
                 await asyncio.sleep(0)
             if failures[int(address)]:
                 failures[int(address)] -= 1
@@ -99,37 +107,39 @@ def test_what_is_sent_is_on_the_disk_before(
         )
         with Journal(path) as journal:
             opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
-            asked = (opened.complete_request(str(n), request(n)) for n in range(len(planned)))
-            ended = await asyncio.gather(*asked, return_exceptions=True)
+            calls = (
+                opened.complete_request(str(n), build_request(n)) for n in range(len(planned_calls))
+            )
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
             await opened.wait_for_calls_in_flight()
-        errors = [error for error in ended if isinstance(error, BaseException)]
+        errors = [error for error in outcomes if isinstance(error, BaseException)]
         assert all(isinstance(error, BudgetReachedError) for error in errors)
         assert not failed_checks
-        assert money_in(path)[1] == Amount()  # nothing is out when all has come to an end
+        assert read_money(path)[1] == Amount()  # no loan is outstanding at the end
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder) / "journal.sqlite"))
 
 
-async def test_a_call_that_is_cancelled_stays_possibly_paid(tmp_path: Path) -> None:
-    begun = asyncio.Event()
+async def test_cancelled_call_stays_possibly_paid(tmp_path: Path) -> None:
+    call_started = asyncio.Event()
 
     async def answer(_request: ModelRequest, address: str) -> Completion:
         if address == "1":
-            begun.set()
+            call_started.set()
             await asyncio.Event().wait()
         return Completion("x", USAGE)
 
     path = tmp_path / "journal.sqlite"
     with Journal(path) as journal:
         opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
-        await opened.complete_request("0", request(0))
-        hung = asyncio.ensure_future(opened.complete_request("1", request(1)))
-        await begun.wait()
+        await opened.complete_request("0", build_request(0))
+        hung = asyncio.ensure_future(opened.complete_request("1", build_request(1)))
+        await call_started.wait()
         hung.cancel()
         await asyncio.gather(hung, return_exceptions=True)
         await opened.wait_for_calls_in_flight()
-    paid, possible = money_in(path)
+    paid, possible = read_money(path)
     assert paid.calls == possible.calls == 1 and possible.usd > paid.usd
 
 
@@ -138,21 +148,21 @@ async def test_runs_that_share_a_journal_add_up(tmp_path: Path) -> None:
     outs = []
 
     def answer(_request: ModelRequest, _address: str) -> Completion:
-        outs.append(money_in(path)[1].calls)
+        outs.append(read_money(path)[1].calls)
         return Completion("x", USAGE)
 
     with Journal(path) as journal:
         for number in range(3):
             opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
             for i in range(100):
-                await opened.complete_request(f"{number}/{i}", request(i))
+                await opened.complete_request(f"{number}/{i}", build_request(i))
             await opened.wait_for_calls_in_flight()
             await journal.flush()
-            assert money_in(path)[1] == Amount()
+            assert read_money(path)[1] == Amount()
     assert min(outs) > 0
 
 
-async def test_a_call_that_fails_in_the_end_is_out_no_more(tmp_path: Path) -> None:
+async def test_failed_call_is_no_longer_outstanding(tmp_path: Path) -> None:
     def answer(_request: ModelRequest, _address: str) -> Completion:
         raise TransientError("come again")
 
@@ -160,35 +170,35 @@ async def test_a_call_that_fails_in_the_end_is_out_no_more(tmp_path: Path) -> No
     with Journal(path) as journal:
         opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
         with pytest.raises(RunPausedError):
-            await opened.complete_request("0", request(0))
-        assert money_in(path)[1].calls > 0
+            await opened.complete_request("0", build_request(0))
+        assert read_money(path)[1].calls > 0
         await opened.wait_for_calls_in_flight()
-    assert money_in(path) == (Amount(), Amount())
+    assert read_money(path) == (Amount(), Amount())
 
 
-async def test_what_answers_here_needs_no_loan(tmp_path: Path) -> None:
+async def test_local_model_needs_no_loan(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     local = resolve_model("synthetic")
 
     def answer(_request: ModelRequest, _address: str) -> Completion:
-        assert money_in(path)[1] == Amount()
+        assert read_money(path)[1] == Amount()
         return Completion("x", USAGE)
 
     with Journal(path) as journal:
         opened = Gateway(journal, lambda name: (ScriptedProvider(answer), local), StudyConfig())
         for number in range(20):
-            await opened.complete_request(str(number), request(number))
+            await opened.complete_request(str(number), build_request(number))
         await opened.wait_for_calls_in_flight()
 
 
-async def test_a_model_of_unknown_price_is_lent_calls_at_an_unknown_price(tmp_path: Path) -> None:
+async def test_calls_of_unknown_price_are_lent_at_an_unknown_price(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    seen: dict[str, float | None] = {}
+    max_usd_by_address: dict[str, float | None] = {}
 
     def answer(_request: ModelRequest, address: str) -> Completion:
         with JournalReader(path) as journal:
             (loan,) = journal.read_outstanding_loans()
-        seen[address] = loan.max_usd
+        max_usd_by_address[address] = loan.max_usd
         return Completion("x", USAGE)
 
     specs = {"openai/gpt-4o": SPEC, "own/m": ModelSpec("own/m", "own", "m")}
@@ -196,18 +206,19 @@ async def test_a_model_of_unknown_price_is_lent_calls_at_an_unknown_price(tmp_pa
         opened = Gateway(
             journal, lambda name: (ScriptedProvider(answer), specs[name]), StudyConfig()
         )
-        await opened.complete_request("priced", request(0))
+        await opened.complete_request("priced", build_request(0))
         unknown = ModelRequest("own/m", (Message("user", "Hello"),))
-        await opened.complete_request(
-            "unpriced", unknown
-        )  # what was lent ahead before is no cover for it
+        # The earlier advance loan does not cover it.
+        await opened.complete_request("unpriced", unknown)
         await opened.wait_for_calls_in_flight()
-    assert seen["priced"] and seen["unpriced"] is None
+    assert max_usd_by_address["priced"] and max_usd_by_address["unpriced"] is None
 
 
-async def with_lost_worker(path: Path) -> Amount:
-    """A journal whose worker 0 was lost with two calls of five in it, and that was then killed with
-    calls of worker 1 out; the sum that worker 0 had out."""
+async def write_journal_with_lost_worker(path: Path) -> Amount:
+    """Write the journal of a killed run and return the outstanding sum of its lost worker 0.
+
+    Worker 0 was lost with three of five calls outstanding. Calls of worker 1 were outstanding when
+    the run was killed."""
     with Journal(path) as journal:
         budget = Budget(usd=1.0)
         lender = LoanManager(journal, budget)
@@ -223,12 +234,12 @@ async def with_lost_worker(path: Path) -> Amount:
     return out
 
 
-async def test_a_lost_worker_has_a_row_for_itself(tmp_path: Path) -> None:
+async def test_lost_worker_has_its_own_row(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    out = await with_lost_worker(path)
+    out = await write_journal_with_lost_worker(path)
     assert out.calls == 3 and out.usd == pytest.approx(0.03)
     with JournalReader(path) as journal:
-        assert sorted((x.who, x.calls) for x in journal.read_outstanding_loans()) == [
+        assert sorted((loan.who, loan.calls) for loan in journal.read_outstanding_loans()) == [
             ("process", 5),
             ("worker", 3),
         ]
@@ -236,27 +247,27 @@ async def test_a_lost_worker_has_a_row_for_itself(tmp_path: Path) -> None:
         assert not journal.find_damage()
 
 
-async def test_replies_that_are_found_later_are_possibly_paid_no_more(tmp_path: Path) -> None:
+async def test_replies_found_later_are_no_longer_possibly_paid(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    await with_lost_worker(path)
-    found = [JournalEntry(f"b/{n}", "ask", b"", {}, "x", cost_usd=0.004) for n in range(4)]
+    await write_journal_with_lost_worker(path)
+    found_entries = [JournalEntry(f"b/{n}", "ask", b"", {}, "x", cost_usd=0.004) for n in range(4)]
     with Journal(path) as journal:
-        for entry in found:
+        for entry in found_entries:
             journal.append(entry)
-        journal.note_found(found)
+        journal.note_found(found_entries)
     with JournalReader(path) as journal:
         possible = journal.possibly_paid()
         assert possible.calls == 4 and possible.usd == pytest.approx(0.08 - 4 * 0.004)
         assert not journal.find_damage()
 
 
-async def test_a_copy_of_a_journal_keeps_what_was_possibly_paid(tmp_path: Path) -> None:
+async def test_copied_journal_keeps_possibly_paid_sums(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    await with_lost_worker(path)
+    await write_journal_with_lost_worker(path)
     with JournalReader(path) as journal:
         before = journal.read_outstanding_loans()
-        new = copy_journal(journal, lambda entry: entry)
-    replace_journal(path, new)
+        copied_journal = copy_journal(journal, lambda entry: entry)
+    replace_journal(path, copied_journal)
     with JournalReader(path) as journal:
         assert journal.read_outstanding_loans() == before and not journal.find_damage()
 
@@ -264,9 +275,9 @@ async def test_a_copy_of_a_journal_keeps_what_was_possibly_paid(tmp_path: Path) 
 @pytest.mark.parametrize(
     "change", ["DELETE FROM loans", "UPDATE loans SET max_usd = 0", "UPDATE loans SET calls = 1"]
 )
-async def test_a_loan_that_was_changed_is_damage(change: str, tmp_path: Path) -> None:
+async def test_changed_loan_is_reported_as_damage(change: str, tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    await with_lost_worker(path)
+    await write_journal_with_lost_worker(path)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(change)
     with JournalReader(path) as journal:
@@ -275,13 +286,13 @@ async def test_a_loan_that_was_changed_is_damage(change: str, tmp_path: Path) ->
         Journal(path)
 
 
-async def test_what_is_lent_ahead_is_bounded_by_what_is_left(tmp_path: Path) -> None:
+async def test_advance_loans_are_bounded_by_the_remaining_budget(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.sqlite") as journal:
         for calls, ahead in ((None, 1000), (1001, 50), (100, 8), (5, 4)):
             lender = LoanManager(journal, Budget(calls=calls))
             lent = await lender.lend_to_worker(0, LoanWish(waiting=Amount(1), ahead=1000))
             assert lent.calls == 1 + ahead
-        # The money belongs to the calls: a few calls cannot cost as much as many.
+        # The money is tied to the calls: a few calls cannot cost as much as many.
         lender = LoanManager(journal, Budget(calls=5))
         wish = LoanWish(waiting=Amount(1, 0.001), ahead=1000, price=0.001)
         assert (await lender.lend_to_worker(0, wish)).usd == pytest.approx(5 * 0.001)

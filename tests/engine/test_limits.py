@@ -1,4 +1,4 @@
-"""The limiter, on a clock of its own where time matters."""
+"""The limiter, with a simulated clock where time matters."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ class Clock:
         return self.now
 
 
-def entered(limiter: RateLimiter, most: int = 1000) -> int:
-    """How many more calls get in right now."""
+def count_admitted(limiter: RateLimiter, most: int = 1000) -> int:
+    """Count how many more calls are admitted now."""
     count = 0
     while count < most and limiter.try_acquire(1.0):
         count += 1
     return count
 
 
-def test_no_more_than_allowed_get_in() -> None:
+def test_no_more_calls_than_allowed_are_admitted() -> None:
     limiter = RateLimiter(3)
-    assert entered(limiter) == 3
+    assert count_admitted(limiter) == 3
     limiter.release()
-    assert entered(limiter) == 1
+    assert count_admitted(limiter) == 1
 
 
-def test_concurrency_halves_once_per_volley_and_creeps_up() -> None:
+def test_concurrency_halves_once_per_burst_and_recovers_slowly() -> None:
     clock = Clock()
     limiter = RateLimiter(16, clock=clock)
-    assert entered(limiter) == 16
-    started = limiter.current_time()
+    assert count_admitted(limiter) == 16
+    start_time = limiter.current_time()
     clock.now += 1
-    for _ in range(16):  # the whole volley is told to slow down: that is one message, not 16
-        limiter.record_rate_limit(started, None)
+    for _ in range(16):  # all 16 calls get a rate limit: that counts as one signal
+        limiter.record_rate_limit(start_time, None)
         limiter.release()
-    assert entered(limiter) == 8
+    assert count_admitted(limiter) == 8
     for _ in range(8):
         limiter.record_success()
         limiter.release()
-    assert entered(limiter) == 9  # one more per round of replies
+    assert count_admitted(limiter) == 9  # one more after each round of replies
     for _ in range(9):
         limiter.release()
     for _ in range(1000):
         limiter.record_success()
-    assert entered(limiter) == 16  # never above what the user set
+    assert count_admitted(limiter) == 16  # never above the setting
 
 
-def test_it_never_starves() -> None:
+def test_limiter_never_blocks_completely() -> None:
     clock = Clock()
     limiter = RateLimiter(4, clock=clock)
     for _ in range(20):
@@ -64,7 +64,7 @@ def test_it_never_starves() -> None:
         clock.now += 1
         limiter.record_rate_limit(limiter.current_time(), None)
         limiter.release()
-    assert entered(limiter) == 1
+    assert count_admitted(limiter) == 1
 
 
 def test_retry_after_holds_the_whole_model() -> None:
@@ -74,19 +74,19 @@ def test_retry_after_holds_the_whole_model() -> None:
     limiter.record_rate_limit(limiter.current_time(), 5.0)
     limiter.release()
     clock.now += 4.9
-    assert entered(limiter) == 0
+    assert count_admitted(limiter) == 0
     clock.now += 0.2
-    assert entered(limiter) > 0
+    assert count_admitted(limiter) > 0
 
 
-def test_spacing_is_the_least_time_between_two_starts() -> None:
+def test_spacing_is_the_minimum_time_between_two_starts() -> None:
     clock = Clock()
     limiter = RateLimiter(100, spacing=3.0, clock=clock)
-    assert entered(limiter) == 1
+    assert count_admitted(limiter) == 1
     clock.now += 2.9
-    assert entered(limiter) == 0
+    assert count_admitted(limiter) == 0
     clock.now += 0.2
-    assert entered(limiter) == 1
+    assert count_admitted(limiter) == 1
 
 
 def test_requests_per_minute_are_learnt_from_headers() -> None:
@@ -96,12 +96,12 @@ def test_requests_per_minute_are_learnt_from_headers() -> None:
     assert limiter.try_acquire()
     limiter.record_success(hints)
     limiter.release()
-    assert entered(limiter) == 10
+    assert count_admitted(limiter) == 10
     clock.now += 5.0  # refills at (60 - 10) / 50 = 1 a second
-    assert entered(limiter) == 5
+    assert count_admitted(limiter) == 5
 
 
-def test_tokens_are_counted_once_they_are_limited_and_a_giant_still_passes() -> None:
+def test_tokens_are_counted_once_limited_and_a_very_large_call_still_passes() -> None:
     clock = Clock()
     limiter = RateLimiter(1000, clock=clock)
     assert not limiter.counts_tokens
@@ -110,11 +110,12 @@ def test_tokens_are_counted_once_they_are_limited_and_a_giant_still_passes() -> 
     assert limiter.counts_tokens
     assert limiter.try_acquire(600.0) and not limiter.try_acquire(600.0)
     clock.now += 60.0
-    assert limiter.try_acquire(5000.0)  # more than the minute holds: waits for a full one
+    # More than one minute allows: waits until the bucket is full.
+    assert limiter.try_acquire(5000.0)
     assert not limiter.try_acquire(1.0)
 
 
-async def test_waiters_get_in_in_the_order_of_their_coming() -> None:
+async def test_waiting_calls_are_admitted_in_order_of_arrival() -> None:
     limiter = RateLimiter(1)
     order: list[int] = []
 
@@ -129,26 +130,26 @@ async def test_waiters_get_in_in_the_order_of_their_coming() -> None:
     assert limiter.in_flight == 0
 
 
-async def test_a_cancelled_waiter_takes_no_place() -> None:
+async def test_cancelled_call_takes_no_slot() -> None:
     limiter = RateLimiter(1)
     assert limiter.try_acquire()
     waiting = [asyncio.ensure_future(limiter.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     limiter.release()
-    waiting[1].cancel()  # in the very turn in which the place is given
+    waiting[1].cancel()  # in the same loop turn in which the slot is granted
     await waiting[2]
     assert limiter.in_flight == 1
 
 
-async def test_a_hold_ends_by_itself() -> None:
+async def test_hold_ends_by_itself() -> None:
     limiter = RateLimiter(2)
     limiter.hold_calls(0.02)
     await limiter.acquire()
     assert limiter.in_flight == 1
 
 
-async def test_stopping_sends_everybody_home() -> None:
+async def test_stop_ends_all_waiting_calls() -> None:
     limiter = RateLimiter(1)
     assert limiter.try_acquire()
     waiting = asyncio.ensure_future(limiter.acquire())

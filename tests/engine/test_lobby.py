@@ -15,7 +15,7 @@ def test_the_clock_starts_with_the_first_arrival_and_waits_while_the_lobby_is_em
     lobby.advance_clock(2.0)
     assert lobby.is_open and lobby.left == 1.0
     lobby.admit(SEATS[1], "another cookie", "OTHER")
-    assert lobby.left == 1.0  # a later arrival gives no further time
+    assert lobby.left == 1.0  # a later arrival adds no time
     lobby.release(SEATS[0])
     lobby.release(SEATS[1])
     lobby.advance_clock(4.0)

@@ -1,4 +1,4 @@
-"""Whatever is wrong in a study file of any type ends as a list of mistakes, never as a crash."""
+"""Mistakes in a study file of any type give a list of problems and never a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from tests.sweeps import sample_daily
 
 ROOT = Path(__file__).parents[2]
 FILES = [
-    *(f for f in sorted((ROOT / "examples").glob("*.yaml")) if not f.stem.endswith("_groups")),
+    *(
+        path
+        for path in sorted((ROOT / "examples").glob("*.yaml"))
+        if not path.stem.endswith("_groups")
+    ),
     ROOT / "config" / "pilot.yaml",
 ]
 
@@ -24,7 +28,7 @@ FILES = [
 @pytest.mark.parametrize(
     "file", sample_daily(FILES, daily=FILES[::4], part="mutations"), ids=lambda f: f.stem
 )
-def test_damaged_files_give_mistakes_with_their_place(file: Path, tmp_path: Path) -> None:
+def test_damaged_files_give_problems_with_their_place(file: Path, tmp_path: Path) -> None:
     text = file.read_text("utf-8")
     assert load_study_file(file).config
     target = tmp_path / file.name

@@ -1,7 +1,6 @@
 """Which models a run asks: no vendor is paid unless the user named its model.
 
-One server stands in for every vendor and counts what reaches it; every key is set.
-"""
+One server replaces every vendor and counts the requests. Every key is set."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ SOURCE_MODELS = {
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def isolate_working_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if _KEY_NAME.search(name) or name.endswith("_BASE_URL") or name == "DEFAULT_MODEL":
             monkeypatch.delenv(name)
@@ -47,13 +46,13 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def vendors(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerThread]:
-    """One server in the place of every vendor, with every key set."""
-    with ServerThread(FaultPlan(), answers="respondent") as started:
+    """Replace every vendor by one server, with every key set."""
+    with ServerThread(FaultPlan(), answers="respondent") as server:
         for vendor in VENDORS.values():
             path = "/v1beta" if vendor.wire == "gemini" else "/v1"
-            monkeypatch.setenv(vendor.base_url_env, started.url + path)
+            monkeypatch.setenv(vendor.base_url_env, server.url + path)
             monkeypatch.setenv(vendor.key_env[0], KEY)
-        yield started
+        yield server
 
 
 def write_study(study: str) -> Path:
@@ -63,36 +62,36 @@ def write_study(study: str) -> Path:
     return path
 
 
-def received(server: ServerThread) -> int:
+def count_received(server: ServerThread) -> int:
     return server.model.counts["received"]
 
 
-def command(*words: str) -> Result:
+def run_command(*words: str) -> Result:
     return CliRunner().invoke(app, [*words], terminal_width=400)
 
 
-def first_words(shown: Result) -> str:
-    return next(line for line in shown.output.splitlines() if line.strip())
+def first_output_line(result: Result) -> str:
+    return next(line for line in result.output.splitlines() if line.strip())
 
 
 @pytest.mark.parametrize(
     "study", sample_daily(SMALL, daily=("cross_pollination", "town_hall"), part="sweeps")
 )
-def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
+def test_file_without_a_model_pays_no_vendor_and_names_the_default_model(
     study: str, vendors: ServerThread
 ) -> None:
     path = str(write_study(study))
-    runs = study == "town_hall"  # whose levels name models; what is said is the same for all
-    for words in (("check", path), *([("run", path, "--out", "run")] if runs else [])):
-        result = command(*words)
+    runs = study == "town_hall"  # its levels name models, and the message is the same for all
+    for arguments in (("check", path), *([("run", path, "--out", "run")] if runs else [])):
+        result = run_command(*arguments)
         assert result.exit_code == 0, result.output
-        first = first_words(result)
-        assert "No model is named, so the embedded respondent answers" in first
+        first_line = first_output_line(result)
+        assert "No model is named, so the embedded respondent answers" in first_line
         source = SOURCE_MODELS[study]
-        assert (f"default is {source}" in first) if source else "default" not in first
-        wanted = f"folkmoot run {path} --"
-        assert wanted in first and (source or "openai/gpt-4o") in first
-    assert received(vendors) == 0
+        assert (f"default is {source}" in first_line) if source else "default" not in first_line
+        proposed_command = f"folkmoot run {path} --"
+        assert proposed_command in first_line and (source or "openai/gpt-4o") in first_line
+    assert count_received(vendors) == 0
     if not runs:
         return
     manifest = RunFolder("run").manifest
@@ -103,32 +102,36 @@ def test_a_file_without_a_model_pays_nobody_and_names_the_source_s_default(
     }
 
 
-def test_the_named_command_asks_the_models_of_the_source(vendors: ServerThread) -> None:
+def test_proposed_command_asks_the_default_models(vendors: ServerThread) -> None:
     path = str(write_study("town_hall"))
-    first = first_words(command("check", path))
+    first_line = first_output_line(run_command("check", path))
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0"):
-        assert name in first
-    assert "--set model=gemini-3-flash" in first
-    result = command("run", path, "--out", "run", "--set", "model=gemini-3-flash")
+        assert name in first_line
+    assert "--set model=gemini-3-flash" in first_line
+    result = run_command("run", path, "--out", "run", "--set", "model=gemini-3-flash")
     assert result.exit_code == 0, result.output
-    asked = {model["asked"] for model in RunFolder("run").manifest["models"]}
-    assert len(asked) >= 5 and "synthetic" not in asked and received(vendors) > 0
+    asked_models = {model["asked"] for model in RunFolder("run").manifest["models"]}
+    assert (
+        len(asked_models) >= 5 and "synthetic" not in asked_models and count_received(vendors) > 0
+    )
 
 
 @pytest.mark.parametrize("model", ["synthetic", "local"])
-def test_a_model_of_this_machine_brings_no_vendor_along(model: str, vendors: ServerThread) -> None:
+def test_local_model_uses_no_vendor_for_other_roles(model: str, vendors: ServerThread) -> None:
     path = write_study("town_hall")
     path.write_text(f"{path.read_text()}model: {model}\n")
-    result = command("check", str(path))
+    result = run_command("check", str(path))
     assert "No key" not in result.output
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2"):
         assert name not in result.output, result.output
     if model == "synthetic":
-        assert command("run", str(path), "--out", "run").exit_code == 0
-    assert received(vendors) == 0
+        assert run_command("run", str(path), "--out", "run").exit_code == 0
+    assert count_received(vendors) == 0
 
 
-def test_personas_coding_and_embeddings_pay_nobody_unasked(vendors: ServerThread) -> None:
+def test_personas_coding_and_embeddings_pay_no_vendor_without_a_named_model(
+    vendors: ServerThread,
+) -> None:
     Path("lines.jsonl").write_text(
         "\n".join(json.dumps({"persona": f"A baker of {n} cakes"}) for n in range(40))
     )
@@ -137,40 +140,42 @@ def test_personas_coding_and_embeddings_pay_nobody_unasked(vendors: ServerThread
         "topic: {description: Money, options: [Parks, Jobs]}\nmin_responses_for_threshold: 50\n"
         "personas: {source: persona_hub, file: lines.jsonl}\n"
     )
-    result = command("run", "pilot.yaml", "--out", "pilot")
+    result = run_command("run", "pilot.yaml", "--out", "pilot")
     assert result.exit_code == 0, result.output
     group = small_study("focus_group", Path("files"))
-    result = command("run", str(group), "--out", "group", "--set", "coding.second_coder=0.5")
-    assert received(vendors) == 0
-    built = command("personas", "build", "2", "--source", "persona_hub", "--file", "lines.jsonl")
+    result = run_command("run", str(group), "--out", "group", "--set", "coding.second_coder=0.5")
+    assert count_received(vendors) == 0
+    built = run_command(
+        "personas", "build", "2", "--source", "persona_hub", "--file", "lines.jsonl"
+    )
     assert built.exit_code == 0, built.output
-    assert "No model is named" in built.output and received(vendors) == 0
+    assert "No model is named" in built.output and count_received(vendors) == 0
 
 
-async def speak(session: Session) -> None:
+async def ask_once(session: Session) -> None:
     for name, model in (("ann", "gpt-4o"), ("bob", None)):
         await session.child(name).ask(Speaker(name, role=name, model=model), "Hello?")
 
 
-SPOKEN = Study("spoken", "Spoken", StudyConfig, speak)
+STUDY = Study("spoken", "Spoken", StudyConfig, ask_once)
 
 
-def test_a_notebook_pays_nobody_unasked_and_is_told(
+def test_notebook_run_pays_no_vendor_without_a_named_model_and_says_so(
     vendors: ServerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not even where the code of the study names a model for a seat."""
+    """Even a model that the code of the study names for a seat is not asked."""
     with caplog.at_level(logging.WARNING):
-        run = folkmoot.run(SPOKEN, {}, out="own")
-    assert received(vendors) == 0 and run.manifest["synthetic_roles"] == ["ann", "bob"]
+        run = folkmoot.run(STUDY, {}, out="own")
+    assert count_received(vendors) == 0 and run.manifest["synthetic_roles"] == ["ann", "bob"]
     assert "No model is named" in caplog.text and 'model="openai/gpt-4o"' in caplog.text
     assert "the study names gpt-4o for a participant" in (run.path / "run.log").read_text()
     caplog.clear()
-    folkmoot.run(find_study("focus_group"), _group(), out="group")
-    assert received(vendors) == 0
+    folkmoot.run(find_study("focus_group"), write_group_study(), out="group")
+    assert count_received(vendors) == 0
     assert 'model="anthropic/claude-sonnet-4-20250514"' in caplog.text
 
 
-def _group() -> dict[str, Any]:
+def write_group_study() -> dict[str, Any]:
     return {
         "product_concept": "An oven",
         "category": "ovens",
@@ -182,41 +187,45 @@ def _group() -> dict[str, Any]:
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_the_source_s_own_setting_names_the_model(
+def test_model_setting_of_the_original_program_is_used(
     vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a file `.env` or in the environment, which counts first."""
+    """The setting is in a file `.env` or in the environment, which has priority."""
     path = str(small_study("negotiation", Path("files")))
     Path(".env").write_text("DEFAULT_MODEL=gpt-4o-mini\n")
-    assert "DEFAULT_MODEL sets the model: gpt-4o-mini" in first_words(command("check", path))
+    assert "DEFAULT_MODEL sets the model: gpt-4o-mini" in first_output_line(
+        run_command("check", path)
+    )
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-4.1-mini")
-    assert "gpt-4.1-mini" in command("check", path).output
+    assert "gpt-4.1-mini" in run_command("check", path).output
     Path(".env").unlink()
-    small = ("--set", "conditions=[C1]", "--limit", "1", "--no-preflight")
-    result = command("run", path, "--out", "run", *small)
+    small_run_options = ("--set", "conditions=[C1]", "--limit", "1", "--no-preflight")
+    result = run_command("run", path, "--out", "run", *small_run_options)
     assert result.exit_code == 0, result.output
-    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in first_words(result)
-    assert {m["asked"] for m in RunFolder("run").manifest["models"]} == {"gpt-4.1-mini"}
-    named = folkmoot.run(SPOKEN, {"model": "gpt-4.1-nano"}, out="own")
-    assert "gpt-4.1-mini" not in {m["asked"] for m in named.manifest["models"]}
+    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in first_output_line(result)
+    assert {model["asked"] for model in RunFolder("run").manifest["models"]} == {"gpt-4.1-mini"}
+    run_with_named_model = folkmoot.run(STUDY, {"model": "gpt-4.1-nano"}, out="own")
+    assert "gpt-4.1-mini" not in {
+        model["asked"] for model in run_with_named_model.manifest["models"]
+    }
 
 
-def test_a_source_s_setting_that_names_no_model_is_a_mistake(
+def test_model_setting_that_names_no_model_is_a_mistake(
     vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-nonsense")
-    result = command("run", str(small_study("focus_group", Path("files"))))
+    result = run_command("run", str(small_study("focus_group", Path("files"))))
     assert result.exit_code == 2 and "DEFAULT_MODEL" in result.output
     assert "gpt-nonsense" in result.output and not Path("outputs").exists()
 
 
 @pytest.mark.parametrize("study", SMALL)
-def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
+def test_key_without_a_model_stops_the_run(study: str, vendors: ServerThread) -> None:
     path = str(write_study(study))
-    result = command("run", path, "--key", KEY)
+    result = run_command("run", path, "--key", KEY)
     assert result.exit_code == 2 and "--key" in result.output
     assert (SOURCE_MODELS[study] or "openai/gpt-4o") in result.output
-    assert received(vendors) == 0 and not Path("outputs").exists()
+    assert count_received(vendors) == 0 and not Path("outputs").exists()
     with pytest.raises(InputError, match="no named model uses it"):
         folkmoot.run(path, key=KEY)
 
@@ -226,70 +235,73 @@ def test_a_key_without_a_model_stops(study: str, vendors: ServerThread) -> None:
     sample_daily(
         [
             *(("town_hall", how) for how in ("--model", "--set", "DEFAULT_MODEL")),
-            ("focus_group", "--model"),  # which names one model for all
+            ("focus_group", "--model"),  # `--model` sets one model for all roles
         ],
         daily=2,
         part="sweeps",
     ),
 )
-def test_a_resume_asks_the_models_of_the_sealed_plan(
+def test_resume_asks_the_models_of_the_sealed_plan(
     how: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(write_study(study))
-    first = {"--model": ["--model", "gpt-4o"], "--set": ["--set", "model=gpt-4o"]}.get(how, [])
+    first_arguments = {"--model": ["--model", "gpt-4o"], "--set": ["--set", "model=gpt-4o"]}.get(
+        how, []
+    )
     if how == "DEFAULT_MODEL":
         monkeypatch.setenv("DEFAULT_MODEL", "gpt-4o")
     common = ("run", path, "--out", "run", "--no-preflight", "--set", "embedding_model=synthetic")
-    paused = command(*common, *first, "--set", "budget_calls=7")
+    paused = run_command(*common, *first_arguments, "--set", "budget_calls=7")
     assert paused.exit_code == 75, paused.output
-    asked = received(vendors)
-    Path("run/manifest.json").unlink()  # as after a kill
+    received_before = count_received(vendors)
+    Path("run/manifest.json").unlink()  # like after a kill
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-4.1-nano")
-    result = command(*common, "--resume")
+    result = run_command(*common, "--resume")
     assert result.exit_code == 0, result.output
-    assert received(vendors) > asked
+    assert count_received(vendors) > received_before
     models = {model["asked"] for model in RunFolder("run").manifest["models"]}
     assert "gpt-4o" in models and not models & {"synthetic", "gpt-4.1-nano"}
-    if study == "town_hall":  # `--model` takes every seat, `--set model` leaves the levels theirs
+    # `--model` overrides every seat, `--set model` keeps the models of the levels.
+    if study == "town_hall":
         assert ("kimi-k2" in models) == (how != "--model")
 
 
-def spoken_file(settings: str) -> Path:
-    """A study file of the study above."""
+def write_study_file(settings: str) -> Path:
+    """Write a study file of the study above."""
     Path("own.py").write_text(
         "from folkmoot import Study, StudyConfig\n"
-        "from tests.engine.test_model_choice import speak\n"
-        "STUDY = Study('spoken', 'Spoken', StudyConfig, speak)\n"
+        "from tests.engine.test_model_choice import ask_once\n"
+        "STUDY = Study('spoken', 'Spoken', StudyConfig, ask_once)\n"
     )
     path = Path("spoken.yaml")
     path.write_text(f"study: ./own.py\n{settings}")
     return path
 
 
-def test_a_resume_says_that_the_file_names_another_model_now(vendors: ServerThread) -> None:
+def test_resume_reports_a_different_model_in_the_file(vendors: ServerThread) -> None:
     settings = {"model": "gpt-4o", "budget_calls": 1}
     with pytest.raises(BudgetReachedError):
-        folkmoot.run(SPOKEN, settings, out="own")
-    path = spoken_file("model: gpt-4.1-nano\n")
+        folkmoot.run(STUDY, settings, out="own")
+    path = write_study_file("model: gpt-4.1-nano\n")
     plan = json.loads(Path("own/plan.json").read_text())
     assert plan["sealed"]["design"]["data"]["model"] == "gpt-4o"
-    result = command("run", str(path), "--out", "own", "--resume", "--trust")
+    result = run_command("run", str(path), "--out", "own", "--resume", "--trust")
     assert "sealed plan, gpt-4o, although the study file now names gpt-4.1-nano" in " ".join(
         result.output.split()
     )
 
 
-def test_new_cells_of_a_grid_ask_the_model_of_the_cells_that_began(
+def test_new_grid_cells_ask_the_model_of_the_first_cells(
     vendors: ServerThread,
 ) -> None:
-    path = str(spoken_file(""))
+    path = str(write_study_file(""))
     common = ("run", path, "--out", "grid", "--no-preflight", "--trust")
-    began = command(*common, "--model", "gpt-4o", "--repeats", "1")
+    began = run_command(*common, "--model", "gpt-4o", "--repeats", "1")
     assert began.exit_code == 0, began.output
-    more = command(*common, "--repeats", "2", "--resume")
-    assert more.exit_code == 0, more.output
+    more_repeats = run_command(*common, "--repeats", "2", "--resume")
+    assert more_repeats.exit_code == 0, more_repeats.output
     for cell in sorted(Path("grid/cells").iterdir()):
         models = {model["asked"] for model in RunFolder(cell).manifest["models"]}
         assert "gpt-4o" in models and "synthetic" not in {
-            m["asked"] for m in RunFolder(cell).manifest["models"] if m["roles"]
+            model["asked"] for model in RunFolder(cell).manifest["models"] if model["roles"]
         }

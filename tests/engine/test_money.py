@@ -1,4 +1,4 @@
-"""Money is told truly: over HTTP, from the reply to the manifest and the report."""
+"""Costs are reported correctly over HTTP, from the reply to the manifest and the report."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ MODELS["google"] = "google/gemini-2.5-flash"
 pytestmark = pytest.mark.usefixtures("keys")
 
 
-async def votes(session: Session) -> None:
-    async def vote(scope: Any, number: int) -> None:
+async def ask_for_votes(session: Session) -> None:
+    async def vote_once(scope: Any, number: int) -> None:
         speaker = Speaker(f"p{number}", system="You are a cook.")
         await scope.ask(
             speaker, f"Parks or jobs, {number}?", answer_type=Choice(("Parks", "Jobs")), reasks=0
         )
         await scope.ask(speaker, f"Why, {number}?")
 
-    await session.map(range(6), vote)
+    await session.map(range(6), vote_once)
 
 
-async def talk(session: Session) -> None:
-    async def one(scope: Any, number: int) -> None:
+async def ask_participants(session: Session) -> None:
+    async def ask_three_questions(scope: Any, number: int) -> None:
         await scope.ask(Speaker(f"p{number}"), f"Why, {number}?")
 
-    await session.map(range(3), one)
+    await session.map(range(3), ask_three_questions)
 
 
-TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
-STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=votes)
+TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=ask_participants)
+STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_votes)
 
 
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
@@ -59,13 +59,15 @@ def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[
     return {"model": MODELS[vendor], "endpoints": {vendor: url}, "concurrency": 8, **more}
 
 
-def resumed(values: dict[str, Any], out: Path) -> Run:
+def resume_run(values: dict[str, Any], out: Path) -> Run:
     return run(STUDY, values, out=out)
 
 
 @pytest.mark.parametrize("vendor", MODELS)
 @pytest.mark.parametrize("usage", ["none", "input"])
-def test_without_usage_nothing_is_said_to_be_free(vendor: str, usage: str, tmp_path: Path) -> None:
+def test_cost_without_usage_is_never_reported_as_zero(
+    vendor: str, usage: str, tmp_path: Path
+) -> None:
     with ServerThread(FaultPlan(usage=usage)) as server:
         finished_run = run(STUDY, settings(server, vendor), out=tmp_path / "run")
     manifest = finished_run.manifest
@@ -76,16 +78,16 @@ def test_without_usage_nothing_is_said_to_be_free(vendor: str, usage: str, tmp_p
     methods = build_methods(
         finished_run.folder, STUDY, build_front_page(finished_run.folder, STUDY, [], [])
     )
-    output = " ".join(methods.paragraphs)
-    assert "unknown price" in output and "unknown number" in output
-    shown = str(build_trust_section(finished_run.folder, STUDY))
-    assert "unknown" in shown and "$0.00" not in shown
+    methods_text = " ".join(methods.paragraphs)
+    assert "unknown price" in methods_text and "unknown number" in methods_text
+    trust_section = str(build_trust_section(finished_run.folder, STUDY))
+    assert "unknown" in trust_section and "$0.00" not in trust_section
     log = (tmp_path / "run" / "log.jsonl").read_text()
     assert '"cost_usd": null' in log.splitlines()[-1]
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-def test_with_a_budget_in_money_the_first_reply_without_usage_ends_the_run(
+def test_money_budget_ends_the_run_at_the_first_reply_without_usage(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(usage="none")) as server:
@@ -95,14 +97,14 @@ def test_with_a_budget_in_money_the_first_reply_without_usage_ends_the_run(
         assert server.model.counts["answered"] == 1
         manifest_entry = RunFolder(tmp_path / "run").manifest
         assert (manifest_entry["calls"], manifest_entry["cost_usd"]) == (1, None)
-        with pytest.raises(InputError, match="budget_calls"):  # and nothing is asked again
-            resumed(run_settings, tmp_path / "run")
+        with pytest.raises(InputError, match="budget_calls"):  # no call is repeated
+            resume_run(run_settings, tmp_path / "run")
         assert server.model.counts["answered"] == 1
-        resumed(settings(server, vendor, budget_calls=50), tmp_path / "run")
+        resume_run(settings(server, vendor, budget_calls=50), tmp_path / "run")
         assert server.model.counts["answered"] == 12
 
 
-def test_with_a_budget_in_money_a_model_of_unknown_price_is_not_asked(tmp_path: Path) -> None:
+def test_money_budget_refuses_a_model_of_unknown_price(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         run_settings = {"model": "openai/nobody-knows-it", "endpoints": {"openai": server.openai}}
         with pytest.raises(InputError, match="budget_calls"):
@@ -113,17 +115,19 @@ def test_with_a_budget_in_money_a_model_of_unknown_price_is_not_asked(tmp_path: 
 
 @pytest.mark.parametrize("usd", [0.03, 0.01])
 @pytest.mark.parametrize("limit", [None, 40])
-def test_a_budget_is_neither_passed_nor_left_unused(
+def test_budget_is_neither_exceeded_nor_left_unused(
     usd: float, limit: int | None, tmp_path: Path
 ) -> None:
-    async def talk(session: Session) -> None:
-        async def one(scope: Any, number: int) -> None:
+    async def ask_participants_at_length(session: Session) -> None:
+        async def ask_three_questions(scope: Any, number: int) -> None:
             for turn in range(10):
                 await scope.ask(Speaker(f"p{number}"), f"Question {turn} " + "so it is " * 60)
 
-        await session.map(range(40), one)
+        await session.map(range(40), ask_three_questions)
 
-    study = Study(name="talk", title="Talk", config=StudyConfig, protocol=talk)
+    study = Study(
+        name="talk", title="Talk", config=StudyConfig, protocol=ask_participants_at_length
+    )
     with ServerThread(FaultPlan()) as server:
         run_settings = settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
         with pytest.raises(BudgetReachedError):
@@ -132,82 +136,82 @@ def test_a_budget_is_neither_passed_nor_left_unused(
         spent = journal.spent()
         dearest = max(float(entry.cost_usd or 0) for entry in journal.read_entries())
     assert not spent.unpriced and spent.calls > 5
-    room = 0.0055 if limit is None else 0.0025  # what the next call might have cost
+    room = 0.0055 if limit is None else 0.0025  # the maximum cost of the next call
     assert usd - room < spent.usd <= usd + (dearest if limit is None else 0)
 
 
-def test_what_a_resume_spends_counts_against_the_same_budget(tmp_path: Path) -> None:
+def test_cost_of_a_resume_counts_against_the_same_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         run_settings = settings(server, budget_usd=0.0005, max_tokens=10)
         with pytest.raises(BudgetReachedError):
             run(STUDY, run_settings, out=tmp_path / "run")
-        asked = server.model.counts["answered"]
-        assert 0 < asked < 12
+        answered_before = server.model.counts["answered"]
+        assert 0 < answered_before < 12
         with pytest.raises(BudgetReachedError):
-            resumed(run_settings, tmp_path / "run")
-        assert server.model.counts["answered"] == asked
-        finished_run = resumed({**run_settings, "budget_usd": 1.0}, tmp_path / "run")
+            resume_run(run_settings, tmp_path / "run")
+        assert server.model.counts["answered"] == answered_before
+        finished_run = resume_run({**run_settings, "budget_usd": 1.0}, tmp_path / "run")
     assert finished_run.manifest["calls"] == 12
 
 
 @pytest.mark.parametrize("vendor", MODELS)
 @pytest.mark.parametrize("fault", ["half", "malformed"])
-def test_a_reply_that_breaks_off_is_charged_at_its_reserve_and_its_cost_is_unknown(
+def test_broken_reply_is_charged_at_its_reservation_and_its_cost_is_unknown(
     fault: str, vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(**{fault: 0.4})) as server:
-        more = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
-        run_settings = settings(server, vendor, budget_usd=1.0, **more)
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
+        run_settings = settings(server, vendor, budget_usd=1.0, **retry_settings)
         finished_run = run(STUDY, run_settings, out=tmp_path / "run")
-        broken = server.model.counts[fault]
+        broken_count = server.model.counts[fault]
     manifest = finished_run.manifest
-    assert broken > 0 and manifest["calls"] == 12
+    assert broken_count > 0 and manifest["calls"] == 12
     manifest_entry = manifest["broken_replies"]
-    assert manifest_entry["count"] == broken and manifest_entry["max_usd"] > 0
+    assert manifest_entry["count"] == broken_count and manifest_entry["max_usd"] > 0
     assert manifest["cost_unknown_for"] == [MODELS[vendor]] and manifest["cost_usd"] > 0
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
         entries = list(journal.read_entries())
         spent = journal.spent()
         bounds = [reply.max_usd for reply in journal.read_broken_replies()]
-    known = sum(float(entry.cost_usd or 0) for entry in entries)
-    assert (spent.calls, spent.unpriced) == (12, ()) and len(bounds) == broken
+    known_usd = sum(float(entry.cost_usd or 0) for entry in entries)
+    assert (spent.calls, spent.unpriced) == (12, ()) and len(bounds) == broken_count
     dearest = max(float(entry.cost_usd or 0) for entry in entries)
     assert all(bound is not None and bound >= dearest for bound in bounds)
-    assert spent.usd == pytest.approx(known + manifest_entry["max_usd"])
+    assert spent.usd == pytest.approx(known_usd + manifest_entry["max_usd"])
     last = (tmp_path / "run" / "run.log").read_text()
     assert "may have been billed" in last
     assert "interrupted replies" in str(build_trust_section(finished_run.folder, STUDY))
 
 
-def test_replies_that_break_off_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
-    """Nothing is ever answered, so nothing is known to be spent; yet the budget ends the run."""
+def test_broken_replies_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
+    """No call is ever answered, so no cost is known. The budget ends the run nevertheless."""
     with ServerThread(FaultPlan(half=1.0)) as server:
-        more = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
-        run_settings = settings(server, budget_usd=0.01, concurrency=1, **more)
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
+        run_settings = settings(server, budget_usd=0.01, concurrency=1, **retry_settings)
         out = tmp_path / "run"
         with pytest.raises(RunPausedError):
             run(STUDY, run_settings, out=out)
-        assert not isinstance(_last_pause(run_settings, out), BudgetReachedError)
+        assert not isinstance(run_until_pause(run_settings, out), BudgetReachedError)
         for _ in range(20):
-            pause = _last_pause(run_settings, out)
+            pause = run_until_pause(run_settings, out)
             if isinstance(pause, BudgetReachedError):
                 break
         assert isinstance(pause, BudgetReachedError)
-        asked = server.model.counts["half"]
-        assert isinstance(_last_pause(run_settings, out), BudgetReachedError)
-        assert server.model.counts["half"] == asked  # nothing more is asked
+        asked_before = server.model.counts["half"]
+        assert isinstance(run_until_pause(run_settings, out), BudgetReachedError)
+        assert server.model.counts["half"] == asked_before  # no further call is made
         with Journal(out / "journal.sqlite") as journal:
             spent = journal.spent()
         assert 0.008 < spent.usd <= 0.01
 
 
-def _last_pause(named: dict[str, Any], out: Path) -> RunPausedError:
+def run_until_pause(named: dict[str, Any], out: Path) -> RunPausedError:
     with pytest.raises(RunPausedError) as caught:
-        resumed(named, out)
+        resume_run(named, out)
     return caught.value
 
 
-def test_the_console_names_replies_that_broke_off(
+def test_console_output_names_broken_replies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -224,43 +228,43 @@ def test_the_console_names_replies_that_broke_off(
     assert "the unknown cost of openai/gpt-4o" in output and "broke off" in output
 
 
-def test_a_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) -> None:
-    async def streamed(request: web.Request, handler: Any) -> web.StreamResponse:
-        asked.append(request.path)
-        told = 'data: {"choices": [{"delta": {"content": "Parks"}}]}\n\ndata: [DONE]\n\n'
-        return web.Response(text=told, content_type="text/event-stream")
+def test_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) -> None:
+    async def send_stream(request: web.Request, handler: Any) -> web.StreamResponse:
+        received.append(request.path)
+        stream_text = 'data: {"choices": [{"delta": {"content": "Parks"}}]}\n\ndata: [DONE]\n\n'
+        return web.Response(text=stream_text, content_type="text/event-stream")
 
-    asked: list[str] = []
+    received: list[str] = []
     with ServerThread(FaultPlan()) as server:
-        server.model.between = streamed
+        server.model.between = send_stream
         run_settings = settings(server, concurrency=1)
         with pytest.raises(FatalModelError, match="stream of events"):
             run(STUDY, run_settings, out=tmp_path / "run")
-    assert len(asked) == 1
+    assert len(received) == 1
     assert RunFolder(tmp_path / "run").manifest["broken_replies"]["count"] == 1
 
 
-def test_tries_that_may_have_been_billed_are_told(tmp_path: Path) -> None:
+def test_possibly_billed_attempts_are_reported(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(drop=0.3)) as server:
         run_settings = settings(server, api_retry_base_seconds=0.001, max_api_retries=20)
         finished_run = run(STUDY, run_settings, out=tmp_path / "run")
-        lost = server.model.counts["drop"]
-    assert lost > 0 and finished_run.manifest["lost_tries"] == lost
+        dropped_count = server.model.counts["drop"]
+    assert dropped_count > 0 and finished_run.manifest["lost_tries"] == dropped_count
     assert "may have billed" in str(build_trust_section(finished_run.folder, STUDY))
 
 
-def test_reasoning_that_is_counted_apart_is_paid(tmp_path: Path) -> None:
-    told = {}
+def test_reasoning_tokens_counted_separately_are_paid(tmp_path: Path) -> None:
+    manifests = {}
     for usage in ("full", "apart"):
         with ServerThread(FaultPlan(usage=usage)) as server:
-            told[usage] = run(TALK, settings(server), out=tmp_path / usage).manifest
-    more = told["apart"]["output_tokens"] - told["full"]["output_tokens"]
-    assert more == 3 * 50
-    dearer = told["apart"]["cost_usd"] - told["full"]["cost_usd"]
-    assert dearer == pytest.approx(more * 10e-6)  # the price of gpt-4o's output
+            manifests[usage] = run(TALK, settings(server), out=tmp_path / usage).manifest
+    added_tokens = manifests["apart"]["output_tokens"] - manifests["full"]["output_tokens"]
+    assert added_tokens == 3 * 50
+    dearer = manifests["apart"]["cost_usd"] - manifests["full"]["cost_usd"]
+    assert dearer == pytest.approx(added_tokens * 10e-6)  # the output price of gpt-4o
 
 
-def test_a_prompt_that_gemini_blocks_costs_its_input_and_ends_no_run(
+def test_prompt_blocked_by_gemini_costs_its_input_and_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = {
@@ -276,7 +280,7 @@ def test_a_prompt_that_gemini_blocks_costs_its_input_and_ends_no_run(
     assert manifest["cost_usd"] == pytest.approx(30 * 0.3e-6)  # the price of the input
 
 
-def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_the_others(
+def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = ModelServer._answered
@@ -290,9 +294,11 @@ def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_the_others(
     with ServerThread(FaultPlan()) as server:
         finished_run = run(TALK, settings(server), out=tmp_path / "run")
     with JournalReader(finished_run.path / "journal.sqlite") as journal:
-        known = [entry.cost_usd for entry in journal.read_entries() if entry.cost_usd is not None]
-    assert len(known) == 2
-    assert finished_run.manifest["cost_usd"] == pytest.approx(sum(known))
+        known_costs = [
+            entry.cost_usd for entry in journal.read_entries() if entry.cost_usd is not None
+        ]
+    assert len(known_costs) == 2
+    assert finished_run.manifest["cost_usd"] == pytest.approx(sum(known_costs))
     assert finished_run.manifest["cost_unknown_for"] == [MODELS["openai"]]
     methods = build_methods(
         finished_run.folder, STUDY, build_front_page(finished_run.folder, STUDY, [], [])
@@ -300,7 +306,7 @@ def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_the_others(
     assert f"plus the unknown cost of {MODELS['openai']}" in " ".join(methods.paragraphs)
 
 
-ODD_REPLIES = {
+MALFORMED_USAGES = {
     "beyond 63 bits": Completion("said", Usage(2**63, 5), "m"),
     "negative": Completion("said", Usage(-1000, -5), "m"),
     "not a number": Completion("said", Usage(float("nan"), 5), "m"),  # type: ignore[arg-type]
@@ -310,19 +316,19 @@ ODD_REPLIES = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD_REPLIES)
-def test_a_count_that_is_none_is_unknown_and_the_reply_is_kept(odd: str, tmp_path: Path) -> None:
-    provider = ScriptedProvider(lambda request, address: ODD_REPLIES[odd])
+@pytest.mark.parametrize("odd", MALFORMED_USAGES)
+def test_missing_count_is_unknown_and_the_reply_is_kept(odd: str, tmp_path: Path) -> None:
+    provider = ScriptedProvider(lambda request, address: MALFORMED_USAGES[odd])
     finished_run = run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
     manifest = finished_run.manifest
     assert (manifest["calls"], manifest["input_tokens"]) == (3, None)
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
         assert [entry.reply for entry in journal.read_entries()] == ["said"] * 3
     run(TALK, {"model": "synthetic"}, out=tmp_path / "run", provider=provider)
-    assert provider.calls == 3  # nothing is asked again
+    assert provider.calls == 3  # no call is repeated
 
 
-def test_whatever_texts_a_provider_reports_the_reply_is_kept(tmp_path: Path) -> None:
+def test_reply_is_kept_for_any_reported_texts(tmp_path: Path) -> None:
     half = Completion("said", Usage(np.int64(12), 5), "m\ud800", "id\udc00", "unknown:\ud800")  # type: ignore[arg-type]
     none = Completion("said", Usage(12, 5), None, None, None)  # type: ignore[arg-type]
     for name, reply in {"half": half, "none": none}.items():
@@ -339,7 +345,7 @@ def test_each_reply_has_the_price_of_its_time(
 
     async def ask_at_two_times(session: Session) -> None:
         nonlocal hour
-        for later in (20, 27):  # the low price of the evening, and the price of the next morning
+        for later in (20, 27):  # the low evening price, and the price of the next morning
             hour = later
             await session.ask(Speaker("p"), "Why?")
 

@@ -31,7 +31,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.deviations import list_deviations
 from folkmoot.storage.manifest import file_sha256, seal_manifest
 from folkmoot.storage.run_folder import RunFolder
-from tests.engine.test_journal import older
+from tests.engine.test_journal import convert_to_earlier_format
 from tests.sweeps import sample_daily
 
 
@@ -341,7 +341,7 @@ def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
 
 def of_earlier_code(run: Path) -> None:
     """The folder as earlier code left it: hashes of CSV files alone, a journal of format 2."""
-    older(run / "journal.sqlite", 2)
+    convert_to_earlier_format(run / "journal.sqlite", 2)
 
     def forget(manifest: dict[str, Any]) -> None:
         for key in ("override", "scripted", "study_file"):

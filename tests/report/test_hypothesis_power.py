@@ -30,7 +30,7 @@ from folkmoot.report.comparison.simulated_power import (
 )
 from folkmoot.storage.findings import Finding, TableCell
 from tests.contract.small import SMALL
-from tests.engine.test_hypotheses import hypotheses_finding
+from tests.engine.test_hypotheses import compute_hypotheses_finding
 
 STATED = """
 hypotheses:
@@ -187,7 +187,7 @@ def test_a_simulated_run_is_the_run_of_that_size_and_seed(tmp_path: Path) -> Non
     run = folkmoot.run(
         path, model="synthetic", seed=7, out=tmp_path / "run", overrides=job.overrides
     )
-    grid = hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
+    grid = compute_hypotheses_finding(run.folder, [stated(contrast=["acp", "simple_voting"])]).grid
     found = run_trial(job)
     at = grid.columns.index
     assert found == TrialOutcome(
