@@ -17,7 +17,7 @@ from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.runs import SerialRun
 from tests.contract.small import people_of, small_study
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
@@ -163,7 +163,7 @@ def test_a_human_may_quote_and_address_others_in_every_line(tmp_path: Path) -> N
         out=tmp_path / "run",
         model="synthetic",
         overrides=("seats.count=1", "seats.as=persona"),
-        seat_host=by_hand(answer),
+        seat_host=build_seat_host(answer),
     )
     said = run.table("answers").filter(answered_by="human", kind="text")
     assert said.height and (said["parse_step"] == "exact").all()

@@ -25,7 +25,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.participants import LENGTH_ADVICE, STYLE_ADVICE
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from tests.contract.small import people_of, small_study
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
@@ -87,7 +87,7 @@ def run_with_humans(
         out=path.parent / overrides[-1].rpartition("=")[2],
         model="synthetic",
         overrides=(*PLAYABLE.get(study, ()), "seats.count=2", *overrides),
-        seat_host=by_hand(answer),
+        seat_host=build_seat_host(answer),
     )
     return seats, run.folder
 
@@ -210,7 +210,7 @@ def test_a_withdrawal_removes_all_words_of_the_participant_and_no_others(
         out=tmp_path / "run",
         model="synthetic",
         overrides=(*PLAYABLE.get(study, ()), "seats.count=1", "seats.as=self"),
-        seat_host=by_hand(answer),
+        seat_host=build_seat_host(answer),
     ).folder
     before = read_cells(run)
     held = [p for p in run.path.rglob("*") if p.is_file() and own.search(p.read_text("latin-1"))]

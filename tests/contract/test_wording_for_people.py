@@ -15,7 +15,7 @@ from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatManager, Sea
 from folkmoot.view.forms import FormField
 from folkmoot.view.seat.question_page import form_for, render_question
 from tests.contract.small import people_of, small_study
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
 
 # The parts of small studies that people can play, with every question that may be put to a seat.
@@ -82,7 +82,7 @@ def test_a_page_has_no_instructions_for_models_and_its_options_once(
                 faults.append(f"{question.address}: lists {options}")
         return people.reply(question.request, question.address).text
 
-    serving = by_hand(answer)
+    serving = build_seat_host(answer)
 
     @asynccontextmanager
     async def host(desk: SeatManager) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Folders and files that hold people's profiles are their owner's alone, whatever the umask."""
+"""Folders and files with profiles of humans are readable by their owner only, with any umask."""
 
 from __future__ import annotations
 
@@ -30,32 +30,33 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def rights(path: Path) -> int:
+def read_permissions(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("there", (False, True), ids=("new folder", "empty folder"))
-def test_only_the_owner_may_look_into_a_run(tmp_path: Path, umask: int, there: bool) -> None:
+def test_run_folder_is_private(tmp_path: Path, umask: int, there: bool) -> None:
     out = tmp_path / "outputs" / "run"
     if there:
         out.mkdir(parents=True)
     folkmoot.run(STUDY, {}, model="synthetic", out=out)
-    assert rights(out) == 0o700
-    assert rights(tmp_path / "outputs") == 0o777 & ~umask  # only the run itself
+    assert read_permissions(out) == 0o700
+    # Only the run folder itself is private.
+    assert read_permissions(tmp_path / "outputs") == 0o777 & ~umask
 
 
-def test_who_shares_a_run_on_purpose_keeps_it_shared(tmp_path: Path) -> None:
+def test_permissions_that_the_owner_set_are_kept(tmp_path: Path) -> None:
     out = tmp_path / "run"
     folkmoot.run(STUDY, {}, model="synthetic", out=out)
     out.chmod(0o750)
     folkmoot.run(STUDY, {}, model="synthetic", out=out)
-    assert rights(out) == 0o750
+    assert read_permissions(out) == 0o750
 
 
-def test_only_the_owner_may_read_the_pool(tmp_path: Path, umask: int) -> None:
+def test_pool_is_private(tmp_path: Path, umask: int) -> None:
     pool = Pool(tmp_path / "data" / "personas.json")
     pool.add_personas(quota.make(3, generator(1, ("a",))))
-    assert rights(pool.path) == 0o600
-    pool.path.chmod(0o644)  # as earlier versions left it
+    assert read_permissions(pool.path) == 0o600
+    pool.path.chmod(0o644)  # the mode that earlier versions set
     pool.add_personas(quota.make(3, generator(2, ("b",))))
-    assert rights(pool.path) == 0o600
+    assert read_permissions(pool.path) == 0o600

@@ -1,4 +1,4 @@
-"""Progress: events added up, lines for people, log files without keys."""
+"""Progress: totals of events, console lines, and log files without keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from folkmoot.engine.calls.progress import (
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,12 +34,12 @@ class Clock:
         return self.now
 
 
-def test_a_slow_pace_is_told_by_the_minute() -> None:
-    said = [format_rate(x) for x in (0.0, 0.33, 0.999, 1.0, 9.9, 9.96, 1234.5)]
-    assert said == ["0/min", "20/min", "60/min", "1/s", "9.9/s", "10/s", "1,234/s"]
+def test_slow_pace_is_printed_per_minute() -> None:
+    rates = [format_rate(x) for x in (0.0, 0.33, 0.999, 1.0, 9.9, 9.96, 1234.5)]
+    assert rates == ["0/min", "20/min", "60/min", "1/s", "9.9/s", "10/s", "1,234/s"]
 
 
-def test_tally_counts_calls_cost_missing_answers_and_time_left() -> None:
+def test_tally_counts_calls_cost_missing_answers_and_remaining_time() -> None:
     clock = Clock()
     tally = ProgressTally(clock)
     tally(StageStarted("vote", 10))
@@ -61,7 +61,7 @@ def test_tally_counts_calls_cost_missing_answers_and_time_left() -> None:
     )
 
 
-def test_each_line_of_the_log_tells_how_far_the_stages_are(tmp_path: Path) -> None:
+def test_each_log_line_contains_the_progress_of_stages(tmp_path: Path) -> None:
     clock = Clock()
     log = RunLog(tmp_path, clock=clock)
     log(StageStarted("vote", 4))
@@ -76,8 +76,8 @@ def test_each_line_of_the_log_tells_how_far_the_stages_are(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stage", ["talk", "run"])
-def test_what_is_left_is_told_by_calls_because_items_run_side_by_side(stage: str) -> None:
-    """When the first of twenty groups is done the others are nearly done: not 19 times as long."""
+def test_remaining_time_is_estimated_by_calls_because_items_run_concurrently(stage: str) -> None:
+    """When the first of twenty groups is done, the others are nearly done as well."""
     clock = Clock()
     tally = ProgressTally(clock)
     tally(StageStarted(stage, 20))
@@ -89,11 +89,11 @@ def test_what_is_left_is_told_by_calls_because_items_run_side_by_side(stage: str
                 tally(CallDone("m", address=f"{scope}g{group}/turn{call}/ask0"))
     tally(ItemDone(stage))
     assert tally.stages[stage].done == 1
-    left = tally.stages[stage].eta_seconds(clock.now)
-    assert left == pytest.approx(19)  # one call for each of the others, one each second
+    eta_seconds = tally.stages[stage].eta_seconds(clock.now)
+    assert eta_seconds == pytest.approx(19)  # one call for each other item, one each second
 
 
-def test_replayed_calls_are_no_measure_of_time() -> None:
+def test_replayed_calls_do_not_count_for_the_estimated_time() -> None:
     clock = Clock()
     tally = ProgressTally(clock)
     tally(StageStarted("talk", 2))
@@ -107,7 +107,7 @@ def test_replayed_calls_are_no_measure_of_time() -> None:
     assert tally.stages["talk"].eta_seconds(clock.now) == pytest.approx(10)  # five calls of 2 s
 
 
-def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
+def test_stages_with_two_forks_add_up_and_end_with_the_next_stage() -> None:
     tally = ProgressTally(Clock())
     tally(StageStarted("a", 2))
     tally(StageStarted("a", 3))
@@ -117,20 +117,20 @@ def test_stages_that_fork_twice_add_up_and_give_way_to_the_next() -> None:
     assert tally.current_stage.name == "a"
 
 
-def test_of_stages_side_by_side_the_one_that_moves_is_told_of() -> None:
+def test_last_active_stage_is_printed_for_concurrent_stages() -> None:
     clock = Clock()
     tally = ProgressTally(clock)
     for stage in ("vote", "talk", "vote_again"):
         tally(StageStarted(stage, 2))
-    told = []
+    stages = []
     for stage in ("vote", "talk", "vote"):
         clock.now += 1
         tally(ItemDone(stage))
-        told.append(tally.current_stage and tally.current_stage.name)
-    assert told == ["vote", "talk", "talk"]  # the second vote was the last one
+        stages.append(tally.current_stage and tally.current_stage.name)
+    assert stages == ["vote", "talk", "talk"]  # the second vote was the last call
 
 
-def test_an_unknown_price_is_said_and_never_zero() -> None:
+def test_unknown_price_is_printed_and_never_zero() -> None:
     tally = ProgressTally(Clock())
     assert tally.total.cost == "$0"
     tally(CallDone("m", cost_usd=None))
@@ -156,19 +156,19 @@ def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
     }
 
 
-def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -> None:
+def test_log_files_have_text_and_json_formats_and_contain_no_key(tmp_path: Path) -> None:
     clock = Clock()
     log = RunLog(
         tmp_path, scrub=lambda text: text.replace("sk-1", "[key]"), every=10.0, clock=clock
     )
-    tell = combine_progress(log)
-    tell(StageStarted("vote", 1000))
+    progress = combine_progress(log)
+    progress(StageStarted("vote", 1000))
     for _ in range(30):
         clock.now += 1.0
-        tell(CallDone("m", cost_usd=0.0))
-        tell(ItemDone("vote"))
-    tell(Notice("refused sk-1", "warning"))
-    tell(RunEnded("done"))
+        progress(CallDone("m", cost_usd=0.0))
+        progress(ItemDone("vote"))
+    progress(Notice("refused sk-1", "warning"))
+    progress(RunEnded("done"))
     log.close()
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert [line.split(maxsplit=3)[2] for line in lines] == ["INFO"] * 4 + ["WARNING", "INFO"]
@@ -181,7 +181,7 @@ def test_log_files_are_for_people_and_programs_and_hold_no_key(tmp_path: Path) -
     assert (tmp_path / "run.log").read_text().splitlines() == lines
 
 
-def test_events_in_words() -> None:
+def test_events_are_formatted_as_text() -> None:
     assert format_event(StageStarted("vote", 1200)) == ("vote: started (1,200 items)", "info")
     assert format_event(ItemDone("vote"))[0] == ""
     assert [format_duration(s) for s in (0.4, 59, 185, 7800)] == [

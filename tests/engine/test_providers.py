@@ -1,4 +1,4 @@
-"""A run's models are looked up, with their keys, before anything is written."""
+"""Models and keys of a run are checked before anything is written."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
+def list_problems(config: StudyConfig, seats: tuple[str, ...] = SEATS) -> list[str]:
     with pytest.raises(InputError) as caught:
         ModelRouter(config, None, extra_models=seats).check_models()
-    return [str(p) for p in caught.value.problems]
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_every_model_without_a_key_is_named_at_once() -> None:
-    problem_texts = problems(StudyConfig(study="x", model="gpt-5-mini"))
-    wanted = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "MOONSHOT_API_KEY")
+    problem_texts = list_problems(StudyConfig(study="x", model="gpt-5-mini"))
+    variables = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "MOONSHOT_API_KEY")
     assert len(problem_texts) == 5
-    assert all(sum(key in line for line in problem_texts) == 1 for key in wanted)
+    assert all(sum(key in line for line in problem_texts) == 1 for key in variables)
     assert sum("no-such-model-at-all" in line for line in problem_texts) == 1
 
 
-def test_the_same_problem_is_told_once() -> None:
+def test_same_problem_is_reported_once() -> None:
     config = StudyConfig(study="x", model="kimi-k2", models={"moderator": "kimi-k2"})
-    assert len(problems(config, ("kimi-k2",))) == 1
+    assert len(list_problems(config, ("kimi-k2",))) == 1
 
 
-def test_keys_that_are_set_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_are_set_cause_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOONSHOT_API_KEY", "m" * 20)
     Path(".env").write_text("GOOGLE=" + "g" * 20 + "\n", encoding="utf-8")
-    problem_texts = problems(StudyConfig(study="x", model="gpt-5-mini"))
+    problem_texts = list_problems(StudyConfig(study="x", model="gpt-5-mini"))
     assert len(problem_texts) == 3
     assert not any("MOONSHOT" in line or "GOOGLE" in line for line in problem_texts)
 
 
-def test_an_override_takes_every_seat() -> None:
+def test_model_override_replaces_every_seat() -> None:
     ModelRouter(
         StudyConfig(study="x", model="gpt-5-mini"), "synthetic", extra_models=SEATS
     ).check_models()

@@ -1,4 +1,4 @@
-"""A recorded text is found however a file spells it, and nothing beside it is taken."""
+"""Redaction finds a recorded text in every spelling of a file and removes nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def redact(recorded: str, text: str, **how: bool) -> str:
         ESCAPED,
     ],
 )
-def test_a_long_text_is_found_as_files_spell_it(spelled: str) -> None:
+def test_long_text_is_found_in_every_file_spelling(spelled: str) -> None:
     around = "Ann said: {} (Monday). We never had much."
     assert redact(TEXT, around.format(spelled)) in (around.format("#."), around.format("#.\n\n#."))
 
@@ -49,52 +49,52 @@ def test_a_long_text_is_found_as_files_spell_it(spelled: str) -> None:
         ("a_museum", "a_museum"),
     ],
 )
-def test_a_short_text_is_found_alone_and_as_it_was_written(text: str, left: str) -> None:
+def test_short_text_is_found_only_alone_and_in_its_spelling(text: str, left: str) -> None:
     assert redact("museum", text) == left
 
 
-def test_other_punctuation_is_another_text() -> None:
+def test_text_with_other_punctuation_is_a_different_text() -> None:
     for text in ("very_much_so", "Very, much so", "very. Much so"):
         assert redact("very much so", text) == text
 
 
-def test_an_option_that_was_offered_afterwards_is_found_in_sentences() -> None:
+def test_option_offered_later_is_found_in_sentences() -> None:
     redaction = Redaction()
     redaction.learn_text("Glass museum")
     redaction.exempt_texts(["glass museum", "hotel"])
     redaction.learn_text("hotel")
-    left = redaction.redact_text("Glass museum for all; hotel for Ann. A museum.")
-    assert WITHDRAWAL_MARK.sub("#", left) == "# for all; hotel for Ann. A museum."
+    redacted = redaction.redact_text("Glass museum for all; hotel for Ann. A museum.")
+    assert WITHDRAWAL_MARK.sub("#", redacted) == "# for all; hotel for Ann. A museum."
 
 
-def test_of_a_text_that_quotes_the_person_only_the_quotation_goes() -> None:
+def test_only_the_quotation_is_removed_from_a_text_that_quotes_the_human() -> None:
     redaction = Redaction()
     reply = "You said: we never had any money to spend. Who agrees with that?"
     quotable = Quotable(find_quotable("We never had any money to spend."), set())
     redaction.learn_text(reply, quotable)
     for spelled in (reply, reply.upper(), f"Turn 3\n{reply}\n"):
         assert "money" not in redaction.redact_text(spelled).casefold()
-    left = WITHDRAWAL_MARK.sub("#", redaction.redact_text(reply))
-    assert left == "You said: #. Who agrees with that?"
-    cut = WITHDRAWAL_MARK.sub("#", redaction.redact_text("You said: we never had an…"))
-    assert cut == "You said: #…"
+    redacted = WITHDRAWAL_MARK.sub("#", redaction.redact_text(reply))
+    assert redacted == "You said: #. Who agrees with that?"
+    truncated = WITHDRAWAL_MARK.sub("#", redaction.redact_text("You said: we never had an…"))
+    assert truncated == "You said: #…"
     assert redaction.redact_text("You said: …") == "You said: …"
 
 
-def test_the_beginning_of_a_text_that_was_cut_off_is_found() -> None:
+def test_beginning_of_a_truncated_text_is_found() -> None:
     assert redact("Moving on is hard", "answer: Moving on i…") == "answer: #…"
     assert redact("Moving on is hard", "answer: Mov…") == "answer: Mov…"
     assert redact("Moving on is hard", "answer: Mov…", own=True) == "answer: #…"
 
 
-def test_the_end_of_one_text_and_the_beginning_of_the_next_are_no_text_of_others() -> None:
+def test_end_of_one_text_and_beginning_of_the_next_are_no_text_of_others() -> None:
     redaction = Redaction()
     redaction.learn_text("Glass museum")
     redaction.discard_shared_texts(["They are of glass", "Museum tickets", "They are of glass"])
     assert WITHDRAWAL_MARK.fullmatch(redaction.redact_text("Glass museum"))
 
 
-def test_what_another_speaker_said_too_goes_from_rows_of_the_person_only() -> None:
+def test_text_shared_with_another_speaker_is_removed_only_from_rows_of_the_human() -> None:
     redaction = Redaction()
     redaction.learn_text("No way at all.")
     redaction.discard_shared_texts(["I see no way at all"])

@@ -1,4 +1,4 @@
-"""A resume that is refused leaves every file of the run as it was, and the run what it was."""
+"""A refused resume changes no file and no status of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.contract.small import small_study
 ANN = Speaker("p_0001", "Ann")
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def read_tree(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes()
         for p in sorted(folder.rglob("*"))
@@ -36,8 +36,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def pilots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run and a paused one, beside their study file."""
+def finished_and_paused_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create a finished run and a paused run beside their study file."""
     folder = tmp_path_factory.mktemp("pilots")
     study = small_study("cross_pollination", folder)
     folkmoot.run(study, model="synthetic", out=folder / "done")
@@ -48,24 +48,24 @@ def pilots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["done", "paused"])
-def run(request: pytest.FixtureRequest, pilots: Path, tmp_path: Path) -> Path:
-    shutil.copy(pilots / "cross_pollination.yaml", tmp_path)
-    return Path(shutil.copytree(pilots / request.param, tmp_path / request.param))
+def run(request: pytest.FixtureRequest, finished_and_paused_run: Path, tmp_path: Path) -> Path:
+    shutil.copy(finished_and_paused_run / "cross_pollination.yaml", tmp_path)
+    return Path(shutil.copytree(finished_and_paused_run / request.param, tmp_path / request.param))
 
 
-def study_of(run: Path) -> Path:
+def study_path(run: Path) -> Path:
     return run.parent / "cross_pollination.yaml"
 
 
-def edit(run: Path, old: str, new: str) -> tuple[str, ...]:
-    path = study_of(run)
+def edit_study(run: Path, old: str, new: str) -> tuple[str, ...]:
+    path = study_path(run)
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
     return ()
 
 
-def other_prompt(run: Path) -> tuple[str, ...]:
+def change_prompt(run: Path) -> tuple[str, ...]:
     folder = run.parent / "prompts"
     folder.mkdir()
     (folder / "initial_vote.md").write_text("Choose one:\n{{ options | listed }}\n", "utf-8")
@@ -78,80 +78,82 @@ def change_journal(run: Path, statement: str) -> tuple[str, ...]:
     return ()
 
 
-def cut_journal(run: Path) -> tuple[str, ...]:
+def truncate_journal(run: Path) -> tuple[str, ...]:
     path = run / "journal.sqlite"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     return ()
 
 
-def remove(run: Path, name: str) -> tuple[str, ...]:
+def delete_file(run: Path, name: str) -> tuple[str, ...]:
     (run / name).unlink()
     return ()
 
 
-def write(run: Path, name: str, text: str) -> tuple[str, ...]:
+def write_file(run: Path, name: str, text: str) -> tuple[str, ...]:
     (run / name).write_text(text, "utf-8")
     return ()
 
 
-REPLY = "UPDATE entries SET reply = 'never said' WHERE number = 7"
+CHANGE_REPLY = "UPDATE entries SET reply = 'never said' WHERE number = 7"
 REFUSED: dict[str, Callable[[Path], tuple[str, ...]]] = {
-    "another question": lambda run: edit(run, "can be funded", "will be funded"),
-    "another option": lambda run: edit(run, "Safer streets", "Better streets"),
-    "another number of participants": lambda run: edit(run, ": 6", ": 7"),
+    "another question": lambda run: edit_study(run, "can be funded", "will be funded"),
+    "another option": lambda run: edit_study(run, "Safer streets", "Better streets"),
+    "another number of participants": lambda run: edit_study(run, ": 6", ": 7"),
     "another seed": lambda run: ("--seed", "7"),
     "another model": lambda run: ("--model", "openai/gpt-4o", "--key", "sk-none"),
     "a model without a key": lambda run: ("--model", "openai/gpt-4o"),
-    "an unknown setting": lambda run: edit(run, "pilot_id:", "pilot_ids: x\npilot_id:"),
-    "another prompt": other_prompt,
+    "an unknown setting": lambda run: edit_study(run, "pilot_id:", "pilot_ids: x\npilot_id:"),
+    "another prompt": change_prompt,
     "people in seats": lambda run: ("--seat", "p_0001"),
-    "no study file": lambda run: (study_of(run).unlink(), ())[1],
-    "a changed reply": lambda run: change_journal(run, REPLY),
+    "no study file": lambda run: (study_path(run).unlink(), ())[1],
+    "a changed reply": lambda run: change_journal(run, CHANGE_REPLY),
     "an entry less": lambda run: change_journal(run, "DELETE FROM entries WHERE number = 7"),
     "a journal of another format": lambda run: change_journal(
         run, "UPDATE meta SET value = '3' WHERE key = 'format'"
     ),
-    "half a journal": cut_journal,
-    "no journal": lambda run: remove(run, "journal.sqlite"),
-    "no plan": lambda run: remove(run, "plan.json"),
-    "half a plan": lambda run: write(run, "plan.json", '{"sealed": {'),
-    "half a manifest": lambda run: write(run, "manifest.json", '{"outcome": "do'),
+    "half a journal": truncate_journal,
+    "no journal": lambda run: delete_file(run, "journal.sqlite"),
+    "no plan": lambda run: delete_file(run, "plan.json"),
+    "half a plan": lambda run: write_file(run, "plan.json", '{"sealed": {'),
+    "half a manifest": lambda run: write_file(run, "manifest.json", '{"outcome": "do'),
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_refusal_changes_no_file(kind: str, run: Path) -> None:
-    given = REFUSED[kind](run)
-    before = tree(run)
-    model = () if "--model" in given else ("--model", "synthetic")
-    command = ["run", str(study_of(run)), "--out", str(run), "--resume", *model, *given]
+def test_refused_resume_changes_no_file(kind: str, run: Path) -> None:
+    arguments = REFUSED[kind](run)
+    before = read_tree(run)
+    model = () if "--model" in arguments else ("--model", "synthetic")
+    command = ["run", str(study_path(run)), "--out", str(run), "--resume", *model, *arguments]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2, result.output
-    assert tree(run) == before
+    assert read_tree(run) == before
 
 
-def test_a_run_that_another_process_holds_is_left_alone(run: Path) -> None:
-    before = tree(run)
+def test_run_locked_by_another_process_is_unchanged(run: Path) -> None:
+    before = read_tree(run)
     with FileLock(run / ".lock"):
-        command = ["run", str(study_of(run)), "--out", str(run), "--resume"]
+        command = ["run", str(study_path(run)), "--out", str(run), "--resume"]
         assert CliRunner().invoke(app, [*command, "--model", "synthetic"]).exit_code == 2
-    assert tree(run) == before
+    assert read_tree(run) == before
 
 
-def test_a_finished_run_stays_finished_and_verified(pilots: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(pilots / "done", tmp_path / "done"))
-    shutil.copy(pilots / "cross_pollination.yaml", tmp_path)
-    edit(run, "can be funded", "will be funded")
-    command = ["run", str(study_of(run)), "--out", str(run), "--resume", "--model", "synthetic"]
+def test_finished_run_stays_finished_and_verified(
+    finished_and_paused_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished_and_paused_run / "done", tmp_path / "done"))
+    shutil.copy(finished_and_paused_run / "cross_pollination.yaml", tmp_path)
+    edit_study(run, "can be funded", "will be funded")
+    command = ["run", str(study_path(run)), "--out", str(run), "--resume", "--model", "synthetic"]
     assert CliRunner().invoke(app, command).exit_code == 2
     assert RunFolder(run).is_finished
-    shutil.copy(pilots / "cross_pollination.yaml", tmp_path)
+    shutil.copy(finished_and_paused_run / "cross_pollination.yaml", tmp_path)
     verified = CliRunner().invoke(app, ["verify", str(run)])
     assert verified.exit_code == 0, verified.output
 
 
-class Own:
-    """A study of three stages that writes a file of its own, whose last question may change."""
+class ThreeStageStudy:
+    """A study of three stages that writes a file and has a variable last question."""
 
     def __init__(self, question: str = "Why?") -> None:
         self.question = question
@@ -179,43 +181,44 @@ class Own:
         folkmoot.run(self.study(), settings, out=folder, provider=provider, **more)
 
 
-def said(_request: ModelRequest, address: str) -> str:
+def answer_politely(_request: ModelRequest, address: str) -> str:
     return address
 
 
-def refuse(_request: ModelRequest, _address: str) -> str:
+def raise_quota_error(_request: ModelRequest, _address: str) -> str:
     raise FatalModelError("the key is wrong")
 
 
-def stop(_request: ModelRequest, _address: str) -> str:
+def raise_interrupt(_request: ModelRequest, _address: str) -> str:
     raise KeyboardInterrupt
 
 
-def test_a_question_that_changed_late_in_the_protocol_changes_no_file(tmp_path: Path) -> None:
+def test_changed_late_question_changes_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    Own().run(folder, said)
-    before = tree(folder)
+    ThreeStageStudy().run(folder, answer_politely)
+    before = read_tree(folder)
     with pytest.raises(DriftError):
-        Own("How?").run(folder, said)
-    assert tree(folder) == before
-    Own("How?").run(folder, said, accept_changes=True)
+        ThreeStageStudy("How?").run(folder, answer_politely)
+    assert read_tree(folder) == before
+    ThreeStageStudy("How?").run(folder, answer_politely, accept_changes=True)
     assert "How?" in (folder / "first.json").read_text("utf-8")
     assert "asked for How?" in (folder / "run.log").read_text("utf-8")
     assert RunFolder(folder).is_finished
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"), [(refuse, FatalModelError), (stop, RunInterruptedError)]
+    ("answer", "error"),
+    [(raise_quota_error, FatalModelError), (raise_interrupt, RunInterruptedError)],
 )
-def test_a_paused_run_that_gets_no_reply_stays_as_it_was(
+def test_paused_run_without_a_new_reply_is_unchanged(
     answer: Callable[[ModelRequest, str], str], error: type[BaseException], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     with pytest.raises(BudgetReachedError):
-        Own().run(folder, said, calls=3)
-    before = tree(folder)
+        ThreeStageStudy().run(folder, answer_politely, calls=3)
+    before = read_tree(folder)
     with pytest.raises(error):
-        Own().run(folder, answer)
-    assert tree(folder) == before
-    Own().run(folder, said)
+        ThreeStageStudy().run(folder, answer)
+    assert read_tree(folder) == before
+    ThreeStageStudy().run(folder, answer_politely)
     assert RunFolder(folder).is_finished

@@ -1,4 +1,4 @@
-"""Files of a run are on the disk, whole, when the protocol goes on; an error stops it."""
+"""Files of a run are complete on disk before the protocol continues. Errors stop the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from folkmoot.models.scripted import ScriptedProvider
 
 
 @pytest.mark.parametrize("name", ["a.json", "tables/rows.csv"])
-def test_a_run_whose_file_finds_no_place_has_failed(tmp_path: Path, name: str) -> None:
+def test_run_fails_if_a_file_cannot_be_written(tmp_path: Path, name: str) -> None:
     async def protocol(session: Session) -> None:
         (session.run_folder / name).mkdir(parents=True)
         session.write_json("a.json", {"is": "written"})
@@ -30,7 +30,7 @@ def test_a_run_whose_file_finds_no_place_has_failed(tmp_path: Path, name: str) -
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
-def test_a_paused_run_says_why_its_tables_are_not_there(tmp_path: Path) -> None:
+def test_paused_run_says_why_it_has_no_tables(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         (session.run_folder / "tables" / "rows.csv").mkdir(parents=True)
         session.record("rows", {"column": 1})
@@ -47,9 +47,7 @@ def test_a_paused_run_says_why_its_tables_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
-def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
-    tmp_path: Path, name: str
-) -> None:
+def test_full_disk_for_the_log_is_reported_and_no_data_is_lost(tmp_path: Path, name: str) -> None:
     async def protocol(session: Session) -> None: ...
 
     study = Study("trial", "Trial", StudyConfig, protocol)
@@ -60,7 +58,7 @@ def test_a_disk_that_is_full_for_the_log_is_said_and_nothing_is_lost(
         folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
 
 
-def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
+def test_files_exist_at_the_end_of_the_run(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         for n in range(50):
             session.write_json("count.json", n)
@@ -74,7 +72,7 @@ def test_files_are_there_when_the_run_is_over(tmp_path: Path) -> None:
     assert len(list((run.path / "texts").iterdir())) == 50
 
 
-def test_a_file_that_cannot_be_written_stops_the_protocol_there(tmp_path: Path) -> None:
+def test_file_that_cannot_be_written_stops_the_protocol_at_that_call(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         (session.run_folder / "a.json").mkdir()
         session.write_json("a.json", 0)
@@ -87,7 +85,7 @@ def test_a_file_that_cannot_be_written_stops_the_protocol_there(tmp_path: Path) 
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
-def test_a_large_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path) -> None:
+def test_large_finished_run_leaves_no_objects_in_memory(tmp_path: Path) -> None:
     class Mark:
         pass
 
@@ -97,10 +95,10 @@ def test_a_large_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path) -> No
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
-    assert not [o for o in gc.get_objects() if type(o) is Mark]
+    assert not [tracked for tracked in gc.get_objects() if type(tracked) is Mark]
 
 
-OWN_STUDY = """
+CUSTOM_STUDY = """
 from folkmoot import Session, Speaker, Study, StudyConfig
 
 async def protocol(session: Session) -> None:
@@ -110,21 +108,21 @@ STUDY = Study("one", "One", StudyConfig, protocol)
 """
 
 
-def test_a_run_that_was_killed_before_its_manifest_is_reported_with_the_study_of_its_file(
+def test_run_killed_before_its_manifest_is_reported_with_the_study_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tables are there; the study's code lies beside the study file, far from the run."""
+    """The tables exist. The code of the study is beside the study file, outside the run folder."""
     from typer.testing import CliRunner
 
     from folkmoot.cli.app import app
 
     monkeypatch.setenv("FOLKMOOT_TRUST", "1")
-    away = tmp_path / "studies" / "mine"
-    away.mkdir(parents=True)
-    (away / "one.py").write_text(OWN_STUDY, "utf-8")
-    (away / "one.yaml").write_text("study: ./one.py\n", "utf-8")
+    study_folder = tmp_path / "studies" / "mine"
+    study_folder.mkdir(parents=True)
+    (study_folder / "one.py").write_text(CUSTOM_STUDY, "utf-8")
+    (study_folder / "one.yaml").write_text("study: ./one.py\n", "utf-8")
     out = tmp_path / "results" / "deep" / "run"
-    folkmoot.run(away / "one.yaml", out=out, model="synthetic", trust=True)
+    folkmoot.run(study_folder / "one.yaml", out=out, model="synthetic", trust=True)
     (out / "manifest.json").unlink()
     result = CliRunner().invoke(app, ["report", str(out)])
     assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""Checks, the review and the questions afterwards: what people are asked beside the protocol."""
+"""Attention checks, the review and final questions: questions to humans beside the protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import EXAMPLES, SMALL, small_study
-from tests.engine.test_seats import Answers, by_hand
+from tests.engine.test_seats import Answers, build_seat_host
 from tests.sweeps import sample_daily
 
 STUDY = """
@@ -67,40 +67,42 @@ def write_study(folder: Path, settings: str) -> Path:
     return path
 
 
-def people(said: dict[str, list[str]], seen: list[PendingQuestion] | None = None) -> Answers:
-    """People who vote for the first option. By seat and kind: what they say to other questions."""
+def build_answers(
+    answers_by_seat_and_kind: dict[str, list[str]], seen: list[PendingQuestion] | None = None
+) -> Answers:
+    """Vote for the first option and answer other questions from `answers_by_seat_and_kind`."""
 
-    def answer(chair: SeatState, question: PendingQuestion) -> str | None:
+    def answer(seat_state: SeatState, question: PendingQuestion) -> str | None:
         if seen is not None:
             seen.append(question)
         if not question.address.startswith("seats/"):
             return question.view.options[0] if question.view.options else "Words."
         kind = question.address.split("/")[2]
-        return said[f"{chair.seat.name} {kind}"].pop(0)
+        return answers_by_seat_and_kind[f"{seat_state.seat.name} {kind}"].pop(0)
 
     return answer
 
 
-def run_with(path: Path, answer: Answers, out: str = "run", **options: object) -> Run:
+def run_with_humans(path: Path, answer: Answers, out: str = "run", **options: object) -> Run:
     return folkmoot.run(
         path,
         out=path.parent / out,
-        seat_host=by_hand(answer),
+        seat_host=build_seat_host(answer),
         model="synthetic",
         **options,  # type: ignore[arg-type]
     )
 
 
-def cells(run: Run, table: str, *columns: str) -> list[tuple[object, ...]]:
+def read_cells(run: Run, table: str, *columns: str) -> list[tuple[object, ...]]:
     return run.table(table).select(columns).rows()
 
 
-def test_who_fails_a_check_before_the_study_is_replaced_by_a_model_from_the_start(
+def test_seat_with_failed_check_before_the_study_is_played_by_a_model(
     tmp_path: Path,
 ) -> None:
-    said = {"p_0001 check1": ["One", "One"], "p_0002 check1": ["One", "Two"]}
-    run = run_with(write_study(tmp_path, BEFORE), people(said))
-    assert cells(run, "checks", "seat", "attempt", "answer", "right", "outcome") == [
+    answers_by_seat = {"p_0001 check1": ["One", "One"], "p_0002 check1": ["One", "Two"]}
+    run = run_with_humans(write_study(tmp_path, BEFORE), build_answers(answers_by_seat))
+    assert read_cells(run, "checks", "seat", "attempt", "answer", "right", "outcome") == [
         ("p_0001", 1, "One", False, "again"),
         ("p_0001", 2, "One", False, "screened out"),
         ("p_0002", 1, "One", False, "again"),
@@ -113,29 +115,33 @@ def test_who_fails_a_check_before_the_study_is_replaced_by_a_model_from_the_star
     assert verification.is_consistent, (verification.differences, verification.not_compared)
 
 
-def test_a_check_during_the_study_is_noted_and_asked_once(tmp_path: Path) -> None:
-    seen: list[PendingQuestion] = []
-    said = {"p_0001 check1": ["its centre."], "p_0002 check1": ["A shop"]}
-    run = run_with(write_study(tmp_path, DURING), people(said, seen))
-    assert cells(run, "checks", "seat", "answer", "outcome") == [
+def test_failed_check_during_the_study_is_recorded_and_asked_once(tmp_path: Path) -> None:
+    questions: list[PendingQuestion] = []
+    answers_by_seat = {"p_0001 check1": ["its centre."], "p_0002 check1": ["A shop"]}
+    run = run_with_humans(write_study(tmp_path, DURING), build_answers(answers_by_seat, questions))
+    assert read_cells(run, "checks", "seat", "answer", "outcome") == [
         ("p_0001", "its centre.", "passed"),
         ("p_0002", "A shop", "flagged"),
     ]
-    mine = [question.address for question in seen if "p_0002" in question.address]
-    assert mine == ["initial_vote/p_0002/ask0", "seats/p_0002/check1", "second_vote/p_0002/ask0"]
+    check_addresses = [question.address for question in questions if "p_0002" in question.address]
+    assert check_addresses == [
+        "initial_vote/p_0002/ask0",
+        "seats/p_0002/check1",
+        "second_vote/p_0002/ask0",
+    ]
     sections = {section.title: section for section in build_document(run.folder).sections}
-    (finding,) = (drawn.finding for drawn in sections["Exclusions"].figures)
+    (finding,) = (figure.finding for figure in sections["Exclusions"].figures)
     assert finding.says == "2 humans answered checks: 1 flagged, 0 excluded, 0 screened out."
     assert [row[0] for row in finding.grid.rows] == ["p_0002"]
     human = run.table("answers").filter(speaker_id="p_0002")
     assert set(human["answered_by"]) == {"human"} and human["missing"].null_count() == 2
 
 
-def test_who_fails_a_check_that_excludes_is_left_out_of_all_figures(tmp_path: Path) -> None:
-    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
+def test_human_with_failed_excluding_check_is_left_out_of_all_figures(tmp_path: Path) -> None:
+    answers_by_seat = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
     path = write_study(tmp_path, DURING + "      on_failure: exclude\n")
-    run = run_with(path, people(said))
-    # The human took part to the end, and the tables hold every row.
+    run = run_with_humans(path, build_answers(answers_by_seat))
+    # The human took part to the end, and the tables contain every row.
     assert run.table("answers").filter(speaker_id="p_0002")["missing"].null_count() == 2
     assert run.table("participants").height == 3
     document = build_document(run.folder)
@@ -144,35 +150,40 @@ def test_who_fails_a_check_that_excludes_is_left_out_of_all_figures(tmp_path: Pa
     assert document.front.excluded.startswith(sentence)
     assert sentence in document.methods.paragraphs[0]
     assert not any("p_0002" in light.reason for light in document.front.lights)
-    says = {found.key: found.says for found in compute_findings(run.study, run.folder)}
-    assert "0 of 2 changed" in says["position_change"] and says["exclusions"].startswith(sentence)
-    # The rule was stated before the first call.
-    sealed = run.folder.plan["sealed"]["design"]["data"]["settings"]["seats"]["checks"]
-    assert sealed[0]["on_failure"] == "exclude"
+    statements = {finding.key: finding.says for finding in compute_findings(run.study, run.folder)}
+    assert "0 of 2 changed" in statements["position_change"] and statements[
+        "exclusions"
+    ].startswith(sentence)
+    # The rule is part of the sealed plan.
+    sealed_checks = run.folder.plan["sealed"]["design"]["data"]["settings"]["seats"]["checks"]
+    assert sealed_checks[0]["on_failure"] == "exclude"
     assert verify_run(RunFolder(run.path)).is_consistent
 
 
-def test_a_failed_check_during_the_study_ends_the_part_of_a_person(tmp_path: Path) -> None:
-    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
+def test_failed_check_during_the_study_can_end_the_participation(tmp_path: Path) -> None:
+    answers_by_seat = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A shop"]}
     path = write_study(tmp_path, DURING + "      on_failure: end\n")
-    run = run_with(path, people(said))
+    run = run_with_humans(path, build_answers(answers_by_seat))
     rows = run.table("answers").filter(speaker_id="p_0002")
     assert rows["missing"].to_list() == [None, "screened out"]
     assert verify_run(RunFolder(run.path)).is_consistent
 
 
-def test_a_check_that_must_be_passed_is_asked_until_it_is(tmp_path: Path) -> None:
-    said = {"p_0001 check1": ["The centre"], "p_0002 check1": ["A", "B", "C", "The centre"]}
+def test_required_check_is_repeated_until_it_is_passed(tmp_path: Path) -> None:
+    answers_by_seat = {
+        "p_0001 check1": ["The centre"],
+        "p_0002 check1": ["A", "B", "C", "The centre"],
+    }
     path = write_study(tmp_path, DURING + "      on_failure: again\n      hint: Read the topic.\n")
-    seen: list[PendingQuestion] = []
-    run = run_with(path, people(said, seen))
+    questions: list[PendingQuestion] = []
+    run = run_with_humans(path, build_answers(answers_by_seat, questions))
     outcomes = run.table("checks").filter(seat="p_0002")["outcome"].to_list()
     assert outcomes == ["again", "again", "again", "passed"]
-    second = next(question for question in seen if question.address.endswith("try2"))
-    assert second.view.prompt == "Read the topic.\n\nWhat is the town to close?"
+    second_check = next(question for question in questions if question.address.endswith("try2"))
+    assert second_check.view.prompt == "Read the topic.\n\nWhat is the town to close?"
 
 
-def test_people_review_their_answers_and_are_asked_afterwards(tmp_path: Path) -> None:
+def test_humans_review_their_answers_and_get_final_questions(tmp_path: Path) -> None:
     path = write_study(
         tmp_path,
         """
@@ -183,8 +194,8 @@ def test_people_review_their_answers_and_are_asked_afterwards(tmp_path: Path) ->
     - {question: "Would you come again?", options: [Yes, No]}
 """,
     )
-    seen: list[PendingQuestion] = []
-    said = {
+    questions: list[PendingQuestion] = []
+    answers_by_seat = {
         f"{seat} {kind}": [text]
         for seat in ("p_0001", "p_0002")
         for kind, text in {
@@ -194,29 +205,34 @@ def test_people_review_their_answers_and_are_asked_afterwards(tmp_path: Path) ->
             "afterwards3": "Yes",
         }.items()
     }
-    run = run_with(path, people(said, seen))
-    rows = cells(run, "afterwards", "seat", "number", "answer", "missing")
+    run = run_with_humans(path, build_answers(answers_by_seat, questions))
+    rows = read_cells(run, "afterwards", "seat", "number", "answer", "missing")
     assert rows[:4] == [
         ("p_0001", 0, "Nothing.", None),
         ("p_0001", 1, "Cars.", None),
         ("p_0001", 2, "3", None),
         ("p_0001", 3, "Yes", None),
     ]
-    review = next(question for question in seen if question.address == "seats/p_0001/review")
+    review = next(question for question in questions if question.address == "seats/p_0001/review")
     assert [text.text for text in review.view.history if text.speaker_id] == ["Close it"] * 2
-    # No request of the protocol holds a word of it.
-    prompts = [m.content for q in seen for m in q.request.messages if "seats/" not in q.address]
+    # No request of the protocol contains the text.
+    prompts = [
+        message.content
+        for question in questions
+        for message in question.request.messages
+        if "seats/" not in question.address
+    ]
     assert not any("Cars." in prompt or "come again" in prompt for prompt in prompts)
     assert verify_run(RunFolder(run.path)).is_consistent
 
 
-def test_a_resumed_run_asks_no_check_twice(tmp_path: Path) -> None:
+def test_resumed_run_repeats_no_check(tmp_path: Path) -> None:
     path = write_study(tmp_path, BEFORE)
-    said = {"p_0001 check1": ["Two"], "p_0002 check1": ["One", "One"]}
+    answers_by_seat = {"p_0001 check1": ["Two"], "p_0002 check1": ["One", "One"]}
     with pytest.raises(RunPausedError):
-        run_with(path, people(said), overrides=("budget_calls=1",))
-    assert said == {"p_0001 check1": [], "p_0002 check1": []}
-    run = run_with(path, people(said))
+        run_with_humans(path, build_answers(answers_by_seat), overrides=("budget_calls=1",))
+    assert answers_by_seat == {"p_0001 check1": [], "p_0002 check1": []}
+    run = run_with_humans(path, build_answers(answers_by_seat))
     assert run.manifest["outcome"] == "done"
     assert run.table("checks")["outcome"].to_list() == ["passed", "again", "screened out"]
 
@@ -235,17 +251,20 @@ def test_a_resumed_run_asks_no_check_twice(tmp_path: Path) -> None:
         ("  afterwards:\n    - {question: Q, scale: [7, 1]}\n", "lower one"),
     ],
 )
-def test_mistakes_are_told_before_the_run(tmp_path: Path, settings: str, words: str) -> None:
+def test_mistakes_are_reported_before_the_run(tmp_path: Path, settings: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        run_with(write_study(tmp_path, settings), people({}))
+        run_with_humans(write_study(tmp_path, settings), build_answers({}))
 
 
-def test_what_a_person_said_afterwards_goes_with_the_person(tmp_path: Path) -> None:
-    words = "Porcelain belongs into a locked cupboard at night."
+def test_answers_to_final_questions_are_withdrawn_with_the_human(tmp_path: Path) -> None:
+    personal_text = "Porcelain belongs into a locked cupboard at night."
     path = write_study(tmp_path, "\n  afterwards:\n    - What was this about?\n")
-    said = {"p_0001 afterwards1": [words], "p_0002 afterwards1": ["About cars in the town."]}
-    run = run_with(path, people(said))
-    assert words in run.table("afterwards")["answer"].to_list()
+    answers_by_seat = {
+        "p_0001 afterwards1": [personal_text],
+        "p_0002 afterwards1": ["About cars in the town."],
+    }
+    run = run_with_humans(path, build_answers(answers_by_seat))
+    assert personal_text in run.table("afterwards")["answer"].to_list()
     withdraw_texts(run.folder, find_personal_texts(run.folder, Seat("p_0001")), "researcher")
     answers = folkmoot.load(run.path).table("afterwards")["answer"].to_list()
     assert answers[1] == "About cars in the town." and "Porcelain" not in str(answers)
@@ -258,7 +277,7 @@ TIMED = """
 """
 
 
-# What makes the small study files of two types smaller still: their protocols are the longest.
+# Settings that reduce the calls of the two study types with the longest protocols.
 FEWER_CALLS = {
     "[C1, C2, C3, C4, C5]": "[C4]",
     "[spouses, strangers]": "[spouses]",
@@ -282,25 +301,27 @@ def check_as_json(path: Path) -> tuple[int, dict[str, list[dict[str, str]]]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def test_a_check_after_a_stage_that_does_not_exist_is_found_before_the_run(tmp_path: Path) -> None:
+def test_check_after_an_unknown_stage_is_reported_before_the_run(tmp_path: Path) -> None:
     path = write_study(tmp_path, TIMED % "after_stage: interview")
-    code, found = check_as_json(path)
-    (problem,) = found["problems"]
+    code, problems = check_as_json(path)
+    (problem,) = problems["problems"]
     assert code == 2 and problem["key"] == "seats.checks[1].after_stage" and problem["where"]
     assert problem["hint"] == "the stages are: initial_vote, second_vote"
-    started = CliRunner().invoke(app, ["run", str(path), "--out", str(tmp_path / "run")])
-    assert started.exit_code == 2 and not (tmp_path / "run").exists()
+    run_result = CliRunner().invoke(app, ["run", str(path), "--out", str(tmp_path / "run")])
+    assert run_result.exit_code == 2 and not (tmp_path / "run").exists()
 
 
-def test_a_check_after_more_questions_than_the_study_has_is_a_warning(tmp_path: Path) -> None:
-    code, found = check_as_json(write_study(tmp_path, TIMED % "after_questions: 3"))
-    (warning,) = found["warnings"]
+def test_check_after_more_questions_than_exist_is_a_warning(tmp_path: Path) -> None:
+    code, problems = check_as_json(write_study(tmp_path, TIMED % "after_questions: 3"))
+    (warning,) = problems["warnings"]
     assert code == 0 and warning["key"] == "seats.checks[1].after_questions"
     assert warning["message"].startswith("a human gets about 2 questions")
     assert not check_as_json(write_study(tmp_path, TIMED % "after_questions: 2"))[1]["warnings"]
 
 
-def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Path) -> None:
+def test_check_that_cannot_exclude_any_participant_is_reported_before_the_run(
+    tmp_path: Path,
+) -> None:
     for name in ("delphi.py", "delphi.yaml"):
         shutil.copy(EXAMPLES / name, tmp_path)
     path = tmp_path / "delphi.yaml"
@@ -313,8 +334,8 @@ def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Pat
     assert result.exit_code == 2 and problem["key"] == "seats.checks[1].on_failure"
     assert problem["where"] and problem["hint"].startswith("use `note`")
     folder = tmp_path / "run"
-    started = CliRunner().invoke(app, ["run", *arguments, "--out", str(folder)])
-    assert started.exit_code == 2 and not folder.exists()
+    run_result = CliRunner().invoke(app, ["run", *arguments, "--out", str(folder)])
+    assert run_result.exit_code == 2 and not folder.exists()
     path.write_text(path.read_text("utf-8").replace("exclude", "note"), "utf-8")
     assert CliRunner().invoke(app, ["check", *arguments]).exit_code == 0
 
@@ -322,10 +343,12 @@ def test_a_check_that_could_exclude_nobody_is_found_before_the_run(tmp_path: Pat
 @pytest.mark.parametrize(
     "name", sample_daily(SMALL, daily=("focus_group", "negotiation"), part="sweeps")
 )
-def test_a_check_can_exclude_in_every_study_type(name: str, tmp_path: Path) -> None:
+def test_check_can_exclude_in_every_study_type(name: str, tmp_path: Path) -> None:
     seats = "\nseats:\n  count: 1\n  checks:\n    - {question: Name the town., right: Ours, "
-    more = "members_speak: true\n" if name == "negotiation" else ""
-    path = write_study_of_few_calls(name, tmp_path, f"{seats}on_failure: exclude}}\n{more}")
+    extra_settings = "members_speak: true\n" if name == "negotiation" else ""
+    path = write_study_of_few_calls(
+        name, tmp_path, f"{seats}on_failure: exclude}}\n{extra_settings}"
+    )
     assert check_as_json(path) == (0, ANY)
 
 
@@ -344,10 +367,10 @@ def test_every_named_part_of_a_protocol_is_a_stage(
     assert check_as_json(path) == (0, ANY)
 
 
-def test_a_seat_far_down_the_list_can_be_checked(
+def test_seat_that_the_dry_run_does_not_ask_can_be_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The dry run asks a few participants only, and this one is not among them.
+    # The dry run asks a few participants only, and this one is not asked.
     monkeypatch.setattr(dry_run, "SUFFICIENT_SAMPLE_CALLS", 100)
     path = write_study(tmp_path, TIMED % "after_questions: 1")
     text = path.read_text().replace("[p_0001, p_0002]", "[p_0180]")
@@ -359,28 +382,32 @@ def test_a_seat_far_down_the_list_can_be_checked(
 @pytest.mark.parametrize(
     "name", sample_daily([*SMALL, "workbook"], daily=("focus_group",), part="sweeps")
 )
-def test_every_study_type_says_what_is_left_out_with_a_human(
+def test_every_study_type_says_what_is_excluded_with_a_human(
     name: str, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
     base = folkmoot.load(small_run(name))
     config = validate_settings(base.study, base.folder.config, folder=small_run(name).parent)
     seats = base.study.seats(config, small_run(name).parent / "study")
     parts = {seat.analysed_part for seat in seats}
-    part = sorted(parts)[0]
+    analysed_part = sorted(parts)[0]
     path = tmp_path / "run"
     shutil.copytree(base.path, path)
     row = dict.fromkeys(("seat", "speaker_id", "address", "question", "answer", "missing"), "x")
     row |= {"check": 1, "attempt": 1, "right": False, "on_failure": "exclude"}
-    pl.DataFrame([{**row, "outcome": "excluded", "part": part}]).write_parquet(
+    pl.DataFrame([{**row, "outcome": "excluded", "part": analysed_part}]).write_parquet(
         path / "tables" / "checks.parquet"
     )
     run = RunFolder(path)
     view = analysed_parts(base.study, run)
     assert isinstance(view, PartsView) and parts <= set(view.parts.planned)
     column = view.parts.column
-    changed = [t for t in run.table_names() if run.read_table(t).height > view.read_table(t).height]
-    assert changed
-    for table in changed:
-        assert part not in view.read_table(table)[column].cast(pl.String).to_list()
+    changed_tables = [
+        table
+        for table in run.table_names()
+        if run.read_table(table).height > view.read_table(table).height
+    ]
+    assert changed_tables
+    for table in changed_tables:
+        assert analysed_part not in view.read_table(table)[column].cast(pl.String).to_list()
     keys = [finding.key for finding in compute_findings(base.study, run)]
     assert keys[-1] == "exclusions" and "failed" not in keys

@@ -1,4 +1,4 @@
-"""Runs whose model server is at a wrong address, goes away, or sends far too much."""
+"""Runs with a model server that has a wrong address, disappears or sends too much data."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from folkmoot.errors import FatalModelError, InputError, RunPausedError
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
-ASKED = 3
+QUESTION_COUNT = 3
 EXAMPLE = Path(__file__).parents[2] / "examples" / "town_hall.yaml"
 
 
-async def three_questions(session: Session) -> None:
-    for i in range(ASKED):
+async def ask_three_questions(session: Session) -> None:
+    for i in range(QUESTION_COUNT):
         reply = await session.ask(Speaker("p1"), f"Well, {i}?")
         reason = reply.reason if isinstance(reply, Missing) else None
         session.record("said", {"i": i, "missing": reason})
 
 
-STUDY = Study("trial", "Trial", StudyConfig, three_questions)
+STUDY = Study("trial", "Trial", StudyConfig, ask_three_questions)
 
 
-def settings_for(url: str, **more: object) -> dict[str, object]:
+def build_settings(url: str, **more: object) -> dict[str, object]:
     return {
         "model": "openai/m",
         "endpoints": {"openai/m": url},
@@ -40,43 +40,45 @@ def settings_for(url: str, **more: object) -> dict[str, object]:
     }
 
 
-def closed_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def find_closed_port() -> int:
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        return int(free_socket.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])
-def test_a_wrong_address_ends_the_run_at_once_and_names_the_host(host: str, tmp_path: Path) -> None:
-    port = closed_port()
+def test_wrong_address_ends_the_run_at_once_and_names_the_host(host: str, tmp_path: Path) -> None:
+    port = find_closed_port()
     with pytest.raises(FatalModelError, match=f"{host}:{port}"):
-        run(STUDY, settings_for(f"http://{host}:{port}/v1"), out=tmp_path / "run")
+        run(STUDY, build_settings(f"http://{host}:{port}/v1"), out=tmp_path / "run")
 
 
-def test_the_command_line_says_it_with_exit_code_2(tmp_path: Path) -> None:
-    there = f"127.0.0.1:{closed_port()}"
-    overrides = ("sets=1", "levels=['1']", f"endpoints={{openai/m: 'http://{there}/v1'}}")
-    words = ["run", str(EXAMPLE), "--model", "openai/m", "--out", str(tmp_path / "run")]
-    result = CliRunner().invoke(app, [*words, *(w for o in overrides for w in ("--set", o))])
+def test_command_line_reports_it_with_exit_code_2(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{find_closed_port()}"
+    overrides = ("sets=1", "levels=['1']", f"endpoints={{openai/m: 'http://{address}/v1'}}")
+    command = ["run", str(EXAMPLE), "--model", "openai/m", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(
+        app, [*command, *(word for override in overrides for word in ("--set", override))]
+    )
     assert result.exit_code == 2
-    assert there in result.stderr.replace("\n", "")
+    assert address in result.stderr.replace("\n", "")
 
 
-def test_a_server_that_goes_away_is_waited_for_and_pauses_the_run(tmp_path: Path) -> None:
+def test_run_waits_for_a_lost_server_and_pauses(tmp_path: Path) -> None:
     server = ServerThread(FaultPlan())
 
     async def protocol(session: Session) -> None:
         await session.ask(Speaker("p1"), "Are you there?")
         await asyncio.to_thread(server.__exit__)
-        await three_questions(session)
+        await ask_three_questions(session)
 
-    gone = Study("trial", "Trial", StudyConfig, protocol)
-    settings = settings_for(server.openai)
+    study_with_shutdown = Study("trial", "Trial", StudyConfig, protocol)
+    settings = build_settings(server.openai)
     with pytest.raises(RunPausedError, match=r"in 3 attempts.*connection failed"):
-        run(gone, settings, out=tmp_path / "run")
+        run(study_with_shutdown, settings, out=tmp_path / "run")
 
 
-def test_one_models_answer_shows_that_the_server_of_another_is_no_mistake(tmp_path: Path) -> None:
+def test_answer_of_one_model_shows_that_the_server_of_another_is_reachable(tmp_path: Path) -> None:
     server = ServerThread(FaultPlan())
 
     async def protocol(session: Session) -> None:
@@ -84,14 +86,14 @@ def test_one_models_answer_shows_that_the_server_of_another_is_no_mistake(tmp_pa
         await asyncio.to_thread(server.__exit__)
         await session.ask(Speaker("p2", model="openai/b"), "And you?")
 
-    settings = settings_for(server.openai)
+    settings = build_settings(server.openai)
     settings["endpoints"] = {f"openai/{name}": server.openai for name in "mab"}
     with pytest.raises(RunPausedError, match="connection failed"):
         run(Study("trial", "Trial", StudyConfig, protocol), settings, out=tmp_path / "run")
 
 
-class Long(ServerThread):
-    """Its second answer is 100 MB long."""
+class ServerWithLongReply(ServerThread):
+    """A server with a second answer of 100 MB."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -114,20 +116,20 @@ class Long(ServerThread):
         await super()._serve()
 
 
-def test_an_answer_that_is_far_too_long_is_missing_and_not_asked_again(tmp_path: Path) -> None:
-    with Long() as server:
-        settings = settings_for(server.openai, max_reply_mb=0.5)
+def test_answer_above_the_size_limit_is_missing_and_not_retried(tmp_path: Path) -> None:
+    with ServerWithLongReply() as server:
+        settings = build_settings(server.openai, max_reply_mb=0.5)
         finished_run = run(STUDY, settings, out=tmp_path / "run")
     assert finished_run.table("said")["missing"].to_list() == [None, "too_large", None]
-    # It was written and billed, and nobody read at what.
+    # It was written and billed, and the usage was not read at what.
     assert finished_run.manifest["cost_usd"] is None
-    assert server.received == ASKED
+    assert server.received == QUESTION_COUNT
 
 
-def test_a_key_for_plain_http_is_refused_before_anything_is_written(
+def test_key_for_plain_http_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-mine")
     with pytest.raises(InputError, match=r"api\.example\.org") as caught:
-        run(STUDY, settings_for("http://api.example.org/v1"), out=tmp_path / "run")
+        run(STUDY, build_settings("http://api.example.org/v1"), out=tmp_path / "run")
     assert "a-key-of-mine" not in str(caught.value) and not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Scopes: structural addresses, one thing at a time, forks that drain, replies that replay."""
+"""Scopes: structural addresses, one effect at a time, forks that drain, and replays of replies."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ def run(
     return folkmoot.run(study, {}, out=tmp_path / "run", provider=provider, **options)
 
 
-def test_addresses_are_paths_and_counts(tmp_path: Path) -> None:
-    seen: list[str] = []
+def test_addresses_are_scope_paths_and_counts(tmp_path: Path) -> None:
+    addresses: list[str] = []
 
     def answer(_request: ModelRequest, address: str) -> str:
-        seen.append(address)
+        addresses.append(address)
         return "yes"
 
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "One?")
         await session.ask(ANN, "Two?")
 
-        async def one(scope: Scope, who: str) -> None:
+        async def ask_twice(scope: Scope, who: str) -> None:
             await scope.child("first").ask(ANN, "Three?")
 
-        await session.child("stage").map(["p/1"], one)
+        await session.child("stage").map(["p/1"], ask_twice)
 
     run(tmp_path, protocol, ScriptedProvider(answer))
-    assert seen == ["ask0", "ask1", "stage/p%2F1/first/ask0"]
+    assert addresses == ["ask0", "ask1", "stage/p%2F1/first/ask0"]
 
 
-def test_two_calls_at_once_in_one_scope_are_refused(tmp_path: Path) -> None:
+def test_concurrent_calls_in_one_scope_are_refused(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await asyncio.gather(session.ask(ANN, "a"), session.ask(ANN, "b"))
 
@@ -68,7 +68,7 @@ def test_two_calls_at_once_in_one_scope_are_refused(tmp_path: Path) -> None:
         run(tmp_path, protocol, ScriptedProvider(lambda r, a: "x", latency=0.01))
 
 
-def test_an_address_used_twice_is_refused(tmp_path: Path) -> None:
+def test_repeated_address_is_refused(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.child("stage").ask(ANN, "a")
         await session.child("stage").ask(ANN, "b")
@@ -77,7 +77,7 @@ def test_an_address_used_twice_is_refused(tmp_path: Path) -> None:
         run(tmp_path, protocol)
 
 
-def test_each_refuses_a_key_twice(tmp_path: Path) -> None:
+def test_map_refuses_a_repeated_key(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         async def nothing(scope: Scope, item: str) -> None:
             return None
@@ -88,74 +88,74 @@ def test_each_refuses_a_key_twice(tmp_path: Path) -> None:
         run(tmp_path, protocol)
 
 
-def test_results_and_rows_come_in_input_order_whatever_finishes_first(tmp_path: Path) -> None:
+def test_results_and_rows_are_in_input_order(tmp_path: Path) -> None:
     orders: list[list[str]] = []
 
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, n: int) -> str | Missing:
+        async def ask_and_record(scope: Scope, n: int) -> str | Missing:
             answer = await scope.ask(ANN, f"{n}?")
             scope.record("numbers", {"n": n})
             return answer
 
-        found = await session.child("stage").map(range(20), one)
-        orders.append(list(found))
+        results = await session.child("stage").map(range(20), ask_and_record)
+        orders.append(list(results))
         session.record("numbers", {"n": -1})
 
-    async def late_first(_request: ModelRequest, address: str) -> str:
+    async def answer_last_item_first(_request: ModelRequest, address: str) -> str:
         await turns(20 - int(address.split("/")[1]))
         return "ok"
 
-    found = run(tmp_path, protocol, ScriptedProvider(late_first))
+    results = run(tmp_path, protocol, ScriptedProvider(answer_last_item_first))
     assert orders == [[str(n) for n in range(20)]]
-    assert found.table("numbers")["n"].to_list() == [*range(20), -1]
+    assert results.table("numbers")["n"].to_list() == [*range(20), -1]
 
 
-def test_each_drains_before_it_raises(tmp_path: Path) -> None:
-    """Replies in flight when one item fails are paid for: they are awaited and journaled."""
+def test_map_waits_for_open_replies_before_it_raises(tmp_path: Path) -> None:
+    """Replies in flight are paid for when one item fails, so they are awaited and journaled."""
 
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, n: int) -> None:
+        async def ask_or_fail(scope: Scope, n: int) -> None:
             await scope.ask(ANN, f"{n}?")
             if n == 0:
                 raise ValueError("broken study")
             await scope.ask(ANN, "and then?")
 
-        await session.child("stage").map(range(5), one)
+        await session.child("stage").map(range(5), ask_or_fail)
 
-    async def first_is_quick(_request: ModelRequest, address: str) -> str:
+    async def answer_first_item_fast(_request: ModelRequest, address: str) -> str:
         await turns(0 if address == "stage/0/ask0" else 50)
         return "ok"
 
-    model = ScriptedProvider(first_is_quick)
+    model = ScriptedProvider(answer_first_item_fast)
     with pytest.raises(ValueError, match="broken study"):
         run(tmp_path, protocol, model)
     import sqlite3
 
     db = sqlite3.connect(tmp_path / "run" / "journal.sqlite")
-    addresses = {a for (a,) in db.execute("SELECT address FROM entries")}
+    addresses = {address for (address,) in db.execute("SELECT address FROM entries")}
     assert addresses == {f"stage/{n}/ask0" for n in range(5)}
 
 
-def test_in_turn_gives_each_speaker_what_was_said_before(tmp_path: Path) -> None:
+def test_each_speaker_gets_the_earlier_utterances(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def speak(scope: Scope, who: Speaker, heard: Any) -> Utterance | None:
-            if who.id == "b":
+        async def answer_in_turn(scope: Scope, speaker: Speaker, history: Any) -> Utterance | None:
+            if speaker.id == "b":
                 return None
-            reply = await scope.ask(who, "Your turn.", history=heard)
-            return Utterance(who.id, str(reply), who.name)
+            reply = await scope.ask(speaker, "Your turn.", history=history)
+            return Utterance(speaker.id, str(reply), speaker.name)
 
-        people = [Speaker(x, x.upper()) for x in "abc"]
-        transcript = await session.child("round").take_turns(people, speak)
-        assert [u.speaker_id for u in transcript] == ["a", "c"]
+        speakers = [Speaker(x, x.upper()) for x in "abc"]
+        transcript = await session.child("round").take_turns(speakers, answer_in_turn)
+        assert [utterance.speaker_id for utterance in transcript] == ["a", "c"]
 
-    seen: list[str] = []
+    received_texts: list[str] = []
 
     def answer(request: ModelRequest, _address: str) -> str:
-        seen.append(request.messages[-1].content)
+        received_texts.append(request.messages[-1].content)
         return "I speak."
 
     run(tmp_path, protocol, ScriptedProvider(answer))
-    assert seen == ["Your turn.", "I speak.\n\nYour turn."]
+    assert received_texts == ["Your turn.", "I speak.\n\nYour turn."]
 
 
 def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path) -> None:
@@ -167,25 +167,25 @@ def test_unreadable_answers_are_asked_for_again_and_then_missing(tmp_path: Path)
         return next(replies)
 
     async def protocol(session: Session) -> None:
-        wanted = Choice(["The park", "The bridge"])
-        assert await session.ask(ANN, "Which?", answer_type=wanted) == "The park"
-        answer = await session.ask(ANN, "Which?", answer_type=wanted)
+        answer_type = Choice(["The park", "The bridge"])
+        assert await session.ask(ANN, "Which?", answer_type=answer_type) == "The park"
+        answer = await session.ask(ANN, "Which?", answer_type=answer_type)
         assert (
             isinstance(answer, Missing)
             and answer.reason == "unparsed"
             and answer.last_reply == "who knows"
         )
 
-    found = run(tmp_path, protocol, ScriptedProvider(answer))
+    results = run(tmp_path, protocol, ScriptedProvider(answer))
     assert prompts[1] == ["system", "user", "assistant", "user"]
-    answers = found.table("answers")
+    answers = results.table("answers")
     assert answers["parse_step"].to_list() == ["clarified", "missing"]
     assert answers["reasks"].to_list() == [1, 1]
     assert answers["position"].to_list() == [1, None]
 
 
-def voting(replies: list[str]) -> tuple[ScriptedProvider, Callable[[Session], Awaitable[None]]]:
-    """A model that gives these replies in turn, and a protocol that asks for one vote."""
+def build_vote(replies: list[str]) -> tuple[ScriptedProvider, Callable[[Session], Awaitable[None]]]:
+    """Return a model that gives these replies in turn, and a protocol that asks for one vote."""
 
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall", "10 %"]))
@@ -195,25 +195,30 @@ def voting(replies: list[str]) -> tuple[ScriptedProvider, Callable[[Session], Aw
     ), protocol
 
 
-def test_a_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
-    model, protocol = voting(["Not Park, Mall rather", '{"stated": "Mall"}'])
+def test_choice_is_clarified_once_and_never_forced(tmp_path: Path) -> None:
+    model, protocol = build_vote(["Not Park, Mall rather", '{"stated": "Mall"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["recorded"], row["how"]) == ("Mall", "Mall", "clarified")
     assert (row["said"], row["agrees"], row["reasks"]) == ("Not Park, Mall rather", "several", 1)
-    first, second = (request for _, request in model.seen)
-    assert first.schema is None and second.schema is not None
-    assert "A. Park\nB. Mall\nC. 10 %" in second.messages[-1].content
-    assert second.messages[-2] == Message("assistant", "Not Park, Mall rather")
+    first_request, second_request = (request for _, request in model.seen)
+    assert first_request.schema is None and second_request.schema is not None
+    assert "A. Park\nB. Mall\nC. 10 %" in second_request.messages[-1].content
+    assert second_request.messages[-2] == Message("assistant", "Not Park, Mall rather")
     ways_out = ["none_of_these", "declined"]
-    assert second.schema["properties"]["stated"]["enum"] == ["Park", "Mall", "10 %", *ways_out]
-    silent = ScriptedProvider(_refuse)
-    again = run(tmp_path, protocol, silent)
-    assert silent.calls == 0 and again.table("answers")["value"].to_list() == ["Mall"]
+    assert second_request.schema["properties"]["stated"]["enum"] == [
+        "Park",
+        "Mall",
+        "10 %",
+        *ways_out,
+    ]
+    silent = ScriptedProvider(fail_on_call)
+    replayed_run = run(tmp_path, protocol, silent)
+    assert silent.calls == 0 and replayed_run.table("answers")["value"].to_list() == ["Mall"]
 
 
 @pytest.mark.parametrize("last", ['{"stated": "Par"}', '{"stated": "2"', "{}", "Neither", "1"])
-def test_a_clarification_is_never_guessed_either(tmp_path: Path, last: str) -> None:
-    model, protocol = voting(["Hm.", last])
+def test_clarification_is_never_guessed(tmp_path: Path, last: str) -> None:
+    model, protocol = build_vote(["Hm.", last])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["recorded"], row["missing"]) == (None, None, "unparsed")
     assert (row["how"], row["agrees"], model.calls) == ("unreadable", None, 2)
@@ -241,10 +246,10 @@ REFUSALS = (
         ("None of these.", "none_of_these"),
     ],
 )
-def test_a_refusal_in_any_language_is_recorded_as_one(
+def test_refusal_in_any_language_is_recorded(
     tmp_path: Path, refusal: str, second: str, recorded: str
 ) -> None:
-    model, protocol = voting([refusal, second])
+    model, protocol = build_vote([refusal, second])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["recorded"], row["missing"]) == (None, recorded, recorded)
     assert row["how"] == ("refused" if recorded == "declined" else "clarified")
@@ -252,24 +257,22 @@ def test_a_refusal_in_any_language_is_recorded_as_one(
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_model_that_declines_in_plain_words_twice_has_no_vote(
-    tmp_path: Path, refusal: str
-) -> None:
-    model, protocol = voting([refusal, refusal])
+def test_refusal_in_plain_words_twice_gives_no_vote(tmp_path: Path, refusal: str) -> None:
+    model, protocol = build_vote([refusal, refusal])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], model.calls) == (None, "unreadable", 2)
 
 
-def test_an_empty_vote_is_asked_again_with_the_ways_out(tmp_path: Path) -> None:
-    model, protocol = voting(["", '{"stated": "Park"}'])
+def test_empty_vote_is_asked_again_with_the_decline_options(tmp_path: Path) -> None:
+    model, protocol = build_vote(["", '{"stated": "Park"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", "none")
-    _, second = (request for _, request in model.seen)
-    assert [m.role for m in second.messages][-1] == "user"
-    assert second.messages[-1].content.startswith("Which?")
+    _, second_request = (request for _, request in model.seen)
+    assert [message.role for message in second_request.messages][-1] == "user"
+    assert second_request.messages[-1].content.startswith("Which?")
 
 
-def test_a_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
+def test_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
     replies = [Completion("Park", Usage(1, 16), finish="length"), Completion('{"stated": "Park"}')]
 
     async def protocol(session: Session) -> None:
@@ -294,21 +297,21 @@ def test_a_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
         ("I lean towards option B, mostly", "other"),
     ],
 )
-def test_a_vote_that_contradicts_the_first_reply_is_marked(
+def test_vote_that_contradicts_the_first_reply_is_marked(
     tmp_path: Path, said: str, agrees: str
 ) -> None:
-    model, protocol = voting([said, '{"stated": "Park"}'])
+    model, protocol = build_vote([said, '{"stated": "Park"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", agrees)
 
 
-def test_a_declined_json_answer_is_missing_even_where_there_is_a_fallback(tmp_path: Path) -> None:
+def test_declined_json_answer_is_missing_despite_a_fallback(tmp_path: Path) -> None:
     class Stance(BaseModel):
         stance: int = 0
 
     async def protocol(session: Session) -> None:
-        wanted = Json(Stance, fallback_value=Stance(), may_decline=True)
-        answer = await session.ask(ANN, "How much?", answer_type=wanted)
+        answer_type = Json(Stance, fallback_value=Stance(), may_decline=True)
+        answer = await session.ask(ANN, "How much?", answer_type=answer_type)
         assert isinstance(answer, Missing) and answer.reason == "declined"
 
     model = ScriptedProvider(lambda r, a: '{"declined": true, "stance": 5}', keep_requests=True)
@@ -319,7 +322,7 @@ def test_a_declined_json_answer_is_missing_even_where_there_is_a_fallback(tmp_pa
 
 
 @pytest.mark.parametrize("way_out", ["cannot_say", "declined", "Cannot say."])
-def test_a_number_has_a_way_out(tmp_path: Path, way_out: str) -> None:
+def test_number_can_be_declined(tmp_path: Path, way_out: str) -> None:
     replies = ["Hard to tell.", way_out]
 
     async def protocol(session: Session) -> None:
@@ -346,7 +349,7 @@ def test_a_number_has_a_way_out(tmp_path: Path, way_out: str) -> None:
         ("I would say from 0 to 100.", None, "unparsed"),
     ],
 )
-def test_the_last_reask_of_a_number_wants_json_with_a_way_out(
+def test_last_re_ask_of_a_number_uses_json_with_a_decline_option(
     tmp_path: Path, last: str, value: str | None, missing: str | None
 ) -> None:
     async def protocol(session: Session) -> None:
@@ -372,7 +375,7 @@ def test_the_last_reask_of_a_number_wants_json_with_a_way_out(
         (Number(0, 100), "1", None),
     ],
 )
-def test_the_beginning_of_an_answer_is_not_the_answer(
+def test_beginning_of_an_answer_is_not_the_answer(
     tmp_path: Path, wanted: Any, said: str, value: str | None
 ) -> None:
     async def protocol(session: Session) -> None:
@@ -392,7 +395,9 @@ def test_the_beginning_of_an_answer_is_not_the_answer(
         ("refused:rejected", "unreadable"),
     ],
 )
-def test_a_prompt_that_does_not_fit_is_no_refusal(tmp_path: Path, finish: str, how: str) -> None:
+def test_prompt_above_the_context_length_is_no_refusal(
+    tmp_path: Path, finish: str, how: str
+) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
 
@@ -401,7 +406,7 @@ def test_a_prompt_that_does_not_fit_is_no_refusal(tmp_path: Path, finish: str, h
     assert (row["how"], row["recorded"]) == (how, None)
 
 
-def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Path) -> None:
+def test_indistinguishable_options_are_an_error_of_the_study(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "park"]))
 
@@ -409,7 +414,7 @@ def test_options_that_nobody_can_tell_apart_are_the_studys_mistake(tmp_path: Pat
         run(tmp_path, protocol)
 
 
-def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:
+def test_refusal_is_a_missing_answer_with_its_reason(tmp_path: Path) -> None:
     def answer(_request: ModelRequest, _address: str) -> str:
         raise RefusedError("the prompt is too long", reason="context_too_long")
 
@@ -420,49 +425,51 @@ def test_a_refusal_is_an_outcome_with_its_reason(tmp_path: Path) -> None:
     run(tmp_path, protocol, ScriptedProvider(answer))
 
 
-def test_a_finished_run_replays_without_a_single_call(tmp_path: Path) -> None:
+def test_finished_run_replays_without_calls(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, n: int) -> float | Missing:
+        async def ask_and_record(scope: Scope, n: int) -> float | Missing:
             return await scope.ask(ANN, "How many?", answer_type=Number(0, 100))
 
-        numbers = await session.child("stage").map(range(30), one)
+        numbers = await session.child("stage").map(range(30), ask_and_record)
         vectors = await session.child("vectors").embed(["a tree", "a river"])
-        total = await session.child("sum").compute(_total, vectors, list(numbers.values()))
+        total = await session.child("sum").compute(add_up, vectors, list(numbers.values()))
         session.record("result", {"total": total["sum"], "draw": float(session.rng.random())})
 
-    first = run(tmp_path, protocol, ScriptedProvider(lambda r, a: str(len(a))))
-    silent = ScriptedProvider(_refuse)
-    second = run(tmp_path, protocol, silent)
-    assert second.table("result").equals(first.table("result"))
-    assert second.folder.manifest["journal_digest"] == first.folder.manifest["journal_digest"]
+    first_run = run(tmp_path, protocol, ScriptedProvider(lambda r, a: str(len(a))))
+    silent = ScriptedProvider(fail_on_call)
+    second_run = run(tmp_path, protocol, silent)
+    assert second_run.table("result").equals(first_run.table("result"))
+    assert (
+        second_run.folder.manifest["journal_digest"] == first_run.folder.manifest["journal_digest"]
+    )
 
 
-def _refuse(_request: ModelRequest, address: str) -> str:
+def fail_on_call(_request: ModelRequest, address: str) -> str:
     raise AssertionError(f"{address} was asked again")
 
 
-def _total(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
+def add_up(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
     return {"sum": float(vectors.sum()) + sum(numbers)}
 
 
-def test_a_computation_is_done_in_a_thread(tmp_path: Path) -> None:
+def test_computation_runs_in_a_thread(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         assert await session.compute(threading.get_ident) != threading.get_ident()
 
     run(tmp_path, protocol)
 
 
-def test_a_named_computation_is_found_again_when_its_function_has_another_name(
+def test_named_computation_is_found_after_its_function_was_renamed(
     tmp_path: Path,
 ) -> None:
-    def another(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
+    def add_up_again(vectors: np.ndarray, numbers: list[float]) -> dict[str, float]:
         raise AssertionError("computed again")
 
-    for function in (_total, another):
+    for function in (add_up, add_up_again):
 
         async def protocol(session: Session, function: Callable[..., object] = function) -> None:
-            got = await session.compute(function, np.ones(2), [1.0], name="total")
-            assert got == {"sum": 3.0}
+            total = await session.compute(function, np.ones(2), [1.0], name="total")
+            assert total == {"sum": 3.0}
 
         run(tmp_path, protocol)
 
@@ -472,7 +479,7 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
     monkeypatch.setattr(computations, "MAX_EMBEDDING_BYTES_IN_MEMORY", in_memory)
-    seen: list[np.ndarray] = []
+    vectors_of_runs: list[np.ndarray] = []
 
     async def protocol(session: Session) -> None:
         vectors = await session.embed([f"text {i}" for i in range(250)])
@@ -480,83 +487,83 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
         assert isinstance(vectors.base, np.memmap) == (not in_memory)
         assert (await session.child("nothing").embed([])).shape == (0, 0)
-        seen.append(vectors)
+        vectors_of_runs.append(vectors)
 
     run(tmp_path, protocol)
-    run(tmp_path, protocol, ScriptedProvider(_refuse))
-    assert np.array_equal(seen[0], seen[1])
+    run(tmp_path, protocol, ScriptedProvider(fail_on_call))
+    assert np.array_equal(vectors_of_runs[0], vectors_of_runs[1])
 
 
-def test_what_a_scope_keeps_comes_back_and_leaves_no_file(tmp_path: Path) -> None:
+def test_stored_value_can_be_loaded_and_leaves_no_file(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def one(scope: Scope, n: int) -> StoredValue[dict[str, object]]:
+        async def store_number(scope: Scope, n: int) -> StoredValue[dict[str, object]]:
             return scope.store({"n": n, "text": "long " * 1000})
 
-        kept = await session.map(range(20), one)
-        assert [k.load()["n"] for k in kept.values()] == list(range(20))
+        handles = await session.map(range(20), store_number)
+        assert [handle.load()["n"] for handle in handles.values()] == list(range(20))
 
     finished_run = run(tmp_path, protocol)
-    assert not [p for p in finished_run.path.iterdir() if p.name.startswith("tmp")]
+    assert not [path for path in finished_run.path.iterdir() if path.name.startswith("tmp")]
 
 
-def test_a_changed_prompt_stops_a_resume_and_says_where(tmp_path: Path) -> None:
-    def asking(text: str) -> Callable[[Session], Awaitable[None]]:
+def test_changed_prompt_stops_a_resume_and_names_the_place(tmp_path: Path) -> None:
+    def build_protocol(text: str) -> Callable[[Session], Awaitable[None]]:
         async def protocol(session: Session) -> None:
             await session.child("stage").ask(ANN, text)
 
         return protocol
 
-    run(tmp_path, asking("What about the park?"))
+    run(tmp_path, build_protocol("What about the park?"))
     with pytest.raises(DriftError, match=r"(?s)stage/ask0.*the park.*the bridge"):
-        run(tmp_path, asking("What about the bridge?"))
-    again = run(tmp_path, asking("What about the bridge?"), accept_changes=True)
-    assert again.table("answers").height == 1
+        run(tmp_path, build_protocol("What about the bridge?"))
+    run_with_changes = run(tmp_path, build_protocol("What about the bridge?"), accept_changes=True)
+    assert run_with_changes.table("answers").height == 1
 
 
-def test_a_draw_more_in_one_stage_shifts_no_other_stage(tmp_path: Path) -> None:
-    def drawing(extra: int) -> Callable[[Session], Awaitable[None]]:
+def test_extra_draw_in_one_stage_shifts_no_other_stage(tmp_path: Path) -> None:
+    def build_protocol(extra: int) -> Callable[[Session], Awaitable[None]]:
         async def protocol(session: Session) -> None:
             session.child("one").rng.random(1 + extra)
             session.record("draws", {"x": float(session.child("two").rng.random())})
 
         return protocol
 
-    a = run(tmp_path / "a", drawing(0)).table("draws")
-    b = run(tmp_path / "b", drawing(5)).table("draws")
-    assert a.equals(b)
+    draws_without_extra = run(tmp_path / "a", build_protocol(0)).table("draws")
+    draws_with_extra = run(tmp_path / "b", build_protocol(5)).table("draws")
+    assert draws_without_extra.equals(draws_with_extra)
 
 
-def test_a_sealed_part_may_not_change(tmp_path: Path) -> None:
-    def sealing(value: int) -> Callable[[Session], Awaitable[None]]:
+def test_sealed_part_may_not_change(tmp_path: Path) -> None:
+    def build_protocol(value: int) -> Callable[[Session], Awaitable[None]]:
         async def protocol(session: Session) -> None:
             await session.seal("groups", {"a": value})
 
         return protocol
 
-    run(tmp_path, sealing(1))
-    run(tmp_path, sealing(1))
+    run(tmp_path, build_protocol(1))
+    run(tmp_path, build_protocol(1))
     with pytest.raises(DriftError, match="a was 1, is now 2"):
-        run(tmp_path, sealing(2))
+        run(tmp_path, build_protocol(2))
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["sealed"]["groups"]["data"] == {"a": 1}
 
 
 @pytest.mark.parametrize("effect", ["ask", "embed", "compute"])
-def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, effect: str) -> None:
-    there: list[set[str]] = []
+def test_sealed_data_is_on_disk_before_the_next_effect(tmp_path: Path, effect: str) -> None:
+    sealed_parts: list[set[str]] = []
 
-    def look(*_: object) -> str:
+    def record_sealed_parts(*_: object) -> str:
         plan = json.loads((tmp_path / "run" / "plan.json").read_text())
-        there.append(set(plan["sealed"]))
+        sealed_parts.append(set(plan["sealed"]))
         return "yes"
 
-    class Looking(ScriptedProvider):
+    class LookingProvider(ScriptedProvider):
         async def embed_texts(self, *args: Any, **options: Any) -> Any:
-            look()
+            record_sealed_parts()
             return await super().embed_texts(*args, **options)
 
-    def looked(x: int) -> int:
-        look()
+    def look_and_return(x: int) -> int:
+        record_sealed_parts()
         return 2 * x
 
     async def protocol(session: Session) -> None:
@@ -568,10 +575,10 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
                 case "embed":
                     await session.embed(["a text"])
                 case "compute":
-                    assert await session.compute(looked, 2) == 4
+                    assert await session.compute(look_and_return, 2) == 4
 
-    run(tmp_path, protocol, Looking(look))
-    assert there == [{"design", "claims", "a"}, {"design", "claims", "a", "b"}]
+    run(tmp_path, protocol, LookingProvider(record_sealed_parts))
+    assert sealed_parts == [{"design", "claims", "a"}, {"design", "claims", "a", "b"}]
 
 
 @pytest.mark.parametrize(
@@ -582,7 +589,7 @@ def test_what_is_sealed_is_on_the_disk_before_the_next_effect(tmp_path: Path, ef
         *("tables/said.csv", "controls/mine.json", "sub/../seats.json"),
     ],
 )
-def test_a_study_may_not_write_a_file_of_the_program(tmp_path: Path, name: str) -> None:
+def test_study_may_not_write_a_file_of_the_program(tmp_path: Path, name: str) -> None:
     async def protocol(session: Session) -> None:
         session.write_text(name, "mine")
 
@@ -591,14 +598,14 @@ def test_a_study_may_not_write_a_file_of_the_program(tmp_path: Path, name: str) 
     assert not (tmp_path / name).exists() or (tmp_path / name).read_bytes() != b"mine"
 
 
-def test_a_study_may_write_the_personas_that_it_drew(tmp_path: Path) -> None:
+def test_study_may_write_its_drawn_personas(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         session.write_json(PERSONAS, {"personas": []})
 
     run(tmp_path, protocol)
 
 
-def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
+def test_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         session.write_json("../escaped.json", {})
 
@@ -607,39 +614,39 @@ def test_a_study_may_not_write_outside_its_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "escaped.json").exists()
 
 
-async def test_a_run_inside_a_running_loop_as_in_a_notebook(tmp_path: Path) -> None:
+async def test_run_works_inside_a_running_event_loop(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Hello?")
 
     assert run(tmp_path, protocol).table("answers").height == 1
 
 
-def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> None:
-    seen: list[str] = []
+def test_concurrent_parts_have_scopes_with_their_names(tmp_path: Path) -> None:
+    addresses: list[str] = []
 
-    async def slow_first(_request: ModelRequest, address: str) -> str:
-        seen.append(address)
+    async def answer_first_item_slowly(_request: ModelRequest, address: str) -> str:
+        addresses.append(address)
         await turns(20 if address.startswith("one") else 0)
         return "ok"
 
     async def protocol(session: Session) -> None:
-        async def part(scope: Scope) -> str | Missing:
+        async def ask_in_part(scope: Scope) -> str | Missing:
             return await scope.ask(ANN, "Well?")
 
-        found = await session.map({"one": part, "two": part})
-        assert list(found) == ["one", "two"]
+        results = await session.map({"one": ask_in_part, "two": ask_in_part})
+        assert list(results) == ["one", "two"]
 
-    run(tmp_path, protocol, ScriptedProvider(slow_first))
-    assert sorted(seen) == ["one/ask0", "two/ask0"]
+    run(tmp_path, protocol, ScriptedProvider(answer_first_item_slowly))
+    assert sorted(addresses) == ["one/ask0", "two/ask0"]
 
 
-def test_the_names_of_a_dictionary_are_addresses_and_its_values_items(tmp_path: Path) -> None:
+def test_dictionary_keys_are_addresses_and_values_are_items(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def doubled(scope: Scope, number: int) -> tuple[str, int]:
+        async def double(scope: Scope, number: int) -> tuple[str, int]:
             return "/".join(scope.path), 2 * number
 
-        found = await session.child("stage").map({"b": 1, "a": 2}, doubled)
-        assert list(found.items()) == [("b", ("stage/b", 2)), ("a", ("stage/a", 4))]
+        results = await session.child("stage").map({"b": 1, "a": 2}, double)
+        assert list(results.items()) == [("b", ("stage/b", 2)), ("a", ("stage/a", 4))]
 
     run(tmp_path, protocol)
 
@@ -653,7 +660,7 @@ def test_items_without_a_function_are_refused(tmp_path: Path, items: Any) -> Non
         run(tmp_path, protocol)
 
 
-def test_a_session_of_a_config_types_its_settings(tmp_path: Path) -> None:
+def test_session_is_typed_by_its_config(tmp_path: Path) -> None:
     class Panel(StudyConfig):
         rounds: int = 2
 
@@ -662,11 +669,11 @@ def test_a_session_of_a_config_types_its_settings(tmp_path: Path) -> None:
         session.record("rounds", {"rounds": rounds})
 
     study = Study("trial", "Trial", Panel, protocol, with_limit=lambda config, n: config)
-    held = folkmoot.run(study, {"rounds": 3}, out=tmp_path / "run")
-    assert held.table("rounds")["rounds"].to_list() == [3]
+    finished_run = folkmoot.run(study, {"rounds": 3}, out=tmp_path / "run")
+    assert finished_run.table("rounds")["rounds"].to_list() == [3]
 
 
-def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_missing_answers_are_reported_during_the_run(tmp_path: Path) -> None:
     tally = ProgressTally()
 
     async def protocol(session: Session) -> None:
@@ -682,23 +689,23 @@ def test_answers_that_are_missing_are_told_while_the_run_goes_on(tmp_path: Path)
     assert tally.missing == 1 and "1 without an answer" in tally.format_line()
 
 
-def test_a_setting_that_a_later_version_adds_stops_no_run_begun_before(tmp_path: Path) -> None:
-    class Before(StudyConfig):
+def test_setting_added_by_a_later_version_does_not_stop_a_resume(tmp_path: Path) -> None:
+    class ConfigBefore(StudyConfig):
         rounds: int = 2
 
-    class Now(Before):
+    class ConfigNow(ConfigBefore):
         pauses: int = 0
 
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Well?")
 
     model = ScriptedProvider(lambda _request, _address: "Yes.")
-    how: dict[str, Any] = {"out": tmp_path / "run", "provider": model}
-    folkmoot.run(Study("trial", "Trial", Before, protocol), {}, **how)
-    study = Study("trial", "Trial", Now, protocol)
-    folkmoot.run(study, {}, **how)
+    options: dict[str, Any] = {"out": tmp_path / "run", "provider": model}
+    folkmoot.run(Study("trial", "Trial", ConfigBefore, protocol), {}, **options)
+    study = Study("trial", "Trial", ConfigNow, protocol)
+    folkmoot.run(study, {}, **options)
     assert model.calls == 1
     with pytest.raises(DriftError, match=r"settings.pauses was not there, is now 1.*version of F"):
-        folkmoot.run(study, {"pauses": 1}, **how)
+        folkmoot.run(study, {"pauses": 1}, **options)
     with pytest.raises(DriftError, match=r"settings.rounds was 2, is now 3"):
-        folkmoot.run(study, {"rounds": 3}, **how)
+        folkmoot.run(study, {"rounds": 3}, **options)

@@ -1,4 +1,4 @@
-"""Findings with and without the answers that their speakers did not plainly give."""
+"""Findings with and without answers that their speakers did not state clearly."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from tests.sweeps import sample_daily
 STUDY = find_study("cross_pollination")
 
 
-def vote(who: str, stage: str, how: str = "exact", agrees: str = "same") -> dict[str, object]:
-    """A row of `answers` for one vote."""
+def build_vote_row(
+    participant_id: str, stage: str, how: str = "exact", agrees: str = "same"
+) -> dict[str, object]:
+    """Build a row of `answers` for one vote."""
     return {
-        "address": f"{stage}/{who}/ask0",
+        "address": f"{stage}/{participant_id}/ask0",
         "stage": stage,
-        "scope": f"{stage}/{who}",
-        "speaker_id": who,
+        "scope": f"{stage}/{participant_id}",
+        "speaker_id": participant_id,
         "role": "participant",
         "kind": "choice",
         "parse_step": "clarified" if how == "clarified" else "exact",
@@ -44,21 +46,23 @@ def vote(who: str, stage: str, how: str = "exact", agrees: str = "same") -> dict
     }
 
 
-def pilot(folder: Path, how: str, agrees: str) -> dict[str, Finding]:
-    """Half of the adversarial arm changes, all of it in votes that were had in this way."""
+def compute_pilot_findings(folder: Path, how: str, agrees: str) -> dict[str, Finding]:
+    """Compute the findings of a run in which half of the adversarial arm changes by such votes."""
     pilot_builder = Pilot(folder / "run")
     for arm, changes in (("simple_voting", 4), ("acp", 40)):
         for number in range(80):
-            moved = number < changes
-            who = pilot_builder.add(arm, PARKS if number % 2 else JOBS, None)
-            first = str(pilot_builder.rows[-1]["initial_choice"])
-            last = (JOBS if first == PARKS else PARKS) if moved else first
-            pilot_builder.rows[-1].update(final_choice=last, position_changed=moved)
-            loose = moved and arm == "acp"
+            is_changed = number < changes
+            participant_id = pilot_builder.add(arm, PARKS if number % 2 else JOBS, None)
+            first_choice = str(pilot_builder.rows[-1]["initial_choice"])
+            last = (JOBS if first_choice == PARKS else PARKS) if is_changed else first_choice
+            pilot_builder.rows[-1].update(final_choice=last, position_changed=is_changed)
+            loose = is_changed and arm == "acp"
             stage = "adversarial_dialogue" if arm == "acp" else "second_vote"
             pilot_builder.answers += [
-                vote(who, "initial_vote"),
-                vote(who, stage, how, agrees) if loose else vote(who, stage),
+                build_vote_row(participant_id, "initial_vote"),
+                build_vote_row(participant_id, stage, how, agrees)
+                if loose
+                else build_vote_row(participant_id, stage),
             ]
     pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
     return {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
@@ -68,39 +72,47 @@ def pilot(folder: Path, how: str, agrees: str) -> dict[str, Finding]:
     ("how", "agrees"),
     [("clarified", "same"), ("clarified", "other"), ("stated", "several"), ("exact", "other")],
 )
-def test_a_headline_says_that_its_conclusion_rests_on_doubtful_votes(
+def test_headline_says_that_its_conclusion_depends_on_unclear_votes(
     tmp_path: Path, how: str, agrees: str
 ) -> None:
-    found = pilot(tmp_path, how, agrees)
-    says = found["change_differences"].says
-    assert "Adversarial (ACP) − Simple voting +45 points" in says
-    assert "The conclusion differs with exact and stated answers only (280 of 320 answers)" in says
-    compared = found[STRICT_ANSWERS_KEY]
+    findings = compute_pilot_findings(tmp_path, how, agrees)
+    statement = findings["change_differences"].says
+    assert "Adversarial (ACP) − Simple voting +45 points" in statement
+    assert (
+        "The conclusion differs with exact and stated answers only (280 of 320 answers)"
+        in statement
+    )
+    compared = findings[STRICT_ANSWERS_KEY]
     assert compared.headline and "Differences between conditions" in compared.says
     rows = {row[0]: row for row in compared.grid.rows}
     assert "acp" not in str(rows["Who changed their choice"][2])
     assert "Adversarial (ACP): 0 of 40 changed" in str(rows["Who changed their choice"][2])
     assert "Adversarial (ACP): 40 of 80 changed" in str(rows["Who changed their choice"][1])
     contradict = 40 if agrees in CONTRADICTING else 0
-    assert f"{contradict} answers contradict their first reply" in found[CLOSED_ANSWERS_KEY].says
+    assert f"{contradict} answers contradict their first reply" in findings[CLOSED_ANSWERS_KEY].says
 
 
 @pytest.mark.parametrize("how", STRICT_HOW)
-def test_plain_votes_change_nothing(tmp_path: Path, how: str) -> None:
-    found = pilot(tmp_path, how, "same")
-    assert "conclusion differs" not in found["change_differences"].says
-    assert STRICT_ANSWERS_KEY not in found
-    assert "320 of 320 closed answers (100 %) are exact or stated" in found[CLOSED_ANSWERS_KEY].says
+def test_clear_votes_change_nothing(tmp_path: Path, how: str) -> None:
+    findings = compute_pilot_findings(tmp_path, how, "same")
+    assert "conclusion differs" not in findings["change_differences"].says
+    assert STRICT_ANSWERS_KEY not in findings
+    assert (
+        "320 of 320 closed answers (100 %) are exact or stated" in findings[CLOSED_ANSWERS_KEY].says
+    )
 
 
-def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
+def test_conclusion_without_unclear_votes_is_reported_as_unchanged(tmp_path: Path) -> None:
     pilot_builder = Pilot(tmp_path / "run")
     for arm, changes in (("simple_voting", 4), ("acp", 60)):
         for number in range(80):
-            who = pilot_builder.add(arm, PARKS, JOBS if number < changes else PARKS)
+            participant_id = pilot_builder.add(arm, PARKS, JOBS if number < changes else PARKS)
             stage = "adversarial_dialogue" if arm == "acp" else "second_vote"
             how = "clarified" if number == 79 else "exact"
-            pilot_builder.answers += [vote(who, "initial_vote"), vote(who, stage, how)]
+            pilot_builder.answers += [
+                build_vote_row(participant_id, "initial_vote"),
+                build_vote_row(participant_id, stage, how),
+            ]
     pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
     findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
     assert (
@@ -110,7 +122,7 @@ def test_a_conclusion_that_holds_is_said_to_hold(tmp_path: Path) -> None:
     assert {row[-1] for row in findings[STRICT_ANSWERS_KEY].grid.rows} == {"holds"}
 
 
-def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: Path) -> None:
+def test_run_of_an_earlier_version_reports_that_it_cannot_be_computed(tmp_path: Path) -> None:
     pilot_builder = Pilot(tmp_path / "run")
     pilot_builder.add_participants("simple_voting", {(PARKS, PARKS): 20})
     findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
@@ -118,8 +130,8 @@ def test_a_run_of_an_earlier_version_says_that_it_cannot_be_computed(tmp_path: P
     assert STRICT_ANSWERS_KEY not in findings
 
 
-def loosely(study: str, folder: Path) -> RunFolder:
-    """A small run in which half of the closed answers need a further request."""
+def run_with_clarified_answers(study: str, folder: Path) -> RunFolder:
+    """Run a small study in which half of the closed answers need a further request."""
     path, out = small_study(study, folder), folder / "run"
     changes = ["respondent={off_list: 0.5}"]
     if study == "negotiation":
@@ -127,7 +139,8 @@ def loosely(study: str, folder: Path) -> RunFolder:
     return folkmoot.run(path, model="synthetic", out=out, overrides=tuple(changes)).folder
 
 
-VOTES = {  # table and column of each vote, and how many rows one answer may stand for
+# The table and column of each vote.
+VOTES = {
     "cross_pollination": [("participants", "initial_choice"), ("participants", "final_choice")],
     "focus_group": [("intents", "answer")],
     "negotiation": [("confirmations", "confirmed")],
@@ -136,14 +149,14 @@ VOTES = {  # table and column of each vote, and how many rows one answer may sta
 
 
 @pytest.mark.parametrize("study", sample_daily(VOTES, daily=("negotiation",), part="sweeps"))
-def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path: Path) -> None:
-    run = loosely(study, tmp_path)
+def test_every_excluded_vote_is_blank_and_no_other(study: str, tmp_path: Path) -> None:
+    run = run_with_clarified_answers(study, tmp_path)
     kinds = ["workbook"] if study == "workbook" else ["choice"]
-    asked = run.read_table("answers").filter(
+    clarified_answers = run.read_table("answers").filter(
         pl.col("kind").is_in(kinds), pl.col("role") == "participant", pl.col("missing").is_null()
     )
-    left_out = asked.filter(~pl.col("how").is_in(STRICT_HOW))
-    assert 0 < left_out.height < asked.height
+    left_out = clarified_answers.filter(~pl.col("how").is_in(STRICT_HOW))
+    assert 0 < left_out.height < clarified_answers.height
     strict = find_study(study).strict_tables
     assert strict is not None
     tables = {name: table.collect() for name, table in strict(run, left_out).items()}
@@ -151,31 +164,38 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
         tables[table][column].null_count() - run.read_table(table)[column].null_count()
         for table, column in VOTES[study]
     )
-    if study == "negotiation":  # C5 keeps C4's words on what it does not change
+    if study == "negotiation":  # C5 keeps the text of C4 that it does not change
         assert left_out.height <= blank <= 2 * left_out.height
-        own = run.read_table("confirmations").filter(pl.col("condition").is_in(["C3", "C4"]))
+        own_confirmations = run.read_table("confirmations").filter(
+            pl.col("condition").is_in(["C3", "C4"])
+        )
         blanked = tables["confirmations"].filter(pl.col("condition").is_in(["C3", "C4"]))
         of_these = left_out.filter(~pl.col("address").str.contains("-C5/"))
-        assert blanked["confirmed"].null_count() - own["confirmed"].null_count() == of_these.height
+        assert (
+            blanked["confirmed"].null_count() - own_confirmations["confirmed"].null_count()
+            == of_these.height
+        )
     else:
         assert blank == left_out.height
-    # What is left out once more is nothing more.
+    # A second exclusion removes nothing further.
     nothing = strict(run, left_out.clear())
     assert all(table.collect().equals(run.read_table(name)) for name, table in nothing.items())
-    keys = {f.key for f in compute_findings(find_study(study), run)}
+    keys = {finding.key for finding in compute_findings(find_study(study), run)}
     assert {CLOSED_ANSWERS_KEY, STRICT_ANSWERS_KEY} <= keys
 
 
-def test_the_town_hall_has_no_closed_answers_of_its_own(
+def test_town_hall_has_no_closed_answers(
     small_run: Callable[[str], Path],
 ) -> None:
     finished_run = folkmoot.load(small_run("town_hall"))
-    (counted,) = [f for f in finished_run.findings if f.key == CLOSED_ANSWERS_KEY]
-    assert counted.says.startswith("Not applicable")
-    assert STRICT_ANSWERS_KEY not in {f.key for f in finished_run.findings}
+    (closed_answers_finding,) = [
+        finding for finding in finished_run.findings if finding.key == CLOSED_ANSWERS_KEY
+    ]
+    assert closed_answers_finding.says.startswith("Not applicable")
+    assert STRICT_ANSWERS_KEY not in {finding.key for finding in finished_run.findings}
 
 
-def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:
+def build_finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Finding:
     chart = IntervalChart((("a − b", (low + high) / 2, low, high),), reference_line=0.0)
     grid = ResultTable.from_records([{"of": "a", "p": p}])
     return Finding("f", "F", "", grid, chart, unit="person", units=50, conclusion=conclusion)
@@ -184,15 +204,15 @@ def finding(low: float, high: float, p: float = 0.5, conclusion: str = "") -> Fi
 @pytest.mark.parametrize(
     ("strict", "says"),
     [
-        (finding(0.1, 0.3), []),
-        (finding(-0.1, 0.3), ["a − b is unclear and not above 0"]),
-        (finding(-0.3, -0.1), ["a − b is below 0 and not above 0"]),
-        (finding(0.1, 0.3, p=0.01), ["a: p is below .05"]),
-        (finding(0.1, 0.3, conclusion="C wins"), ["C wins instead of nothing"]),
+        (build_finding(0.1, 0.3), []),
+        (build_finding(-0.1, 0.3), ["a − b is unclear and not above 0"]),
+        (build_finding(-0.3, -0.1), ["a − b is below 0 and not above 0"]),
+        (build_finding(0.1, 0.3, p=0.01), ["a: p is below .05"]),
+        (build_finding(0.1, 0.3, conclusion="C wins"), ["C wins instead of nothing"]),
         (None, ["cannot be computed"]),
     ],
 )
-def test_conclusions_are_compared_by_side_test_and_word(
+def test_conclusions_are_compared_by_direction_test_and_wording(
     strict: Finding | None, says: list[str]
 ) -> None:
-    assert list(compare_conclusions(finding(0.05, 0.25), strict)) == says
+    assert list(compare_conclusions(build_finding(0.05, 0.25), strict)) == says

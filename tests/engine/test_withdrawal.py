@@ -46,7 +46,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.kit.test_coding import SECOND, by_words, coder
 from tests.sweeps import sample_daily
 
@@ -88,7 +88,10 @@ def run_with_all_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run
     """The run of the study with a person who does not withdraw. No test changes it."""
     folder = tmp_path_factory.mktemp("all_words")
     return folkmoot.run(
-        write_study(folder), out=folder / "run", seats=("p_0002",), seat_host=by_hand(speaks)
+        write_study(folder),
+        out=folder / "run",
+        seats=("p_0002",),
+        seat_host=build_seat_host(speaks),
     )
 
 
@@ -123,7 +126,7 @@ def leaving_last(run: Path, study: Path) -> folkmoot.Run:
     """A run whose person answers everything and leaves at the end, before it is tidied up."""
     from contextlib import asynccontextmanager
 
-    answering = by_hand(speaks)
+    answering = build_seat_host(speaks)
 
     @asynccontextmanager
     async def host(desk: SeatManager):  # type: ignore[no-untyped-def]
@@ -187,7 +190,7 @@ def test_a_run_whose_words_are_gone_is_not_resumed(
 ) -> None:
     with pytest.raises(InputError, match="participants withdrew"):
         folkmoot.run(
-            study, out=run_without_words.path, seats=("p_0002",), seat_host=by_hand(speaks)
+            study, out=run_without_words.path, seats=("p_0002",), seat_host=build_seat_host(speaks)
         )
 
 
@@ -703,7 +706,9 @@ def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
 def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
     """The journal of a later coding holds the texts that were coded, also in re-asks."""
     study.write_text(f"{FOCUS}coding: off\n", "utf-8")
-    run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
+    run = folkmoot.run(
+        study, out=study.parent / "a", seats=("p_0002",), seat_host=build_seat_host(speaks)
+    )
     options = RunOptions(custom_provider=coder(by_words))
     code_finished_run(run.folder, SECOND, options)
     assert any(name.startswith("codings/") for name in held(run.path, HIDDEN[0]))

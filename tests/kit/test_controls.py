@@ -34,7 +34,7 @@ from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.conftest import SharedFolder
 from tests.contract.small import people_of, small_study
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.sweeps import sample_daily
 
 PILOT = """
@@ -313,7 +313,7 @@ def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path
         out=tmp_path / "run",
         model="synthetic",
         overrides=("seats.count=1", "seats.as=persona", *small),
-        seat_host=by_hand(answer),
+        seat_host=build_seat_host(answer),
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
     (place,) = read_seats(run.path)

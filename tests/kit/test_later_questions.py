@@ -31,7 +31,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.amendments import read_amendments
 from folkmoot.storage.run_folder import CODINGS, JOURNAL, SEATS, RunFolder
 from tests.conftest import SharedFolder
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.engine.test_withdrawal import FOCUS, HIDDEN, held, speaks
 from tests.kit.test_coding import SECOND
 
@@ -45,7 +45,10 @@ def cup(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
     def make(folder: Path) -> None:
         (folder / "cup.yaml").write_text(f"{FOCUS}coding: off\n", "utf-8")
         folkmoot.run(
-            folder / "cup.yaml", out=folder / "run", seats=(SEAT,), seat_host=by_hand(speaks)
+            folder / "cup.yaml",
+            out=folder / "run",
+            seats=(SEAT,),
+            seat_host=build_seat_host(speaks),
         )
 
     made = shared_folder("later_questions/cup", make)

@@ -25,7 +25,7 @@ from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
-from tests.engine.test_seats import by_hand, first_option
+from tests.engine.test_seats import build_seat_host, choose_first_option
 from tests.sweeps import sample_daily
 
 VOTES = """
@@ -158,7 +158,10 @@ def test_a_fork_that_asks_no_controls_is_not_called_unfinished(
 
 
 def test_answers_of_humans_take_no_calls_from_the_controls(tmp_path: Path) -> None:
-    seats = {"seats": ("p_0001", "p_0002", "p_0003"), "seat_host": by_hand(first_option)}
+    seats = {
+        "seats": ("p_0001", "p_0002", "p_0003"),
+        "seat_host": build_seat_host(choose_first_option),
+    }
     plain = folkmoot.run(study(tmp_path, ""), model="synthetic", out=tmp_path / "plain", **seats)
     asked = {model["asked"]: model["calls"] for model in plain.manifest["models"]}
     people = asked.pop("human")

@@ -30,7 +30,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL, people_of, small_study
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.studies.workbook.workbook_builder import make_task_row, make_workbook, save_workbook
 from tests.sweeps import sample_daily
 
@@ -194,7 +194,11 @@ def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
     path = small_study("town_hall", tmp_path)
     seat = ("seats.count=1", "seats.as=persona", "rounds=1")
     run = folkmoot.run(
-        path, out=tmp_path / "run", model="synthetic", overrides=seat, seat_host=by_hand(answer)
+        path,
+        out=tmp_path / "run",
+        model="synthetic",
+        overrides=seat,
+        seat_host=build_seat_host(answer),
     ).folder
     done = run_controls(run, REPEATED, RunOptions())
     final = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")

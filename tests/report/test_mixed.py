@@ -21,7 +21,7 @@ from folkmoot.report.document.html import write_report
 from folkmoot.report.export import export_run
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 
 STUDY = """
 study: cross_pollination
@@ -48,7 +48,7 @@ def voted(folder: Path, people: int, option: str = "Keep it open") -> RunFolder:
     def answer(_: SeatState, question: PendingQuestion) -> str:
         return option if question.view.options else "Words of my own."
 
-    return folkmoot.run(path, out=folder / "run", seat_host=by_hand(answer)).folder
+    return folkmoot.run(path, out=folder / "run", seat_host=build_seat_host(answer)).folder
 
 
 def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from folkmoot.measures.wording import FIXED_BEFOREHAND
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 
 THREATS = [
     "Instructions followed",
@@ -182,7 +182,7 @@ def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
     def answer(_: SeatState, question: PendingQuestion) -> str:
         return "Safer streets" if question.view.options else "Words of my own."
 
-    run = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer)).folder
+    run = folkmoot.run(study, out=tmp_path / "run", seat_host=build_seat_host(answer)).folder
     row = card_of(report_of(run))["Human benchmark"]
     assert row.verdict == "failed"
     assert row.consequence == (

@@ -24,7 +24,7 @@ from folkmoot.studies.cross_pollination import STUDY
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from tests.contract.small import small_study
 from tests.contract.test_exposure import write_like_a_model
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.helpers_provenance import assert_every_text_has_its_source, write_prompts_in_capitals
 from tests.studies.cross_pollination.test_exposure import Talkers
 from tests.studies.cross_pollination.test_protocol import JOBS, OPTIONS, PARKS, SAFETY, SETTINGS
@@ -195,7 +195,7 @@ def test_a_self_description_takes_the_place_of_the_persona(tmp_path: Path) -> No
             return json.dumps({"age": 34, "about": "I keep bees."})
         return PARKS if question.view.answer_kind == "choice" else "It is near to my house."
 
-    done = folkmoot.run(study, out=tmp_path / "run", seat_host=by_hand(answer))
+    done = folkmoot.run(study, out=tmp_path / "run", seat_host=build_seat_host(answer))
     assert_sources(done)
     own = done.table("provenance").filter(kind="persona", speaker="p_0002")
     assert set(own["source_id"]) == {"self_descriptions.text/p_0002"}

@@ -14,7 +14,7 @@ from folkmoot.kit.exposure import describe_deviations
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.negotiation.participants import available_seats
-from tests.engine.test_seats import by_hand, first_option
+from tests.engine.test_seats import build_seat_host, choose_first_option
 
 STUDY = """
 study: negotiation
@@ -116,7 +116,7 @@ def test_humans_can_take_seats_under_every_condition(write: Write, tmp_path: Pat
         model="synthetic",
         out=tmp_path / "people",
         seats=("spouses_01/traveler_1",),
-        seat_host=by_hand(first_option),
+        seat_host=build_seat_host(choose_first_option),
     )
     answers = run.table("answers").filter(pl.col("answered_by") == "human")
     assert set(answers["speaker_id"]) == {"traveler_1"}

@@ -8,7 +8,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.seats.seat_manager import PendingQuestion
-from tests.engine.test_seats import by_hand
+from tests.engine.test_seats import build_seat_host
 from tests.studies.workbook.workbook_builder import (
     find_mistakes,
     make_workbook,
@@ -40,7 +40,9 @@ def test_people_read_their_own_wording_and_models_do_not(tmp_path: Path) -> None
             model="synthetic",
             overrides=("seats=4",),
             out=tmp_path / name,
-            seat_host=by_hand(lambda _, q: q.view.options[0] if q.view.options else "7", seen),
+            seat_host=build_seat_host(
+                lambda _, q: q.view.options[0] if q.view.options else "7", seen
+            ),
         )
         read[name] = [
             "\n".join([*(said.text for said in question.view.history), question.view.prompt])
