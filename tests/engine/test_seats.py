@@ -371,7 +371,7 @@ def test_deadline_for_single_links_is_refused_for_an_open_entry(study: Path) -> 
 
 
 def test_humans_may_describe_themselves(study: Path) -> None:
-    """The self-description replaces the persona in every prompt of the human and in no other one."""
+    """The self-description replaces the persona in every prompt of the human and in no other."""
     study.write_text(STUDY + "seats: {ids: [p_0003], as: self}\n")
     questions: list[PendingQuestion] = []
 

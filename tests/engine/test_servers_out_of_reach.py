@@ -121,7 +121,7 @@ def test_answer_above_the_size_limit_is_missing_and_not_retried(tmp_path: Path) 
         settings = build_settings(server.openai, max_reply_mb=0.5)
         finished_run = run(STUDY, settings, out=tmp_path / "run")
     assert finished_run.table("said")["missing"].to_list() == [None, "too_large", None]
-    # It was written and billed, and the usage was not read at what.
+    # The reply was billed, but its usage was not read.
     assert finished_run.manifest["cost_usd"] is None
     assert server.received == QUESTION_COUNT
 

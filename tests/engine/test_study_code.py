@@ -1,4 +1,4 @@
-"""The code that a study file names: what was read is what runs, whatever lies beside it on disk."""
+"""Code that a study file names: the version that was read runs, whatever else is on disk."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 async def protocol(session): ...
 STUDY = Study({title!r}, {title!r}, StudyConfig, protocol)
 """
-AGREED = STUDY.format(title="agreed")
-GIVEN = Consent(granted=True)
-MTIME, UNCHECKED_HASH = 0, 0b01  # flags of a compiled file: what Python compares before it runs it
+APPROVED_STUDY = STUDY.format(title="agreed")
+FULL_CONSENT = Consent(granted=True)
+MTIME, UNCHECKED_HASH = 0, 0b01  # flags of a compiled file: the check before Python runs it
 
 
 @pytest.fixture(autouse=True)
-def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A user who trusts no file unasked; modules and paths of a test are forgotten after it."""
+def reset_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Trust no file, and reset modules and paths after the test."""
     monkeypatch.delenv(TRUST_ENV_VARIABLE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -57,13 +57,13 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "stranger"
     folder.mkdir()
-    (folder / "own.py").write_text(AGREED)
+    (folder / "own.py").write_text(APPROVED_STUDY)
     (folder / "own.yaml").write_text("study: ./own.py\n")
     return folder
 
 
 def plant_compiled(source: Path, code: str, flags: int) -> None:
-    """Put other code where Python looks for the compiled form of a file, and make it look right."""
+    """Put other code at the path of the compiled form of a file, with a valid header."""
     compiled = compile(code, str(source), "exec")
     status = source.stat()
     if flags == MTIME:
@@ -73,177 +73,190 @@ def plant_compiled(source: Path, code: str, flags: int) -> None:
     cached = Path(importlib.util.cache_from_source(str(source)))
     cached.parent.mkdir(exist_ok=True)
     cached.write_bytes(importlib.util.MAGIC_NUMBER + head + marshal.dumps(compiled))
-    assert SourceFileLoader("any", str(source)).get_code("any") == compiled  # Python falls for it
+    assert SourceFileLoader("any", str(source)).get_code("any") == compiled  # Python would run it
 
 
-def marking(mark: Path) -> str:
+def create_file_statement(mark: Path) -> str:
     return f"open({str(mark)!r}, 'a').close()\n"
 
 
-def title_of(path: Path, consent: Consent = GIVEN) -> str:
+def load_title(path: Path, consent: Consent = FULL_CONSENT) -> str:
     return load_study_file(path, consent=consent).study.title
 
 
 @pytest.mark.parametrize("flags", [MTIME, UNCHECKED_HASH])
-def test_a_planted_compiled_file_is_never_loaded(folder: Path, flags: int) -> None:
+def test_planted_compiled_file_is_never_loaded(folder: Path, flags: int) -> None:
     plant_compiled(folder / "own.py", STUDY.format(title="planted"), flags)
-    assert title_of(folder / "own.yaml") == "agreed"
+    assert load_title(folder / "own.yaml") == "agreed"
     run = folder / "outputs" / "r1"
     run.mkdir(parents=True)
     (run / "study.yaml").write_text("study: ./own.py\n")
-    assert find_study_of_run(RunFolder(run)).title == "agreed"  # agreed to above
+    assert find_study_of_run(RunFolder(run)).title == "agreed"  # the consent was given above
 
 
 @pytest.mark.parametrize("flags", [MTIME, UNCHECKED_HASH])
 @pytest.mark.parametrize("module", ["helper", "nested", "nested.inner", "nested.inner.helper"])
-def test_nor_is_that_of_a_module_beside_it(folder: Path, module: str, flags: int) -> None:
+def test_planted_compiled_module_beside_the_study_is_never_loaded(
+    folder: Path, module: str, flags: int
+) -> None:
     inner = folder / "nested" / "inner"
     inner.mkdir(parents=True)
     for path in (folder / "nested", inner):
         (path / "__init__.py").write_text("TITLE = 'read'\n")
     for path in (folder, inner):
         (path / "helper.py").write_text("TITLE = 'read'\n")
-    study = AGREED + f"import {module} as beside\nSTUDY = Study(beside.TITLE, beside.TITLE, "
+    study = (
+        APPROVED_STUDY + f"import {module} as beside\nSTUDY = Study(beside.TITLE, beside.TITLE, "
+    )
     (folder / "own.py").write_text(f"{study}StudyConfig, protocol)\n")
     path = folder.joinpath(*module.split("."))
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     plant_compiled(source, "TITLE = 'planted'", flags)
-    assert title_of(folder / "own.yaml") == "read"
+    assert load_title(folder / "own.yaml") == "read"
 
 
 @pytest.mark.parametrize("linked", ["file", "folder", "study"])
-def test_links_lead_around_no_consent(folder: Path, linked: str, tmp_path: Path) -> None:
-    """Python has the compiled form where the link lies, which is in the stranger's folder."""
-    mark, away = tmp_path / "mark", tmp_path / "away"
-    away.mkdir()
-    (away / "harmless.py").write_text("TITLE = 'read'\n")
-    (away / "__init__.py").write_text("TITLE = 'read'\n")
-    planted = marking(mark) + "TITLE = 'planted'"
+def test_links_do_not_bypass_consent(folder: Path, linked: str, tmp_path: Path) -> None:
+    """Python stores the compiled form beside the link, which is in the folder of a stranger."""
+    mark, target_folder = tmp_path / "mark", tmp_path / "away"
+    target_folder.mkdir()
+    (target_folder / "harmless.py").write_text("TITLE = 'read'\n")
+    (target_folder / "__init__.py").write_text("TITLE = 'read'\n")
+    planted = create_file_statement(mark) + "TITLE = 'planted'"
     if linked == "folder":
-        (folder / "helper").symlink_to(away)
+        (folder / "helper").symlink_to(target_folder)
         plant_compiled(folder / "helper" / "__init__.py", planted, UNCHECKED_HASH)
     else:
-        (folder / "helper.py").symlink_to(away / "harmless.py")
+        (folder / "helper.py").symlink_to(target_folder / "harmless.py")
         plant_compiled(folder / "helper.py", planted, UNCHECKED_HASH)
-    study = AGREED + "import helper\nSTUDY = Study(helper.TITLE, 'x', StudyConfig, protocol)\n"
-    if linked == "study":  # the study file is a link itself, and its own folder is on the path
+    study = (
+        APPROVED_STUDY + "import helper\nSTUDY = Study(helper.TITLE, 'x', StudyConfig, protocol)\n"
+    )
+    if linked == "study":  # the study file is a link, and the folder of its target is on the path
         sys.path.insert(0, str(folder))
         (folder / "own.py").unlink()
-        (away / "own.py").write_text(study)
-        (folder / "own.py").symlink_to(away / "own.py")
+        (target_folder / "own.py").write_text(study)
+        (folder / "own.py").symlink_to(target_folder / "own.py")
     else:
         (folder / "own.py").write_text(study)
     with pytest.raises(InputError, match="Python code"):
-        load_study_file(folder / "own.yaml", consent=Consent(versions=versions(folder / "own.py")))
-    assert load_study_file(folder / "own.yaml", consent=GIVEN).study.name == "read"
+        load_study_file(
+            folder / "own.yaml", consent=Consent(versions=consent_versions(folder / "own.py"))
+        )
+    assert load_study_file(folder / "own.yaml", consent=FULL_CONSENT).study.name == "read"
     assert not mark.exists()
 
 
-def versions(path: Path) -> dict[str, str]:
-    """Consent to this file alone."""
+def consent_versions(path: Path) -> dict[str, str]:
+    """Return the versions of a consent to this file only."""
     return {str(path.resolve()): hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
-def test_a_study_that_is_a_package_imports_its_own_modules_as_they_were_read(folder: Path) -> None:
+def test_package_study_imports_its_modules_as_they_were_read(folder: Path) -> None:
     package = folder / "study"
     package.mkdir()
     (package / "__init__.py").write_text(
-        AGREED + "from .words import TITLE\nSTUDY = Study(TITLE, TITLE, StudyConfig, protocol)\n"
+        APPROVED_STUDY
+        + "from .words import TITLE\nSTUDY = Study(TITLE, TITLE, StudyConfig, protocol)\n"
     )
     (package / "words.py").write_text("TITLE = 'read'\n")
     plant_compiled(package / "words.py", "TITLE = 'planted'", MTIME)
     (folder / "own.yaml").write_text("study: ./study/__init__.py\n")
-    asked: list[str] = []
+    questions: list[str] = []
 
-    def agree(wishes: Sequence[str]) -> bool:
-        asked.extend(wishes)
+    def approve(wishes: Sequence[str]) -> bool:
+        questions.extend(wishes)
         return True
 
-    assert title_of(folder / "own.yaml", Consent(ask_user=agree)) == "read"
-    assert [text.partition(":")[0] for text in asked] == [
+    assert load_title(folder / "own.yaml", Consent(ask_user=approve)) == "read"
+    assert [text.partition(":")[0] for text in questions] == [
         str(package / "__init__.py"),
         str(package / "words.py"),
     ]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at the top", "in the protocol"])
-def test_a_module_beside_it_is_asked_about_too(folder: Path, late: bool, tmp_path: Path) -> None:
+def test_module_beside_the_study_needs_consent(folder: Path, late: bool, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     indent = "def late():\n    " if late else ""
-    (folder / "own.py").write_text(AGREED.replace("STUDY =", f"{indent}import helper\nSTUDY ="))
+    (folder / "own.py").write_text(
+        APPROVED_STUDY.replace("STUDY =", f"{indent}import helper\nSTUDY =")
+    )
     (folder / "helper.py").write_text("fine = 1\n")
-    study = load_study_file(folder / "own.yaml", consent=GIVEN).study
+    study = load_study_file(folder / "own.yaml", consent=FULL_CONSENT).study
     if late:
         study.protocol.__globals__["late"]()
-    assert title_of(folder / "own.yaml", Consent()) == "agreed"  # both are remembered
+    # The consent to both files is remembered.
+    assert load_title(folder / "own.yaml", Consent()) == "agreed"
     del sys.modules["helper"]
-    (folder / "helper.py").write_text(marking(mark))
+    (folder / "helper.py").write_text(create_file_statement(mark))
     (folder / "own.py").write_text((folder / "own.py").read_text() + "# new\n")
-    own = (folder / "own.py").read_bytes()
-    Consent(granted=True).require_code_execution(folder / "own.py", own)
+    study_bytes = (folder / "own.py").read_bytes()
+    Consent(granted=True).require_code_execution(folder / "own.py", study_bytes)
     with pytest.raises(InputError, match=r"helper\.py.*Python code"):
-        again = load_study_file(folder / "own.yaml", consent=Consent()).study
-        again.protocol.__globals__["late"]()
+        loaded_study = load_study_file(folder / "own.yaml", consent=Consent()).study
+        loaded_study.protocol.__globals__["late"]()
     assert not mark.exists()
 
 
-def test_a_module_that_takes_a_name_of_this_program_is_asked_about(
+def test_module_with_the_name_of_a_program_module_needs_consent(
     folder: Path, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
-    (folder / "rarely_used_library.py").write_text(marking(mark))
-    Consent(granted=True).require_code_execution(folder / "own.py", AGREED.encode())
-    assert title_of(folder / "own.yaml", Consent()) == "agreed"  # it puts its folder on the path
+    (folder / "rarely_used_library.py").write_text(create_file_statement(mark))
+    Consent(granted=True).require_code_execution(folder / "own.py", APPROVED_STUDY.encode())
+    # The study puts its folder on the path.
+    assert load_title(folder / "own.yaml", Consent()) == "agreed"
     with pytest.raises(InputError, match=r"rarely_used_library\.py"):
         importlib.import_module("rarely_used_library")
     assert not mark.exists()
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
-def test_what_was_agreed_to_runs_though_the_file_changes_meanwhile(
+def test_approved_code_runs_although_the_file_changes(
     folder: Path, linked: bool, tmp_path: Path
 ) -> None:
     mark, path = tmp_path / "mark", folder / "own.py"
-    other = tmp_path / "elsewhere.py"
-    other.write_text(marking(mark) + STUDY.format(title="other"))
+    other_file = tmp_path / "elsewhere.py"
+    other_file.write_text(create_file_statement(mark) + STUDY.format(title="other"))
     if linked:
         target = tmp_path / "target.py"
         path.rename(target)
         path.symlink_to(target)
 
-    def exchange_and_agree(wishes: Sequence[str]) -> bool:
+    def exchange_and_approve(wishes: Sequence[str]) -> bool:
         path.unlink()
-        path.symlink_to(other) if linked else path.write_bytes(other.read_bytes())
+        path.symlink_to(other_file) if linked else path.write_bytes(other_file.read_bytes())
         return True
 
-    assert title_of(folder / "own.yaml", Consent(ask_user=exchange_and_agree)) == "agreed"
+    assert load_title(folder / "own.yaml", Consent(ask_user=exchange_and_approve)) == "agreed"
     with pytest.raises(InputError, match="Python code"):
         load_study_file(folder / "own.yaml", consent=Consent())
     assert not mark.exists()
 
 
-def test_a_changed_file_that_is_agreed_to_runs_anew(folder: Path) -> None:
-    assert title_of(folder / "own.yaml") == "agreed"
+def test_changed_file_with_consent_runs_again(folder: Path) -> None:
+    assert load_title(folder / "own.yaml") == "agreed"
     (folder / "own.py").write_text(STUDY.format(title="second"))
-    assert title_of(folder / "own.yaml") == "second"
+    assert load_title(folder / "own.yaml") == "second"
 
 
-def test_a_module_without_source_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_module_without_source_is_refused(folder: Path, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     source = tmp_path / "helper.py"
-    source.write_text(marking(mark))
-    plant_compiled(source, marking(mark), MTIME)
+    source.write_text(create_file_statement(mark))
+    plant_compiled(source, create_file_statement(mark), MTIME)
     Path(importlib.util.cache_from_source(str(source))).rename(folder / "helper.pyc")
-    (folder / "own.py").write_text(AGREED + "import helper\n")
+    (folder / "own.py").write_text(APPROVED_STUDY + "import helper\n")
     with pytest.raises(InputError, match=r"helper.*compiled"):
-        title_of(folder / "own.yaml")
+        load_title(folder / "own.yaml")
     assert not mark.exists()
 
 
-def test_a_worker_runs_the_version_of_the_head_alone(folder: Path) -> None:
+def test_worker_runs_only_the_version_of_the_head(folder: Path) -> None:
     (folder / "helper.py").write_text("TITLE = 'head'\n")
-    (folder / "own.py").write_text(AGREED + "import helper\n")
-    title_of(folder / "own.yaml")
+    (folder / "own.py").write_text(APPROVED_STUDY + "import helper\n")
+    load_title(folder / "own.yaml")
     consent = agreement_for_workers(folder / "own.py")
     del sys.modules["helper"]
     assert load_study(folder / "own.py", consent).title == "agreed"
@@ -251,34 +264,34 @@ def test_a_worker_runs_the_version_of_the_head_alone(folder: Path) -> None:
         (folder / name).write_text((folder / name).read_text() + "# changed\n")
         sys.modules.pop("helper", None)
         stale: dict[str, Any] = {"versions": {**consent.versions}}
-        if name == "helper.py":  # own.py must run again to import it
+        if name == "helper.py":  # own.py must run again to import the helper
             (folder / "own.py").write_text((folder / "own.py").read_text() + "# newer\n")
             stale["versions"].pop(str(folder / "own.py"))
         with pytest.raises(InputError, match=rf"{name} differs from the file"):
             load_study(folder / "own.py", Consent(granted=True, **stale))
 
 
-def test_lines_of_errors_are_those_that_were_read(folder: Path) -> None:
+def test_line_numbers_of_errors_match_the_code_that_was_read(folder: Path) -> None:
     (folder / "own.py").write_text("first = 1\nbroken = 1 / 0\n")
     with pytest.raises(InputError, match=r"own\.py:2: .*division by zero"):
-        title_of(folder / "own.yaml")
+        load_title(folder / "own.yaml")
     (folder / "own.py").write_text("first = 1\nbroken = (\n")
     with pytest.raises(InputError, match=r"own\.py:2: .*never closed"):
-        title_of(folder / "own.yaml")
+        load_title(folder / "own.yaml")
 
 
-def test_a_file_that_ends_the_process_is_a_mistake(folder: Path) -> None:
-    (folder / "own.py").write_text(f"{AGREED}sys.exit(0)\n")
+def test_file_that_exits_the_process_is_a_mistake(folder: Path) -> None:
+    (folder / "own.py").write_text(f"{APPROVED_STUDY}sys.exit(0)\n")
     with pytest.raises(InputError, match="SystemExit"):
-        load_study(folder / "own.py", GIVEN)
+        load_study(folder / "own.py", FULL_CONSENT)
 
 
-def test_a_process_of_its_own_takes_no_module_from_the_current_folder(
+def test_new_process_imports_no_module_from_the_current_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = tmp_path / "mark"
     for name in ("pickle", "numpy", "polars", "tempfile"):
-        (folder / f"{name}.py").write_text(marking(mark))
+        (folder / f"{name}.py").write_text(create_file_statement(mark))
     monkeypatch.chdir(folder)
     assert run_in_child(os.path.basename, ("a/b",), folder=tmp_path) == "b"
     assert not mark.exists()

@@ -1,4 +1,4 @@
-"""Study files: every mistake at once, with place and likely name; the traps of YAML defused."""
+"""Study files: every mistake at once with its place and a suggestion, and safe handling of YAML."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check(config, folder):
 STUDY = Study("mine", "Mine", Config, protocol, check_config=check)
 """
 
-GOOD = """study: ./my_study.py
+VALID_FILE = """study: ./my_study.py
 pilot_id: one
 topic:
   description: What now?
@@ -69,28 +69,28 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(folder: Path, text: str | bytes, *overrides: str):
+def load_text(folder: Path, text: str | bytes, *overrides: str):
     path = folder / "study.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return load_study_file(path, overrides)
 
 
-def mistakes(folder: Path, text: str | bytes, *overrides: str) -> list[str]:
-    """The problems of a file as text, without the folder."""
+def list_mistakes(folder: Path, text: str | bytes, *overrides: str) -> list[str]:
+    """Return the problems of a file as text, without the folder."""
     with pytest.raises(InputError) as caught:
-        load(folder, text, *overrides)
+        load_text(folder, text, *overrides)
     return [str(p).replace(f"{folder}/", "") for p in caught.value.problems]
 
 
-def test_good_file_gives_config_and_names(folder: Path) -> None:
-    found = load(folder, GOOD)
-    assert found.study.name == "mine"
-    assert found.config.topic.options == ("Parks", "Jobs")
-    assert found.run_id == "study"
-    assert found.study_folder == folder
+def test_valid_file_gives_config_and_names(folder: Path) -> None:
+    study_file = load_text(folder, VALID_FILE)
+    assert study_file.study.name == "mine"
+    assert study_file.config.topic.options == ("Parks", "Jobs")
+    assert study_file.run_id == "study"
+    assert study_file.study_folder == folder
 
 
-def test_every_mistake_is_listed_at_once_in_the_order_of_the_file(folder: Path) -> None:
+def test_every_mistake_is_listed_in_the_order_of_the_file(folder: Path) -> None:
     text = """study: ./my_study.py
 pilot_id: one
 pilot_id: two
@@ -104,7 +104,7 @@ people: -3
 temperature: hot
 random_seed: 1.5
 """
-    assert mistakes(folder, text) == [
+    assert list_mistakes(folder, text) == [
         "study.yaml:3: pilot_id: is a duplicate key (first in line 2, again here)",
         "study.yaml:4: topik: unknown key (did you mean topic?)",
         "study.yaml:7: treshold: unknown key (did you mean threshold?)",
@@ -117,9 +117,9 @@ random_seed: 1.5
     ]
 
 
-def test_checks_over_several_keys_are_told_beside_single_mistakes(folder: Path) -> None:
-    text = GOOD + "treshold: 0.5\npeople: 0\nmapping: {Parks: Jobs}\n"
-    assert mistakes(folder, text) == [
+def test_checks_of_several_keys_are_reported_beside_single_mistakes(folder: Path) -> None:
+    text = VALID_FILE + "treshold: 0.5\npeople: 0\nmapping: {Parks: Jobs}\n"
+    assert list_mistakes(folder, text) == [
         "study.yaml:6: treshold: unknown key (did you mean threshold?)",
         "study.yaml:7: people: must be at least 1, is 0",
         "study.yaml:8: mapping: misses an option",
@@ -134,40 +134,42 @@ def test_checks_over_several_keys_are_told_beside_single_mistakes(folder: Path) 
         ("method: embeding", "folds: 400"),
     ],
 )
-def test_nothing_is_checked_against_the_default_of_an_invalid_key(
+def test_no_check_uses_the_default_of_an_invalid_key(
     folder: Path, invalid: str, other: str
 ) -> None:
-    assert len(mistakes(folder, f"{GOOD}{other}\n")) == 1
-    (problem,) = mistakes(folder, f"{GOOD}{invalid}\n{other}\n")
+    assert len(list_mistakes(folder, f"{VALID_FILE}{other}\n")) == 1
+    (problem,) = list_mistakes(folder, f"{VALID_FILE}{invalid}\n{other}\n")
     assert problem.startswith(f"study.yaml:6: {invalid.partition(':')[0]}: must be")
 
 
-def test_what_does_not_depend_on_an_invalid_key_is_told_beside_it(folder: Path) -> None:
-    text = GOOD.replace("Jobs]", "Jobs, Roads]") + "people: 0\nseated: true\n"
-    assert mistakes(folder, text) == [
+def test_checks_independent_of_an_invalid_key_are_reported(folder: Path) -> None:
+    text = VALID_FILE.replace("Jobs]", "Jobs, Roads]") + "people: 0\nseated: true\n"
+    assert list_mistakes(folder, text) == [
         "study.yaml:5: topic.options[3]: too many",
         "study.yaml:6: people: must be at least 1, is 0",
     ]
 
 
-def test_deeper_checks_get_file_and_line(folder: Path) -> None:
-    text = GOOD.replace("[Parks, Jobs]", "\n    - Parks\n    - Jobs\n    - Roads")
-    assert mistakes(folder, text) == ["study.yaml:8: topic.options[3]: too many"]
+def test_later_checks_report_file_and_line(folder: Path) -> None:
+    text = VALID_FILE.replace("[Parks, Jobs]", "\n    - Parks\n    - Jobs\n    - Roads")
+    assert list_mistakes(folder, text) == ["study.yaml:8: topic.options[3]: too many"]
 
 
 def test_nested_mistakes_name_the_dotted_key(folder: Path) -> None:
-    text = GOOD.replace("description: What now?", "descripton: What now?")
-    assert mistakes(folder, text) == [
+    text = VALID_FILE.replace("description: What now?", "descripton: What now?")
+    assert list_mistakes(folder, text) == [
         "study.yaml:4: topic.descripton: unknown key (did you mean description?)"
     ]
-    text = GOOD.replace("[Parks, Jobs]", "[Parks]")
-    assert mistakes(folder, text) == ["study.yaml:5: topic.options: needs at least 2 entries"]
-    text = GOOD.replace("[Parks, Jobs]", "[Parks, [Jobs]]")
-    assert mistakes(folder, text) == ["study.yaml:5: topic.options[2]: must be text, is a list"]
+    text = VALID_FILE.replace("[Parks, Jobs]", "[Parks]")
+    assert list_mistakes(folder, text) == ["study.yaml:5: topic.options: needs at least 2 entries"]
+    text = VALID_FILE.replace("[Parks, Jobs]", "[Parks, [Jobs]]")
+    assert list_mistakes(folder, text) == [
+        "study.yaml:5: topic.options[2]: must be text, is a list"
+    ]
 
 
-def test_a_key_in_the_file_is_sent_to_the_environment(folder: Path) -> None:
-    (mistake,) = mistakes(folder, GOOD + "api_key: sk-secret\n")
+def test_api_key_in_the_file_is_refused_with_advice(folder: Path) -> None:
+    (mistake,) = list_mistakes(folder, VALID_FILE + "api_key: sk-secret\n")
     assert "environment" in mistake
     assert "sk-secret" not in mistake
 
@@ -175,28 +177,28 @@ def test_a_key_in_the_file_is_sent_to_the_environment(folder: Path) -> None:
 @pytest.mark.parametrize(
     "word", ["no", "yes", "on", "Off", "12:30", "2024-01-01", "010", "1e3", "2030", "0x1F", "true"]
 )
-def test_plain_words_stay_words_where_text_is_wanted(folder: Path, word: str) -> None:
-    found = load(folder, GOOD.replace("Parks", word))
-    assert found.config.topic.options == (word, "Jobs")
+def test_yaml_words_stay_text_in_text_settings(folder: Path, word: str) -> None:
+    study_file = load_text(folder, VALID_FILE.replace("Parks", word))
+    assert study_file.config.topic.options == (word, "Jobs")
 
 
 @pytest.mark.parametrize(("word", "value"), [("no", False), ("yes", True), ("true", True)])
-def test_words_of_older_yaml_are_true_and_false_where_those_are_wanted(
+def test_words_of_older_yaml_are_booleans_in_boolean_settings(
     folder: Path, word: str, value: bool
 ) -> None:
-    assert load(folder, GOOD + f"storage: {word}\n").config.storage is value
+    assert load_text(folder, VALID_FILE + f"storage: {word}\n").config.storage is value
 
 
-def test_numbers_mean_what_they_say(folder: Path) -> None:
-    assert load(folder, GOOD + "people: 1e3\n").config.people == 1000
-    assert load(folder, GOOD + "api_sleep_seconds: 3\n").config.api_sleep_seconds == 3.0
-    assert mistakes(folder, GOOD + "people: 010\n") == [
+def test_numbers_have_their_written_value(folder: Path) -> None:
+    assert load_text(folder, VALID_FILE + "people: 1e3\n").config.people == 1000
+    assert load_text(folder, VALID_FILE + "api_sleep_seconds: 3\n").config.api_sleep_seconds == 3.0
+    assert list_mistakes(folder, VALID_FILE + "people: 010\n") == [
         'study.yaml:6: people: must be a whole number, is "010" (write 10)'
     ]
-    assert mistakes(folder, GOOD + "people: true\n") == [
+    assert list_mistakes(folder, VALID_FILE + "people: true\n") == [
         "study.yaml:6: people: must be a whole number, is true"
     ]
-    assert mistakes(folder, GOOD + 'people: "12"\n') == [
+    assert list_mistakes(folder, VALID_FILE + 'people: "12"\n') == [
         'study.yaml:6: people: must be a whole number, is "12" (write 12)'
     ]
 
@@ -212,11 +214,9 @@ def test_numbers_mean_what_they_say(folder: Path) -> None:
         ("1,5000", " (write 1.5000)"),
     ],
 )
-def test_a_comma_in_a_number_is_a_decimal_comma_or_separates_thousands(
-    folder: Path, value: str, hint: str
-) -> None:
-    (found,) = mistakes(folder, GOOD + f'budget_usd: "{value}"\n')
-    assert found.endswith(f'is "{value}"{hint}')
+def test_comma_in_a_number_is_refused_with_a_hint(folder: Path, value: str, hint: str) -> None:
+    (mistake,) = list_mistakes(folder, VALID_FILE + f'budget_usd: "{value}"\n')
+    assert mistake.endswith(f'is "{value}"{hint}')
 
 
 @pytest.mark.parametrize(
@@ -242,26 +242,24 @@ def test_a_comma_in_a_number_is_a_decimal_comma_or_separates_thousands(
         (b"colour: blue\n", "name the study type"),
     ],
 )
-def test_what_is_no_study_file_is_refused_in_plain_words(
-    folder: Path, content: bytes, said: str
-) -> None:
-    assert said in "\n".join(mistakes(folder, content))
+def test_invalid_study_file_gives_a_clear_error(folder: Path, content: bytes, said: str) -> None:
+    assert said in "\n".join(list_mistakes(folder, content))
 
 
-def test_aliases_that_multiply_are_stopped(folder: Path) -> None:
+def test_multiplying_aliases_are_refused(folder: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    assert "expand without end" in mistakes(folder, "\n".join(lines))[0]
+    assert "expand without end" in list_mistakes(folder, "\n".join(lines))[0]
 
 
-def test_encodings_with_a_mark_are_read(folder: Path) -> None:
+def test_encodings_with_a_byte_order_mark_are_read(folder: Path) -> None:
     for encoding in ("utf-8-sig", "utf-16"):
-        found = load(folder, GOOD.replace("Parks", "Bänke").encode(encoding))
-        assert found.config.topic.options[0] == "Bänke"
+        study_file = load_text(folder, VALID_FILE.replace("Parks", "Bänke").encode(encoding))
+        assert study_file.config.topic.options[0] == "Bänke"
 
 
-def test_missing_file_names_the_likely_one_and_a_folder_says_so(folder: Path) -> None:
-    load(folder, GOOD)
+def test_missing_file_suggests_a_name_and_a_folder_is_named(folder: Path) -> None:
+    load_text(folder, VALID_FILE)
     with pytest.raises(InputError, match=r"did you mean .*study\.yaml"):
         load_study_file(folder / "studdy.yaml")
     with pytest.raises(InputError, match="this is a folder"):
@@ -269,42 +267,54 @@ def test_missing_file_names_the_likely_one_and_a_folder_says_so(folder: Path) ->
 
 
 def test_overrides_reach_nested_keys_and_are_checked(folder: Path) -> None:
-    found = load(folder, GOOD, "people=7", "topic.options=[A, B]", "respondent.noise=0.2")
-    assert found.config.people == 7
-    assert found.config.topic.options == ("A", "B")
-    assert found.config.respondent == {"noise": 0.2}
-    (mistake,) = mistakes(folder, GOOD, "respondent.nois=0.2")
+    study_file = load_text(
+        folder, VALID_FILE, "people=7", "topic.options=[A, B]", "respondent.noise=0.2"
+    )
+    assert study_file.config.people == 7
+    assert study_file.config.topic.options == ("A", "B")
+    assert study_file.config.respondent == {"noise": 0.2}
+    (mistake,) = list_mistakes(folder, VALID_FILE, "respondent.nois=0.2")
     assert mistake.startswith("--set: respondent.nois: the embedded respondent has no such setting")
-    assert load(folder, GOOD, "topic.options[2]=no").config.topic.options == ("Parks", "no")
-    assert mistakes(folder, GOOD, "peopel=7") == [
+    assert load_text(folder, VALID_FILE, "topic.options[2]=no").config.topic.options == (
+        "Parks",
+        "no",
+    )
+    assert list_mistakes(folder, VALID_FILE, "peopel=7") == [
         "--set: peopel: unknown key (did you mean people?)"
     ]
-    assert mistakes(folder, GOOD, "people=-1") == ["--set: people: must be at least 1, is -1"]
-    assert mistakes(folder, GOOD, "people")[0].startswith("--set: 'people' is not key=value")
-    assert "no group of keys" in mistakes(folder, GOOD, "pilot_id.x=1")[0]
+    assert list_mistakes(folder, VALID_FILE, "people=-1") == [
+        "--set: people: must be at least 1, is -1"
+    ]
+    assert list_mistakes(folder, VALID_FILE, "people")[0].startswith(
+        "--set: 'people' is not key=value"
+    )
+    assert "no group of keys" in list_mistakes(folder, VALID_FILE, "pilot_id.x=1")[0]
 
 
-def test_merge_keys_are_understood(folder: Path) -> None:
+def test_merge_keys_are_supported(folder: Path) -> None:
     text = "study: ./my_study.py\npilot_id: one\ntopic:\n  <<: {description: d, options: [A, B]}\n"
     text += "  description: mine\n"
-    found = load(folder, text)
-    assert (found.config.topic.description, found.config.topic.options) == ("mine", ("A", "B"))
+    study_file = load_text(folder, text)
+    assert (study_file.config.topic.description, study_file.config.topic.options) == (
+        "mine",
+        ("A", "B"),
+    )
 
 
-def test_a_broken_study_file_of_ones_own_is_named(folder: Path) -> None:
+def test_broken_custom_study_type_is_named(folder: Path) -> None:
     (folder / "broken.py").write_text("raise RuntimeError('oh')\n")
     (folder / "nothing.py").write_text("x = 1\n")
-    assert "cannot be run: RuntimeError('oh')" in mistakes(folder, "study: ./broken.py\n")[0]
-    assert "defines no STUDY" in mistakes(folder, "study: ./nothing.py\n")[0]
+    assert "cannot be run: RuntimeError('oh')" in list_mistakes(folder, "study: ./broken.py\n")[0]
+    assert "defines no STUDY" in list_mistakes(folder, "study: ./nothing.py\n")[0]
 
 
-def test_own_prompts_are_checked_with_the_file(folder: Path) -> None:
-    (mistake,) = mistakes(folder, GOOD + "prompts: my_prompts\n")
+def test_custom_prompts_are_checked_with_the_file(folder: Path) -> None:
+    (mistake,) = list_mistakes(folder, VALID_FILE + "prompts: my_prompts\n")
     assert "no such folder" in mistake
 
 
-def test_settings_from_python_are_checked_alike(folder: Path) -> None:
-    study = load(folder, GOOD).study
+def test_settings_from_python_get_the_same_checks(folder: Path) -> None:
+    study = load_text(folder, VALID_FILE).study
     data = {"pilot_id": "one", "topic": {"description": "d", "options": ["A", "B"]}}
     assert validate_settings(study, data).topic.options == ("A", "B")
     with pytest.raises(InputError, match=r"peopel: unknown key \(did you mean people\?\)"):
@@ -333,9 +343,9 @@ def test_settings_from_python_are_checked_alike(folder: Path) -> None:
         max_leaves=12,
     )
 )
-def test_text_that_was_written_as_yaml_is_read_back_as_it_was(value: object) -> None:
+def test_text_written_as_yaml_is_read_back_unchanged(value: object) -> None:
     import yaml
 
-    # Quoted, as a person quotes what is not to be read as a number: plain 1e3 is one here.
+    # Quoted like text that must not be read as a number, because a plain 1e3 is a number here.
     dumped = yaml.safe_dump(value, allow_unicode=True, default_style='"')
     assert parse_yaml(dumped, "x").value == value

@@ -1,4 +1,4 @@
-"""Study files that would fill the memory: refused within it, with the line."""
+"""Study files that would fill the memory are refused within a memory bound, with the line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.sweeps import sample_daily
 PIECES = ("- a\n", "[],", "- {b: c}\n")
 
 
-# Daily with a lower limit: to read 100,000 values takes four seconds.
+# Daily tests use a lower limit, because reading 100,000 values takes four seconds.
 @pytest.mark.parametrize(
     ("piece", "max_values"),
     sample_daily(
         [(PIECES[2], 20_000), *((piece, 100_000) for piece in PIECES)], daily=1, part="mutations"
     ),
 )
-def test_a_file_of_too_many_values_is_refused(tmp_path: Path, piece: str, max_values: int) -> None:
+def test_file_with_too_many_values_is_refused(tmp_path: Path, piece: str, max_values: int) -> None:
     path = tmp_path / "many.yaml"
     start = "options: [" if piece.endswith(",") else "options:\n"
     path.write_text(start + piece * (6_000_000 // len(piece)))
@@ -37,6 +37,6 @@ try:
 except InputError as error:
     print(error)
 """
-    said = bounded(setup, body, [str(path), max_values])
-    assert "many.yaml:" in said
-    assert f"more than {max_values:,} values up to here" in said
+    error_text = bounded(setup, body, [str(path), max_values])
+    assert "many.yaml:" in error_text
+    assert f"more than {max_values:,} values up to here" in error_text

@@ -1,4 +1,4 @@
-"""A study that is not in English says so where the embedded respondent answers."""
+"""A study that is not in English gives a warning if the embedded respondent answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = {
     "zh": ("城市应该把这笔钱花在什么地方？", ["修建公园", "职业培训"]),
     "ar": ("على ماذا يجب أن تنفق المدينة المال؟", ["الحدائق العامة", "التدريب المهني"]),
 }
-TOLD = "speaks English only"
+WARNING = "speaks English only"
 
 
 def pilot(folder: Path, question: str, options: list[str]) -> Path:
@@ -43,30 +43,30 @@ def pilot(folder: Path, question: str, options: list[str]) -> Path:
 
 
 @pytest.mark.parametrize("language", sample_daily(TOPICS, daily=1, part="sweeps"))
-def test_a_run_in_another_language_says_that_the_respondent_speaks_english(
+def test_run_in_another_language_warns_that_the_respondent_speaks_english(
     language: str, tmp_path: Path
 ) -> None:
     path = pilot(tmp_path, *TOPICS[language])
     checked = CliRunner().invoke(app, ["check", str(path)])
-    assert checked.exit_code == 0 and TOLD in " ".join(checked.output.split())
+    assert checked.exit_code == 0 and WARNING in " ".join(checked.output.split())
     folkmoot.run(path, out=tmp_path / "run")
-    assert (tmp_path / "run" / "run.log").read_text().count(TOLD) == 1
+    assert (tmp_path / "run" / "run.log").read_text().count(WARNING) == 1
 
 
 @pytest.mark.parametrize("study", sample_daily(SMALL, daily=("cross_pollination",), part="sweeps"))
-def test_english_studies_say_nothing(study: str, tmp_path: Path) -> None:
+def test_english_studies_give_no_warning(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
     checked = CliRunner().invoke(app, ["check", str(path), "--model", "synthetic"])
-    assert checked.exit_code == 0 and TOLD not in " ".join(checked.output.split())
+    assert checked.exit_code == 0 and WARNING not in " ".join(checked.output.split())
 
 
-def test_only_the_embedded_respondent_is_asked_about(tmp_path: Path) -> None:
+def test_only_the_embedded_respondent_gives_the_warning(tmp_path: Path) -> None:
     path = pilot(tmp_path, *TOPICS["de"])
     checked = CliRunner().invoke(app, ["check", str(path), "--model", "openai/gpt-4o"])
-    assert TOLD not in " ".join(checked.output.split())
+    assert WARNING not in " ".join(checked.output.split())
     scripted = ScriptedProvider(lambda _request, _address: "Parks und Gärten")
     folkmoot.run(path, out=tmp_path / "run", provider=scripted)
-    assert TOLD not in (tmp_path / "run" / "run.log").read_text()
+    assert WARNING not in (tmp_path / "run" / "run.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_only_the_embedded_respondent_is_asked_about(tmp_path: Path) -> None:
         "Should São Paulo rename its avenues? Keep them, Rename them",
     ],
 )
-def test_english_is_known_with_foreign_names_in_it(text: str) -> None:
+def test_english_with_foreign_names_is_recognised(text: str) -> None:
     assert is_english(text)
 
 
-def test_an_ordinary_english_study_does_not_load_the_identifier() -> None:
+def test_english_study_does_not_load_the_language_identifier() -> None:
     code = (
         "import sys; from folkmoot.engine.run.study_language import is_english; "
         "assert is_english('What should the city do with the money, and which parks?'); "

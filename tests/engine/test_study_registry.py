@@ -1,4 +1,4 @@
-"""Study types by entry point and by file: found, suggested, and none breaks the others."""
+"""Study types from entry points and files: found, suggested, and isolated from broken types."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ STUDY = Study("own", "Own", StudyConfig, protocol)
 
 
 @pytest.fixture
-def points(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = {
+def patch_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {
         "json": EntryPoint("json", "json:dumps", STUDIES),
         "gone": EntryPoint("gone", "folkmoot_gone:STUDY", STUDIES),
     }
-    monkeypatch.setattr(registry, "registered_studies", lambda: named)
+    monkeypatch.setattr(registry, "registered_studies", lambda: types)
 
 
 @pytest.mark.usefixtures("points")
-def test_types_that_fail_to_load_are_told_of_when_asked_for() -> None:
+def test_study_types_that_fail_to_load_are_reported_on_use() -> None:
     with pytest.raises(InputError, match="gone cannot be loaded"):
         find_study("gone")
     with pytest.raises(InputError, match="not a Study"):
@@ -42,21 +42,21 @@ def test_types_that_fail_to_load_are_told_of_when_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("points")
-def test_unknown_types_name_the_likely_one() -> None:
+def test_unknown_type_suggests_similar_names() -> None:
     with pytest.raises(InputError, match=r"did you mean json\?"):
         find_study("jsn")
     with pytest.raises(InputError, match="known are: json, gone"):
         find_study("qqqqq")
 
 
-def test_a_file_is_a_study_type_and_is_run_once(tmp_path: Path) -> None:
+def test_file_is_a_study_type_and_is_run_once(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE)
-    study_file = find_study("./own.py", tmp_path)
-    assert isinstance(study_file, Study)
-    assert find_study("own.py", tmp_path) is study_file
+    study_type = find_study("./own.py", tmp_path)
+    assert isinstance(study_type, Study)
+    assert find_study("own.py", tmp_path) is study_type
 
 
-def test_the_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:
+def test_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE)
     run = tmp_path / "outputs" / "r1"
     run.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A run can be verified: whatever is changed in its folder is found, and nothing else is."""
+"""Verification of a run: every change in its folder is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from tests.sweeps import sample_daily
 
 @pytest.fixture
 def run(small_pilot: Path, tmp_path: Path) -> Path:
-    """A copy of the run, beside a copy of its study file."""
+    """Copy the run beside a copy of its study file."""
     shutil.copy(small_pilot.parent / "study" / "cross_pollination.yaml", tmp_path)
     return Path(shutil.copytree(small_pilot, tmp_path / "run"))
 
 
 def verify(folder: Path) -> tuple[int, str]:
-    """Exit code, and what was printed in one line."""
+    """Return the exit code, and the output in one line."""
     result = CliRunner().invoke(app, ["verify", str(folder)])
     return result.exit_code, " ".join(result.output.split())
 
 
-def reported(folder: Path) -> str:
-    """What the report says under Deviations."""
-    found = RunFolder(folder)
-    return " ".join(list_deviations(found, find_study_of_run(found)))
+def read_reported_deviations(folder: Path) -> str:
+    """Return the text of the section Deviations of the report."""
+    run_folder = RunFolder(folder)
+    return " ".join(list_deviations(run_folder, find_study_of_run(run_folder)))
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def read_tree(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
@@ -64,21 +64,21 @@ def change_json(path: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(data, indent=2), "utf-8")
 
 
-def hashed_anew(folder: Path) -> None:
-    """Cover up: the manifest with the hashes of the files as they are now."""
-    manifest_anew(folder)
+def update_file_hashes(folder: Path) -> None:
+    """Conceal a change: recompute the file hashes in the manifest."""
+    reseal_manifest(folder)
 
 
 def change_journal(folder: Path, statement: str, *, cover_up: bool = False) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
         assert db.execute(statement).rowcount
-    if cover_up:  # seals, digests and all, as somebody who knows the format might
-        hash_journal_anew(folder / "journal.sqlite")
-        manifest_anew(folder)
+    if cover_up:  # recompute seals and digests, like a forger who knows the format
+        reseal_journal(folder / "journal.sqlite")
+        reseal_manifest(folder)
 
 
-def hash_journal_anew(path: Path) -> None:
-    """Cover up: an undamaged journal with the entries as they are now."""
+def reseal_journal(path: Path) -> None:
+    """Conceal a change: recompute all seals of the journal."""
     with closing(sqlite3.connect(path)) as db, db:
         rows = db.execute(f"{SELECT_SQL} ORDER BY number").fetchall()
         db.execute("DELETE FROM entries")
@@ -93,8 +93,8 @@ def hash_journal_anew(path: Path) -> None:
         db.execute("UPDATE meta SET value = ? WHERE key = 'chain'", (str(chain),))
 
 
-def manifest_anew(folder: Path) -> None:
-    """Cover up: the manifest with the hashes, the digests and the seal of what is there now."""
+def reseal_manifest(folder: Path) -> None:
+    """Conceal a change: recompute the hashes, the digests and the seal of the manifest."""
     run = RunFolder(folder)
     with JournalReader(folder / "journal.sqlite") as journal:
         content, record = digests_of(run, journal)
@@ -105,7 +105,7 @@ def manifest_anew(folder: Path) -> None:
     path.write_text(json.dumps(seal_manifest(manifest), indent=2), "utf-8")
 
 
-# Daily, test_fork verifies a fork of the workbook and one of the focus group.
+# Daily, test_fork verifies forks of the workbook and the focus group.
 @pytest.mark.parametrize(
     "study",
     sample_daily(
@@ -120,21 +120,23 @@ def test_every_study_type_can_be_verified(
     finished = small_run(study)
     (source,) = (finished.parent / "study").iterdir()
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
-    # A resume may call in another way; files that hold the settings then hold the latest.
+    # A resume may use other settings. Files with settings then contain the latest ones.
     folkmoot.run(source, model="synthetic", out=folder, concurrency=3)
-    before = tree(tmp_path)
+    before = read_tree(tmp_path)
     verification = verify_run(RunFolder(folder))
     assert verification.differences == [] and verification.not_compared == []
-    written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.*") if p.is_file()}
+    written_files = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.is_file()
+    }
     not_hashed = {"manifest.json", "journal.sqlite", ".lock"}
-    assert set(RunFolder(folder).manifest["hashes"]) == written - not_hashed
+    assert set(RunFolder(folder).manifest["hashes"]) == written_files - not_hashed
     assert (
         verification.tables == len(RunFolder(folder).table_names()) > 0 and verification.files > 2
     )
-    assert tree(tmp_path) == before
+    assert read_tree(tmp_path) == before
 
 
-def test_a_run_as_it_was_left_is_verified_on_the_command_line(run: Path) -> None:
+def test_unchanged_run_is_verified_on_the_command_line(run: Path) -> None:
     code, output = verify(run)
     assert code == 0, output
     assert "Consistent" in output and "Verified" not in output
@@ -143,11 +145,11 @@ def test_a_run_as_it_was_left_is_verified_on_the_command_line(run: Path) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folkmoot.load(run)
-    assert reported(run) == ""
+    assert read_reported_deviations(run) == ""
 
 
 def forge(path: Path) -> None:
-    """Change one thing in a file, whatever its kind."""
+    """Change one value in a file of any type."""
     if path.suffix == ".parquet":
         table = pl.read_parquet(path)
         name = next(c for c in table.columns if table[c].dtype == pl.String)
@@ -166,7 +168,7 @@ FILES = (
 
 
 def test_forged_files_are_named_by_verify_report_and_load(run: Path) -> None:
-    """Each of them, and no other file."""
+    """Every forged file is named, and no other file."""
     plan = (run / "plan.json").read_bytes()
     for name in FILES:
         forge(run / name)
@@ -174,44 +176,47 @@ def test_forged_files_are_named_by_verify_report_and_load(run: Path) -> None:
     assert code == 4
     assert [name for name in FILES if f"{name} was changed" not in output] == [], output
     assert [name for name in ("run.log", "log.jsonl") if f"{name} was changed" in output] == []
-    # As forged, plan.json is no JSON that a report could read any more.
+    # The forged plan.json is not valid JSON, so the report could not read it.
     (run / "plan.json").write_bytes(plan)
     with pytest.warns(UserWarning) as warned:
         folkmoot.load(run)
-    told, page = " ".join(str(warning.message) for warning in warned), reported(run)
+    warning_text, page = (
+        " ".join(str(warning.message) for warning in warned),
+        read_reported_deviations(run),
+    )
     for name in FILES[1:]:
-        assert f"{name} was changed" in told and f"{name} was changed" in page
+        assert f"{name} was changed" in warning_text and f"{name} was changed" in page
     assert "plan.json" not in page
 
 
-def test_forged_files_with_their_hashes_are_named_with_the_place(run: Path) -> None:
+def test_forged_files_with_new_hashes_are_named_with_the_place(run: Path) -> None:
     names = [n for n in FILES if n not in ("plan.json", "study.yaml", "personas.json")]
     for name in names:
         forge(run / name)
-    hashed_anew(run)
+    update_file_hashes(run)
     code, output = verify(run)
     assert code == 4, output
     for name in names:
-        after = output.partition(f"{name}: ")[2]
-        place = "differs in" if name.endswith(".parquet") else "line "
-        assert place in after[:120], (name, output)
+        text_after_name = output.partition(f"{name}: ")[2]
+        place_text = "differs in" if name.endswith(".parquet") else "line "
+        assert place_text in text_after_name[:120], (name, output)
     assert f"{len(names)} differences:" in output
 
 
-def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
+def test_changed_cell_is_named_with_row_and_both_values(run: Path) -> None:
     path = run / "tables" / "participants.parquet"
     table = pl.read_parquet(path)
     was = table["condition"][3]
-    second = pl.int_range(pl.len()) == 3
-    forged = pl.when(second).then(pl.lit("Never voted")).otherwise("condition")
+    second_row = pl.int_range(pl.len()) == 3
+    forged = pl.when(second_row).then(pl.lit("Never voted")).otherwise("condition")
     table.with_columns(forged.alias("condition")).write_parquet(path)
-    hashed_anew(run)
+    update_file_hashes(run)
     _, output = verify(run)
     assert f"column condition differs in 1 row (4): Never voted, rebuilt {was}." in output
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_text"),
     [
         (lambda t: t.head(-1), "has 3 rows, rebuilt 4"),
         (lambda t: t.drop("condition"), "lacks the columns condition"),
@@ -219,17 +224,17 @@ def test_one_cell_is_named_with_row_and_both_values(run: Path) -> None:
         (lambda t: t.with_columns(pl.lit(1).alias("condition")), "column condition is Int32"),
     ],
 )
-def test_rows_and_columns_that_were_taken_or_added(
-    run: Path, change: Callable[[pl.DataFrame], pl.DataFrame], said: str
+def test_removed_or_added_rows_and_columns_are_named(
+    run: Path, change: Callable[[pl.DataFrame], pl.DataFrame], expected_text: str
 ) -> None:
     path = run / "tables" / "participants.parquet"
     change(pl.read_parquet(path)).write_parquet(path)
-    hashed_anew(run)
-    code, found = verify(run)
-    assert code == 4 and f"tables/participants.parquet: {said}" in found
+    update_file_hashes(run)
+    code, output = verify(run)
+    assert code == 4 and f"tables/participants.parquet: {expected_text}" in output
 
 
-def test_files_that_are_gone_or_too_many(run: Path) -> None:
+def test_missing_or_extra_files_are_named(run: Path) -> None:
     (run / "tables" / "participants.csv").unlink()
     shutil.copy(run / "tables" / "answers.parquet", run / "tables" / "more.parquet")
     (run / "notes.txt").write_text("one's own, and nobody's business")
@@ -240,70 +245,74 @@ def test_files_that_are_gone_or_too_many(run: Path) -> None:
     assert "notes.txt" not in output
 
 
-def test_a_disk_that_is_full_for_the_scratch_folder_is_said(
+def test_full_disk_of_the_temporary_folder_is_reported(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(source: Path, target: Path) -> None:
+    def raise_disk_full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
 
-    monkeypatch.setattr("folkmoot.engine.run.verify.copyfile", full)
+    monkeypatch.setattr("folkmoot.engine.run.verify.copyfile", raise_disk_full)
     code, output = verify(run)
     assert code == 2 and "the disk is full; free some space" in output
 
 
-SAID = "kind = 'ask' AND address LIKE '%ask0' AND length(reply) > 40"
-ONE = f"address = (SELECT min(address) FROM entries WHERE {SAID})"
+LONG_REPLIES = "kind = 'ask' AND address LIKE '%ask0' AND length(reply) > 40"
+FIRST_LONG_REPLY = f"address = (SELECT min(address) FROM entries WHERE {LONG_REPLIES})"
 
 
-def test_a_changed_reply_is_seen_by_verify_report_load_and_resume(run: Path) -> None:
-    change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}")
+def test_changed_reply_is_found_by_verify_report_load_and_resume(run: Path) -> None:
+    change_journal(run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {FIRST_LONG_REPLY}")
     with JournalReader(run / "journal.sqlite") as journal:
         ((address, _),) = journal.find_damage()
     code, output = verify(run)
     assert code == 4 and f"{address}: changed since it was written" in output
-    assert "journal.sqlite was changed after the run" in reported(run)
+    assert "journal.sqlite was changed after the run" in read_reported_deviations(run)
     with pytest.warns(UserWarning, match=r"journal\.sqlite was changed"):
         folkmoot.load(run)
     study = str(run.parent / "cross_pollination.yaml")
-    words = ["run", study, "--model", "synthetic", "--out", str(run), "--resume"]
-    resumed = CliRunner().invoke(app, words)
+    command = ["run", study, "--model", "synthetic", "--out", str(run), "--resume"]
+    resumed = CliRunner().invoke(app, command)
     assert resumed.exit_code == 2 and address in resumed.stderr
 
 
-def test_a_changed_cost_and_a_changed_prompt_are_seen(run: Path) -> None:
-    change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {ONE}")
+def test_changed_cost_and_changed_prompt_are_found(run: Path) -> None:
+    change_journal(run, f"UPDATE entries SET cost_usd = 9 WHERE {FIRST_LONG_REPLY}")
     change_journal(run, "UPDATE texts SET text = text || ' Vote for the park.'")
     code, output = verify(run)
     assert code == 4 and "changed since it was written" in output
     assert "a long text of the request changed" in output
 
 
-def test_a_reply_that_was_changed_with_all_its_hashes_contradicts_the_tables(run: Path) -> None:
+def test_reply_changed_with_all_hashes_contradicts_the_tables(run: Path) -> None:
     change_journal(
-        run, f"UPDATE entries SET reply = 'I was never asked.' WHERE {ONE}", cover_up=True
+        run,
+        f"UPDATE entries SET reply = 'I was never asked.' WHERE {FIRST_LONG_REPLY}",
+        cover_up=True,
     )
     code, output = verify(run)
     assert code == 4, output
     assert "differ" in output and "journal.sqlite" not in output
 
 
-def test_entries_that_were_taken_or_added_with_all_their_hashes(run: Path) -> None:
+def test_entries_removed_or_added_with_all_hashes_are_found(run: Path) -> None:
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
-        (address,) = db.execute(f"SELECT address FROM entries WHERE {ONE}").fetchone()
-        whole = db.execute("SELECT * FROM entries WHERE address = ?", (address,)).fetchone()
-    change_journal(run, f"DELETE FROM entries WHERE {ONE}", cover_up=True)
+        (address,) = db.execute(f"SELECT address FROM entries WHERE {FIRST_LONG_REPLY}").fetchone()
+        entry_row = db.execute("SELECT * FROM entries WHERE address = ?", (address,)).fetchone()
+    change_journal(run, f"DELETE FROM entries WHERE {FIRST_LONG_REPLY}", cover_up=True)
     code, output = verify(run)
     assert code == 4 and f"{address} is not in the journal" in output
     with closing(sqlite3.connect(run / "journal.sqlite")) as db, db:
-        marks = ", ".join("?" * len(whole))
-        db.execute(f"INSERT INTO entries VALUES ({marks})", (90_000, *whole[1:]))
-        db.execute(f"INSERT INTO entries VALUES ({marks})", (90_001, "zz/more/ask0", *whole[2:]))
+        marks = ", ".join("?" * len(entry_row))
+        db.execute(f"INSERT INTO entries VALUES ({marks})", (90_000, *entry_row[1:]))
+        db.execute(
+            f"INSERT INTO entries VALUES ({marks})", (90_001, "zz/more/ask0", *entry_row[2:])
+        )
     change_journal(run, "UPDATE meta SET value = value WHERE key = 'format'", cover_up=True)
     code, output = verify(run)
     assert code == 4 and "does not ask for: zz/more/ask0" in output
 
 
-def test_a_forged_manifest_is_corrected(run: Path) -> None:
+def test_forged_manifest_values_are_named_with_the_correct_ones(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: m.update(cost_usd=0.5, calls=3))
     code, output = verify(run)
     calls = len(JournalReader(run / "journal.sqlite"))
@@ -311,14 +320,17 @@ def test_a_forged_manifest_is_corrected(run: Path) -> None:
     assert calls > 3 and "cost_usd is 0.5, rebuilt 0" in output
 
 
-def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
-    def swap(plan: Any) -> None:
+def test_forged_part_of_a_plan_is_named(run: Path) -> None:
+    def swap_arms(plan: Any) -> None:
         arms = plan["sealed"]["assignment"]["data"]
-        first, other = sorted(arms)[0], next(a for a in arms.values() if a != arms["p_0001"])
-        arms[first] = other
+        first_arm, other_arm = (
+            sorted(arms)[0],
+            next(a for a in arms.values() if a != arms["p_0001"]),
+        )
+        arms[first_arm] = other_arm
 
-    change_json(run / "plan.json", swap)
-    hashed_anew(run)
+    change_json(run / "plan.json", swap_arms)
+    update_file_hashes(run)
     code, output = verify(run)
     assert (
         code == 4
@@ -328,7 +340,7 @@ def test_a_forged_plan_is_named_by_the_part(run: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "text"])
-def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
+def test_missing_or_invalid_journal_is_reported(run: Path, how: str) -> None:
     path = run / "journal.sqlite"
     path.unlink()
     if how != "gone":
@@ -336,81 +348,85 @@ def test_a_journal_that_is_gone_or_none(run: Path, how: str) -> None:
     code, output = verify(run)
     assert code == 4 and "cannot be checked" in output
     assert "Without its journal the run cannot be rebuilt" in output
-    assert "cannot be checked" in reported(run)
+    assert "cannot be checked" in read_reported_deviations(run)
 
 
-def of_earlier_code(run: Path) -> None:
-    """The folder as earlier code left it: hashes of CSV files alone, a journal of format 2."""
+def convert_to_earlier_version(run: Path) -> None:
+    """Convert the folder to an earlier version: hashes of CSV files only, journal format 2."""
     convert_to_earlier_format(run / "journal.sqlite", 2)
 
-    def forget(manifest: dict[str, Any]) -> None:
+    def remove_new_keys(manifest: dict[str, Any]) -> None:
         for key in ("override", "scripted", "study_file"):
             del manifest[key]
         del manifest["software"]["source"]
-        kept = {n: h for n, h in manifest["hashes"].items() if n.endswith((".csv", "plan.json"))}
-        manifest["hashes"] = kept
+        hashes = {
+            name: file_hash
+            for name, file_hash in manifest["hashes"].items()
+            if name.endswith((".csv", "plan.json"))
+        }
+        manifest["hashes"] = hashes
         del manifest["seal"], manifest["record_digest"]
         with JournalReader(run / "journal.sqlite") as journal:
             manifest["journal_digest"] = journal.content_digest()
 
-    change_json(run / "manifest.json", forget)
+    change_json(run / "manifest.json", remove_new_keys)
 
 
-def test_a_run_of_earlier_code_is_read_but_not_rebuilt(run: Path) -> None:
-    of_earlier_code(run)
+def test_run_of_an_earlier_version_is_read_but_not_rebuilt(run: Path) -> None:
+    convert_to_earlier_version(run)
     code, output = verify(run)
     assert code == 4 and "manifest.json was written by an earlier version" in output
-    assert reported(run) == ""
-    for words in (["show", str(run)], ["report", str(run)]):
-        result = CliRunner().invoke(app, words)
+    assert read_reported_deviations(run) == ""
+    for command in (["show", str(run)], ["report", str(run)]):
+        result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output
     forge(run / "tables" / "answers.csv")
-    assert "answers.csv was changed" in reported(run)
+    assert "answers.csv was changed" in read_reported_deviations(run)
 
 
-def test_what_other_code_makes_otherwise_is_no_forgery(
+def test_difference_caused_by_other_code_is_no_forgery(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change_json(run / "manifest.json", lambda m: m["software"].update(source="other"))
     change_json(run / "plan.json", lambda plan: plan["software"].update(source="other"))
-    manifest_anew(run)
+    reseal_manifest(run)
     record = RunContext.record_row
 
-    def otherwise(self: RunContext, rows: Any, table: str, row: Any) -> None:
+    def change_first_text(self: RunContext, rows: Any, table: str, row: Any) -> None:
         record(self, rows, table, {**row, "new_column": 1} if table == "answers" else row)
 
-    monkeypatch.setattr(RunContext, "record_row", otherwise)
+    monkeypatch.setattr(RunContext, "record_row", change_first_text)
     verification = verify_run(RunFolder(run))
     assert verification.differences == []
-    head, *listed = verification.not_compared
-    assert head.startswith("This code gives other results (made by Folkmoot")
-    assert "tables/answers.parquet: lacks the columns new_column." in listed
+    first_line, *other_lines = verification.not_compared
+    assert first_line.startswith("This code gives other results (made by Folkmoot")
+    assert "tables/answers.parquet: lacks the columns new_column." in other_lines
     forge(run / "tables" / "answers.csv")
     assert any("answers.csv was changed" in d for d in verify_run(RunFolder(run)).differences)
 
 
-def test_other_prompts_are_said_and_nothing_is_guessed(
+def test_changed_prompts_are_reported_without_guessing(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashes, render = PromptLibrary.hashes, PromptLibrary.render_prompt
     monkeypatch.setattr(PromptLibrary, "hashes", lambda p: {**hashes(p), "second_vote": "x"})
     verification = verify_run(RunFolder(run))
-    # No request of the run shows the change, so the run is rebuilt.
+    # No request of the run contains the change, so the run is rebuilt.
     assert verification.differences == verification.not_compared == []
     assert any(
-        "The prompts second_vote have changed since the run" in n for n in verification.notes
+        "The prompts second_vote have changed since the run" in note for note in verification.notes
     )
 
-    def otherwise(self: PromptLibrary, name: str, **variables: object) -> str:
+    def render_differently(self: PromptLibrary, name: str, **variables: object) -> str:
         return f"{render(self, name, **variables)} Be brief."
 
-    monkeypatch.setattr(PromptLibrary, "render_prompt", otherwise)
+    monkeypatch.setattr(PromptLibrary, "render_prompt", render_differently)
     verification = verify_run(RunFolder(run))
     assert verification.differences == []
     assert "The prompts second_vote differ from those of the run" in verification.not_compared[0]
 
 
-OWN = """
+CUSTOM_STUDY = """
 from folkmoot import Scope, Session, Speaker, Study, StudyConfig
 
 
@@ -430,11 +446,11 @@ STUDY = Study(name="own", title="My own", config=Config, protocol=protocol)
 """
 
 
-def test_a_study_of_ones_own_with_a_real_model_needs_no_key_and_no_model(
+def test_custom_study_with_a_real_model_needs_no_key_and_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.py").write_text(CUSTOM_STUDY)
     (tmp_path / "mine.yaml").write_text("study: ./own.py\nmodel: openai/test\n")
     answers = ScriptedProvider(lambda request, address: f"reply at {address}")
     out = tmp_path / "deep" / "down" / "run"
@@ -442,28 +458,28 @@ def test_a_study_of_ones_own_with_a_real_model_needs_no_key_and_no_model(
     monkeypatch.chdir("/")
     code, output = verify(out)
     assert code == 0, output
-    assert "3 tables" in output  # its own, answers, provenance
+    assert "3 tables" in output  # the table of the study, answers, provenance
 
 
-def test_an_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
+def test_unfinished_run_says_what_cannot_be_compared(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(CUSTOM_STUDY)
     (tmp_path / "mine.yaml").write_text("study: ./own.py\nbudget_calls: 2\nconcurrency: 1\n")
-    words = ["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "run")]
-    assert CliRunner().invoke(app, words).exit_code == 75
+    command = ["run", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, command).exit_code == 75
     code, output = verify(tmp_path / "run")
     assert code == 4 and "The run is not finished" in output and "difference" not in output
 
 
-def test_a_manifest_without_its_hashes_is_not_verified(run: Path) -> None:
+def test_manifest_without_hashes_is_not_verified(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: (m.pop("hashes"), m.pop("journal_digest")))
     code, output = verify(run)
     assert code == 4 and "hashes is null" in output and "journal_digest is null" in output
 
 
-# --- a forger who recomputes everything ---------------------------------------------------------
+# --- a forger who recomputes all hashes --------------------------------------------------------
 
 
-def digests(folder: Path) -> tuple[str, str]:
+def read_digests(folder: Path) -> tuple[str, str]:
     manifest = RunFolder(folder).manifest
     return manifest["journal_digest"], manifest["record_digest"]
 
@@ -473,8 +489,8 @@ def verify_with(folder: Path, digest: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
-def votes_of(model: ScriptedProvider, folder: Path) -> Study:
-    """43 votes, each of which is a row."""
+def run_votes(model: ScriptedProvider, folder: Path) -> Study:
+    """Run 43 votes, each of which is one row."""
 
     async def protocol(session: Session) -> None:
         async def vote(scope: Scope, number: int) -> None:
@@ -489,20 +505,20 @@ def votes_of(model: ScriptedProvider, folder: Path) -> Study:
     return study
 
 
-def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
+def test_completely_forged_run_is_consistent_but_not_the_published_one(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "run"
     model = ScriptedProvider(
         lambda _request, address: "Park" if address.endswith("/1/ask0") else "School"
     )
-    study = votes_of(model, folder)
-    published = digests(folder)
+    study = run_votes(model, folder)
+    published = read_digests(folder)
     with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
         db.execute("UPDATE entries SET reply = 'Road' WHERE number > 3")
-    hash_journal_anew(folder / "journal.sqlite")
-    # The program itself writes tables, files, plan and manifest from the forged journal.
-    votes_of(model, folder)
+    reseal_journal(folder / "journal.sqlite")
+    # The program writes tables, files, plan and manifest from the forged journal.
+    run_votes(model, folder)
     run = RunFolder(folder)
     assert run.read_table("votes")["vote"].to_list().count("Road") == 40
     verification = verify_run(run, study)
@@ -517,66 +533,66 @@ def test_a_run_that_was_forged_whole_is_consistent_but_not_the_published_one(
         assert "The run is not the published one" in verification.differences[0]
 
 
-def test_a_published_digest_verifies_the_run_that_it_is_of(run: Path) -> None:
-    content, record = digests(run)
+def test_published_digest_verifies_the_run(run: Path) -> None:
+    content, record = read_digests(run)
     code, output = verify_with(run, record.upper())
     assert code == 0 and "Verified" in output and "Only the record digest" not in output
     code, output = verify_with(run, content)
     assert code == 0 and "Verified" in output and "Only the record digest" in output
     code, output = verify_with(run, content[:-1])
     assert code == 4 and "is not the published one" in output
-    code, output = verify_with(run, " ")  # a script whose variable is not set
+    code, output = verify_with(run, " ")  # like a script with an empty variable
     assert code == 2 and "Consistent" not in output
 
 
-def test_usage_cost_and_times_are_in_the_record_digest(run: Path) -> None:
-    content, record = digests(run)
+def test_record_digest_covers_usage_cost_and_times(run: Path) -> None:
+    content, record = read_digests(run)
     before = record
     for what in ("cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"):
-        change_journal(run, f"UPDATE entries SET {what} WHERE {ONE}", cover_up=True)
-        after = digests(run)
-        assert after[0] == content and after[1] != before, what
-        before = after[1]
+        change_journal(run, f"UPDATE entries SET {what} WHERE {FIRST_LONG_REPLY}", cover_up=True)
+        digests_after = read_digests(run)
+        assert digests_after[0] == content and digests_after[1] != before, what
+        before = digests_after[1]
     code, output = verify_with(run, record)
     assert code == 4 and "is not the published one" in output
 
 
-def test_a_plan_that_was_sealed_anew_is_not_the_published_one(run: Path) -> None:
-    _, record = digests(run)
+def test_resealed_plan_is_not_the_published_one(run: Path) -> None:
+    _, record = read_digests(run)
     change_json(run / "plan.json", lambda plan: plan.update(started_at="2020-01-01T00:00:00+00:00"))
     change_json(run / "manifest.json", lambda m: m.update(started_at="2020-01-01T00:00:00+00:00"))
-    manifest_anew(run)
+    reseal_manifest(run)
     code, output = verify_with(run, record)
     assert code == 4 and "is not the published one" in output
 
 
 @pytest.mark.parametrize("name", ["run.log", "log.jsonl"])
-def test_a_changed_log_is_seen(run: Path, name: str) -> None:
+def test_changed_log_is_found(run: Path, name: str) -> None:
     forge(run / name)
     code, output = verify(run)
     assert code == 4 and f"{name} was changed after the run" in output
 
 
-def test_a_manifest_without_its_seal_is_not_as_it_was_written(run: Path) -> None:
+def test_manifest_without_its_seal_is_reported_as_changed(run: Path) -> None:
     change_json(run / "manifest.json", lambda m: m.update(wall_seconds=1.0) or m.pop("seal"))
     code, output = verify(run)
     assert code == 4 and "manifest.json was changed after the run" in output
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
+    ("name", "parts"),
     sample_daily(
         [*product(("design", "personas", "software"), (None, "x", [], {}, 1))],
         [("design", None), ("personas", "x"), ("software", [])],
         part="mutations",
     ),
 )
-def test_a_plan_of_another_shape_is_named(run: Path, name: str, part: object) -> None:
-    if (name, part) == ("software", {}):
-        part = ["x"]
+def test_plan_with_an_invalid_structure_is_named(run: Path, name: str, parts: object) -> None:
+    if (name, parts) == ("software", {}):
+        parts = ["x"]
     change_json(
         run / "plan.json",
-        lambda plan: (plan if name == "software" else plan["sealed"]).update({name: part}),
+        lambda plan: (plan if name == "software" else plan["sealed"]).update({name: parts}),
     )
     for command in ("report", "show", "verify"):
         result = CliRunner().invoke(app, [command, str(run)])
@@ -595,7 +611,7 @@ NAMES = ("plan.json", "manifest.json", "study.yaml", "config.yaml")
         part="mutations",
     ),
 )
-def test_a_file_of_another_shape_is_named_and_crashes_nothing(
+def test_file_with_an_invalid_structure_is_named_without_a_crash(
     run: Path, name: str, content: str
 ) -> None:
     (run / name).write_text(content, "utf-8")
@@ -605,14 +621,14 @@ def test_a_file_of_another_shape_is_named_and_crashes_nothing(
     assert result.exit_code != 0 and name in result.output, result.output
 
 
-def test_a_folder_in_the_place_of_a_file_is_named(run: Path) -> None:
+def test_folder_in_the_place_of_a_file_is_named(run: Path) -> None:
     (run / "config.yaml").unlink()
     (run / "config.yaml").mkdir()
     code, output = verify(run)
     assert code == 4 and "config.yaml is missing" in output
 
 
-def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
+def test_codebook_beside_the_run_does_not_replace_its_own(run: Path) -> None:
     before = RunFolder(run).codebook()
     (run / "tables" / "codebook.json").write_text("{}", "utf-8")
     assert RunFolder(run).codebook() == before != {}
@@ -626,14 +642,14 @@ def test_a_codebook_beside_the_run_s_own_does_not_replace_it(run: Path) -> None:
         part="mutations",
     ),
 )
-def test_what_the_manifest_alone_holds_is_sealed(run: Path, key: str) -> None:
+def test_manifest_only_values_are_sealed(run: Path, key: str) -> None:
     change_json(run / "manifest.json", lambda m: m.update({key: None}))
     code, output = verify(run)
     assert code != 0 and "Traceback" not in output
     assert "manifest.json" in output
 
 
-def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path: Path) -> None:
+def test_run_of_an_earlier_format_says_that_its_digest_is_not_binding(tmp_path: Path) -> None:
     archive = Path(__file__).parents[1] / "report" / "earlier" / "format_3" / "town_hall.zip"
     shutil.unpack_archive(archive, tmp_path / "run")
     digest = RunFolder(tmp_path / "run").manifest["journal_digest"]
@@ -643,7 +659,7 @@ def test_a_run_of_an_earlier_format_says_that_its_digest_does_not_bind(tmp_path:
 
 
 @pytest.mark.parametrize("table", ["exposure", "answers"])
-def test_a_table_that_cannot_be_read_is_one_of_the_differences(run: Path, table: str) -> None:
+def test_unreadable_table_is_one_of_the_differences(run: Path, table: str) -> None:
     (run / "tables" / f"{table}.parquet").write_bytes(b"x")
     code, output = verify(run)
     assert code == 4

@@ -1,4 +1,4 @@
-"""A person withdraws: nothing that they wrote is left in the run, and verify says what is gone."""
+"""Withdrawal of a human: no text of the human remains, and verify names what was removed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from tests.engine.test_seats import build_seat_host
 from tests.kit.test_coding import SECOND, by_words, coder
 from tests.sweeps import sample_daily
 
-FOCUS = """
+FOCUS_GROUP_STUDY = """
 study: focus_group
 category: coffee
 product_concept: A reusable cup that keeps coffee hot for six hours.
@@ -58,23 +58,25 @@ num_personas: 3
 questions_per_phase: 1
 max_responses_per_question: 3
 """
-SPOKEN = "My grandmother's porcelain would break her heart, frankly; so I'd never carry it around."
-HIDDEN = "grandmother", "porcelain"
+HUMAN_TEXT = (
+    "My grandmother's porcelain would break her heart, frankly; so I'd never carry it around."
+)
+HIDDEN_WORDS = "grandmother", "porcelain"
 
 
-def speaks(chair: SeatState, question: PendingQuestion) -> str | None:
-    """Free words that nobody else would say, whatever the form."""
-    scene = question.view
-    if scene.answer_kind == "choice":
-        return scene.options[0]
-    if scene.answer_kind == "json":
-        return json.dumps({"position": 0.5, "opinion": SPOKEN})
-    return SPOKEN
+def give_human_answer(seat_state: SeatState, question: PendingQuestion) -> str | None:
+    """Answer with words that no other speaker would use, for any answer kind."""
+    question_view = question.view
+    if question_view.answer_kind == "choice":
+        return question_view.options[0]
+    if question_view.answer_kind == "json":
+        return json.dumps({"position": 0.5, "opinion": HUMAN_TEXT})
+    return HUMAN_TEXT
 
 
 def write_study(folder: Path) -> Path:
     path = folder / "cup.yaml"
-    path.write_text(FOCUS, "utf-8")
+    path.write_text(FOCUS_GROUP_STUDY, "utf-8")
     return path
 
 
@@ -85,32 +87,32 @@ def study(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def run_with_all_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
-    """The run of the study with a person who does not withdraw. No test changes it."""
+    """Run the study with a human who does not withdraw. No test changes the run."""
     folder = tmp_path_factory.mktemp("all_words")
     return folkmoot.run(
         write_study(folder),
         out=folder / "run",
         seats=("p_0002",),
-        seat_host=build_seat_host(speaks),
+        seat_host=build_seat_host(give_human_answer),
     )
 
 
 @pytest.fixture
 def finished_run(run_with_all_words: folkmoot.Run, tmp_path: Path) -> folkmoot.Run:
-    """A copy of `run_with_all_words` that a test may change."""
+    """Copy `run_with_all_words`, so that a test may change it."""
     return folkmoot.load(shutil.copytree(run_with_all_words.path, tmp_path / "a"))
 
 
 @pytest.fixture(scope="module")
 def run_without_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
-    """The run of the study with a person who withdraws at the end. No test changes it."""
+    """Run the study with a human who withdraws at the end. No test changes the run."""
     folder = tmp_path_factory.mktemp("without_words")
-    return leaving_last(folder / "run", write_study(folder))
+    return run_with_late_withdrawal(folder / "run", write_study(folder))
 
 
-def held(folder: Path, word: str) -> list[str]:
-    """Files that hold a word, as bytes, as cells or as text of the journal."""
-    found = []
+def files_containing(folder: Path, word: str) -> list[str]:
+    """Return the files that contain a word, in their bytes, cells or journal texts."""
+    files = []
     for path in folder.rglob("*"):
         if not path.is_file():
             continue
@@ -118,83 +120,88 @@ def held(folder: Path, word: str) -> list[str]:
         if path.suffix == ".parquet":
             data = pl.read_parquet(path).write_json().encode()
         if word.encode() in data:
-            found.append(path.relative_to(folder).as_posix())
-    return found
+            files.append(path.relative_to(folder).as_posix())
+    return files
 
 
-def leaving_last(run: Path, study: Path) -> folkmoot.Run:
-    """A run whose person answers everything and leaves at the end, before it is tidied up."""
+def run_with_late_withdrawal(run: Path, study: Path) -> folkmoot.Run:
+    """Run a study with a human who answers everything and withdraws at the end."""
     from contextlib import asynccontextmanager
 
-    answering = build_seat_host(speaks)
+    answering_host = build_seat_host(give_human_answer)
 
     @asynccontextmanager
-    async def host(desk: SeatManager):  # type: ignore[no-untyped-def]
-        async with answering(desk):
+    async def host(seat_manager: SeatManager):  # type: ignore[no-untyped-def]
+        async with answering_host(seat_manager):
             yield
-            for chair in desk:
-                desk.close_seat(chair, WITHDRAWN)
+            for seat_state in seat_manager:
+                seat_manager.close_seat(seat_state, WITHDRAWN)
 
     return folkmoot.run(study, out=run, seats=("p_0002",), seat_host=host)
 
 
-def test_nothing_that_the_person_wrote_is_left(
+def test_no_text_of_the_human_remains(
     run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
 ) -> None:
-    stays, gone = run_with_all_words, run_without_words
-    before = held(stays.path, HIDDEN[1])
-    assert "journal.sqlite" in before and any(f.startswith("tables/") for f in before)
-    with sqlite3.connect(stays.path / "journal.sqlite") as db:
-        others = "SELECT count(*) FROM entries WHERE model_asked != 'human'"
-        assert db.execute(others).fetchone()[0] > 10
+    complete_run, withdrawn_run = run_with_all_words, run_without_words
+    before = files_containing(complete_run.path, HIDDEN_WORDS[1])
+    assert "journal.sqlite" in before and any(file.startswith("tables/") for file in before)
+    with sqlite3.connect(complete_run.path / "journal.sqlite") as db:
+        count_other_entries = "SELECT count(*) FROM entries WHERE model_asked != 'human'"
+        assert db.execute(count_other_entries).fetchone()[0] > 10
 
-    for word in HIDDEN:
-        assert held(gone.path, word) == []
-    marks = held(gone.path, "[withdrawn ")
+    for word in HIDDEN_WORDS:
+        assert files_containing(withdrawn_run.path, word) == []
+    marks = files_containing(withdrawn_run.path, "[withdrawn ")
     assert set(before) - {"journal.sqlite"} <= set(marks) | {"run.log", "log.jsonl"}
-    rows = gone.table("answers").filter(pl.col("speaker_id") == "p_0002")
+    rows = withdrawn_run.table("answers").filter(pl.col("speaker_id") == "p_0002")
     assert rows["missing"].fill_null("").is_in(["withdrawn"]).all()
-    (amendment,) = read_withdrawals(gone.path)
+    (amendment,) = read_withdrawals(withdrawn_run.path)
     assert amendment.author == "participant" and amendment.data["seat"] == "group_001/p_0002"
 
 
-def test_others_words_stay(
+def test_texts_of_others_stay(
     run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
 ) -> None:
-    stays, gone = run_with_all_words, run_without_words
-    for name in stays.folder.table_names():
-        if name not in ("answers", "exposure") and name in gone.folder.table_names():
-            was, now = stays.table(name), gone.table(name)
-            texts = [c for c, kind in was.schema.items() if kind == pl.String]
-            for column in texts:
+    complete_run, withdrawn_run = run_with_all_words, run_without_words
+    for name in complete_run.folder.table_names():
+        if name not in ("answers", "exposure") and name in withdrawn_run.folder.table_names():
+            was, now = complete_run.table(name), withdrawn_run.table(name)
+            text_columns = [column for column, kind in was.schema.items() if kind == pl.String]
+            for column in text_columns:
                 pairs = zip(was[column], now[column], strict=True)
-                lost = [
-                    (a, b) for a, b in pairs if a != b and HIDDEN[1] not in a and a not in SPOKEN
+                changed_cells = [
+                    (a, b)
+                    for a, b in pairs
+                    if a != b and HIDDEN_WORDS[1] not in a and a not in HUMAN_TEXT
                 ]
-                assert lost == [], (name, column)
+                assert changed_cells == [], (name, column)
 
 
-def test_verify_says_what_cannot_be_recomputed_and_finds_nothing_else(
+def test_verify_names_what_cannot_be_recomputed_and_nothing_else(
     run_without_words: folkmoot.Run,
 ) -> None:
     verification = verify_run(RunFolder(run_without_words.path))
     assert verification.differences == []
     assert not verification.is_consistent
-    (said,) = verification.not_compared
-    assert "group_001/p_0002 withdrew" in said and "cannot be recomputed" in said
+    (reason,) = verification.not_compared
+    assert "group_001/p_0002 withdrew" in reason and "cannot be recomputed" in reason
     assert verification.amendments == ["1 × withdrawal, by participant"]
 
 
-def test_a_run_whose_words_are_gone_is_not_resumed(
+def test_run_with_withdrawn_texts_cannot_be_resumed(
     study: Path, run_without_words: folkmoot.Run
 ) -> None:
     with pytest.raises(InputError, match="participants withdrew"):
         folkmoot.run(
-            study, out=run_without_words.path, seats=("p_0002",), seat_host=build_seat_host(speaks)
+            study,
+            out=run_without_words.path,
+            seats=("p_0002",),
+            seat_host=build_seat_host(give_human_answer),
         )
 
 
-SAID = {
+TALK_REPLIES = {
     "bo/ask0": "The river path floods every spring, so nobody walks there.",
     "ann/ask0": "I sold my grandfather's boat. Bo says: the river path floods every spring.",
     "ann/ask1": "The river path floods every spring, so nobody walks there.",
@@ -206,87 +213,95 @@ SAID = {
 }
 
 
-async def talk(session: Session[StudyConfig]) -> None:
-    """Ann quotes Bo within a turn, then repeats a turn of his; a moderator quotes both of them."""
-    heard = Transcript()
-    speakers = {who: Speaker(who, name=who.title()) for who in ("ann", "bo")}
+async def hold_talk(session: Session[StudyConfig]) -> None:
+    """Ann quotes Bo within a turn and repeats a turn of Bo. A moderator quotes both."""
+    transcript = Transcript()
+    speakers = {
+        speaker_id: Speaker(speaker_id, name=speaker_id.title()) for speaker_id in ("ann", "bo")
+    }
     speakers["lead"] = Speaker("lead", name="Lead", role="moderator")
-    own: list[str] = []
-    for who in ("bo", "ann", "ann", "lead", "bo"):
-        scope = session.child(f"{who}{len(heard)}").child(who)
-        reply = await scope.ask(speakers[who], "What do you say?", history=heard, shows=())
-        turn = scope.say(speakers[who], str(reply), address=scope.address)
-        heard += turn
-        own += [turn.quoted_text] if who == "ann" else []
-    notes, both = session.child("notes"), session.child("overview")
+    ann_texts: list[str] = []
+    for speaker_id in ("bo", "ann", "ann", "lead", "bo"):
+        scope = session.child(f"{speaker_id}{len(transcript)}").child(speaker_id)
+        reply = await scope.ask(
+            speakers[speaker_id], "What do you say?", history=transcript, shows=()
+        )
+        turn = scope.say(speakers[speaker_id], str(reply), address=scope.address)
+        transcript += turn
+        ann_texts += [turn.quoted_text] if speaker_id == "ann" else []
+    notes, overview = session.child("notes"), session.child("overview")
     writer = Speaker("writer", role="summarizer")
-    prompt = concatenate_texts(("Sum up: ", join_texts("\n", own)), plain=None)
+    prompt = concatenate_texts(("Sum up: ", join_texts("\n", ann_texts)), plain=None)
     summary = await notes.ask(writer, prompt)
     notes.say(writer, str(summary), address=notes.address, public=False)
-    text = await both.ask(writer, "Sum up the talk.", history=heard, shows=())
-    both.say(writer, str(text), address=both.address, public=False)
+    text = await overview.ask(writer, "Sum up the talk.", history=transcript, shows=())
+    overview.say(writer, str(text), address=overview.address, public=False)
     await session.child("vectors").embed([str(summary), str(text)])
 
 
-TALK = Study("talk", "A talk", StudyConfig, talk)
+TALK = Study("talk", "A talk", StudyConfig, hold_talk)
 ANN = Seat("ann")
 
 
-def give(request: object, address: str) -> str:
+def reply_in_talk(request: object, address: str) -> str:
     counted = {"ann1": "ann/ask0", "ann2": "ann/ask1", "bo0": "bo/ask0", "bo4": "bo/ask1"}
-    first, *_ = address.split("/")
-    return SAID[counted.get(first, f"{first.rstrip('0123456789')}/ask0")]
+    first_scope, *_ = address.split("/")
+    return TALK_REPLIES[counted.get(first_scope, f"{first_scope.rstrip('0123456789')}/ask0")]
 
 
 @pytest.fixture(scope="module")
 def finished_talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of TALK. No test changes it."""
+    """Return the folder of a run of TALK. No test changes it."""
     settings = {"model": "openai/gpt-4o", "embedding_model": "openai/text-embedding-3-small"}
     out = tmp_path_factory.mktemp("talk") / "talk"
-    return folkmoot.run(TALK, settings, provider=ScriptedProvider(give), out=out).path
+    return folkmoot.run(TALK, settings, provider=ScriptedProvider(reply_in_talk), out=out).path
 
 
 @pytest.fixture
-def talked(finished_talk: Path, tmp_path: Path) -> RunFolder:
-    """A run of TALK that a test may change."""
+def changeable_talk(finished_talk: Path, tmp_path: Path) -> RunFolder:
+    """Copy a run of TALK, so that a test may change it."""
     return RunFolder(shutil.copytree(finished_talk, tmp_path / "talk"))
 
 
-def messages(run: RunFolder) -> dict[str, list[str]]:
+def read_messages(run: RunFolder) -> dict[str, list[str]]:
     with JournalReader(run.path / "journal.sqlite") as journal:
-        asked_models = journal.read_entries("ask")
+        entries = journal.read_entries("ask")
         return {
             entry.address: [message["content"] for message in entry.request["messages"]]
-            for entry in asked_models
+            for entry in entries
         }
 
 
-def test_words_of_others_that_the_person_quoted_or_repeated_stay(talked: RunFolder) -> None:
-    """Two cases in which a search for words erased those of everybody: the person quotes another
-    speaker within a turn, or says the same as another speaker."""
-    before = messages(talked)
-    withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
-    said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
-    assert said["bo0/bo/ask0"] == SAID["bo/ask0"] and said["bo4/bo/ask0"] == SAID["bo/ask1"]
-    assert said["lead3/lead/ask0"].endswith("Bo told us that the river path floods every spring.")
-    assert WITHDRAWAL_MARK.fullmatch(said["ann1/ann/ask0"]) and WITHDRAWAL_MARK.fullmatch(
-        said["ann2/ann/ask0"]
+def test_texts_of_others_that_the_human_quoted_or_repeated_stay(changeable_talk: RunFolder) -> None:
+    """A search for words would erase the texts of other speakers in two cases: the human quotes
+    another speaker within a turn, or says the same as another speaker."""
+    before = read_messages(changeable_talk)
+    withdraw_texts(changeable_talk, find_personal_texts(changeable_talk, ANN), "researcher")
+    texts = dict(changeable_talk.read_table("utterances").select("address", "text").iter_rows())
+    assert (
+        texts["bo0/bo/ask0"] == TALK_REPLIES["bo/ask0"]
+        and texts["bo4/bo/ask0"] == TALK_REPLIES["bo/ask1"]
     )
-    after = messages(talked)
-    assert SAID["bo/ask0"] in before["bo4/bo/ask0"][0]
-    assert SAID["bo/ask0"] in after["bo4/bo/ask0"][0]
-    assert "\n".join(after["bo4/bo/ask0"]).count("river path") == 2  # of Bo, and of the moderator
-    assert before["ann1/ann/ask0"] == after["ann1/ann/ask0"]  # before the person had said anything
+    assert texts["lead3/lead/ask0"].endswith("Bo told us that the river path floods every spring.")
+    assert WITHDRAWAL_MARK.fullmatch(texts["ann1/ann/ask0"]) and WITHDRAWAL_MARK.fullmatch(
+        texts["ann2/ann/ask0"]
+    )
+    after = read_messages(changeable_talk)
+    assert TALK_REPLIES["bo/ask0"] in before["bo4/bo/ask0"][0]
+    assert TALK_REPLIES["bo/ask0"] in after["bo4/bo/ask0"][0]
+    assert "\n".join(after["bo4/bo/ask0"]).count("river path") == 2  # by Bo and by the moderator
+    # Before the first utterance of the human.
+    assert before["ann1/ann/ask0"] == after["ann1/ann/ask0"]
 
 
 async def name_speakers(session: Session[StudyConfig]) -> None:
     """Ann answers with one word, which is also a role, a stage and an id."""
     lead = Speaker("lead", role="moderator")
-    for number, who in enumerate((Speaker("ann"), lead, Speaker("bo"))):
-        await session.child("opening", str(number)).ask(who, "Who should speak?")
+    for number, speaker in enumerate((Speaker("ann"), lead, Speaker("bo"))):
+        await session.child("opening", str(number)).ask(speaker, "Who should speak?")
 
 
-def test_a_word_that_is_also_a_name_of_the_protocol_stays_in_rows_of_others(tmp_path: Path) -> None:
+def test_word_that_is_also_a_protocol_name_stays_in_rows_of_others(tmp_path: Path) -> None:
     study = Study("names", "Names", StudyConfig, name_speakers)
     replies = {"opening/0/ask0": "Moderator, opening\nmoderator.\nlead\nopening"}
     model = ScriptedProvider(lambda _, address: replies.get(address, "I do."))
@@ -294,14 +309,16 @@ def test_a_word_that_is_also_a_name_of_the_protocol_stays_in_rows_of_others(tmp_
     before = run.read_table("answers")
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
     after = RunFolder(run.path).read_table("answers")
-    assert held(run.path, "Moderator, opening") == [] and after["missing"][0] == WITHDRAWN
+    assert (
+        files_containing(run.path, "Moderator, opening") == [] and after["missing"][0] == WITHDRAWN
+    )
     assert before.filter(pl.col("speaker_id") != "ann").equals(
         after.filter(pl.col("speaker_id") != "ann")
     )
     assert after["stage"].to_list() == ["opening"] * 3
 
 
-AGAIN = {
+REPEATED_REPLIES = {
     "1/ann/ask0": "We should wait for the new bridge.",
     "0/bo/ask0": "As I see it, we should wait for the new bridge.",
     "2/bo/ask0": "Once more: we should wait for the new bridge. My barn is full.",
@@ -310,21 +327,21 @@ AGAIN = {
 }
 
 
-async def repeat(session: Session[StudyConfig]) -> None:
-    """Bo says the same as Ann, before and after he has read it; a moderator quotes both."""
-    heard = Transcript()
-    speakers = {who: Speaker(who) for who in ("bo", "ann")}
+async def say_the_same(session: Session[StudyConfig]) -> None:
+    """Bo says the same as Ann, before and after reading it. A moderator quotes both."""
+    transcript = Transcript()
+    speakers = {speaker_id: Speaker(speaker_id) for speaker_id in ("bo", "ann")}
     speakers["lead"] = Speaker("lead", role="moderator")
-    for number, who in enumerate(("bo", "ann", "bo", "lead", "lead")):
-        scope = session.child(str(number), who)
-        reply = await scope.ask(speakers[who], "Well?", history=heard, shows=())
-        if number:  # nobody hears what is said first
-            heard += scope.say(speakers[who], str(reply), address=scope.address)
+    for number, speaker_id in enumerate(("bo", "ann", "bo", "lead", "lead")):
+        scope = session.child(str(number), speaker_id)
+        reply = await scope.ask(speakers[speaker_id], "Well?", history=transcript, shows=())
+        if number:  # the first utterance is in no history
+            transcript += scope.say(speakers[speaker_id], str(reply), address=scope.address)
 
 
-def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
-    study = Study("again", "Again", StudyConfig, repeat)
-    model = ScriptedProvider(lambda _, address: AGAIN[address])
+def test_earlier_utterance_of_another_speaker_is_no_quotation(tmp_path: Path) -> None:
+    study = Study("again", "Again", StudyConfig, say_the_same)
+    model = ScriptedProvider(lambda _, address: REPEATED_REPLIES[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
     before = dict(run.read_table("utterances").select("address", "text").iter_rows())
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
@@ -333,7 +350,7 @@ def test_what_a_speaker_had_said_before_is_no_quotation(tmp_path: Path) -> None:
     assert after == {address: before[address] for address in after}
 
 
-PROPOSED = {
+PROPOSAL_REPLIES = {
     "propose/ann/ask0": "Plant porcelain trees.",
     "propose/bo/ask0": "Build a barn.",
     "vote/ann/ask0": "Either of them would please my godmother.",
@@ -347,17 +364,19 @@ PROPOSED = {
 
 
 async def ask_for_proposals(session: Session[StudyConfig]) -> list[SourcedText]:
-    """What Ann and Bo propose, as options."""
+    """Ask Ann and Bo for proposals and return them as options."""
     proposals = []
-    for who in ("ann", "bo"):
-        scope = session.child("propose", who)
-        reply = await scope.ask(Speaker(who), SourcedText("Propose something."))
-        proposals.append(scope.say(Speaker(who), str(reply), address=scope.address).quoted_text)
+    for speaker_id in ("ann", "bo"):
+        scope = session.child("propose", speaker_id)
+        reply = await scope.ask(Speaker(speaker_id), SourcedText("Propose something."))
+        proposals.append(
+            scope.say(Speaker(speaker_id), str(reply), address=scope.address).quoted_text
+        )
     return proposals
 
 
 async def vote_on_proposals(session: Session[StudyConfig]) -> None:
-    """All vote on what Ann and Bo proposed, and no reply can be read at once."""
+    """All vote on the proposals of Ann and Bo, and no first reply can be read."""
     proposals = await ask_for_proposals(session)
     voters = (Speaker("ann"), Speaker("bo"), Speaker("lead", role="moderator"))
     for voter in voters:
@@ -368,31 +387,37 @@ async def vote_on_proposals(session: Session[StudyConfig]) -> None:
         await scope.ask(voter, choice.formatted_options, answer_type=choice)
 
 
-def test_reasks_lose_the_words_of_the_person_and_keep_those_of_others(tmp_path: Path) -> None:
-    """A clarifying question lists proposals again. After an empty reply, the question and the
-    reply before it are sent again."""
+def test_re_asks_lose_the_texts_of_the_human_and_keep_those_of_others(tmp_path: Path) -> None:
+    """A clarifying question lists the proposals again. After an empty reply, the question and the
+    earlier reply are sent again."""
     study = Study("votes", "Votes", StudyConfig, vote_on_proposals)
-    model = ScriptedProvider(lambda _, address: PROPOSED[address])
+    model = ScriptedProvider(lambda _, address: PROPOSAL_REPLIES[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
-    before = messages(run)
+    before = read_messages(run)
     assert [address for address in before if "porcelain" in "".join(before[address][-1])] == [
         *("vote/ann/ask0", "vote/ann/ask0.r1", "vote/bo/ask0", "vote/bo/ask0.r1"),
         *("vote/lead/ask0", "vote/lead/ask0.r1", "vote/lead/ask0.r2"),
     ]
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-    assert held(run.path, "porcelain") == held(run.path, "godmother") == []
-    after = messages(RunFolder(run.path))
+    assert files_containing(run.path, "porcelain") == files_containing(run.path, "godmother") == []
+    after = read_messages(RunFolder(run.path))
     barns = {address: "".join(texts).count("Build a barn.") for address, texts in before.items()}
-    assert {a: "".join(texts).count("Build a barn.") for a, texts in after.items()} == barns
+    assert {
+        address: "".join(texts).count("Build a barn.") for address, texts in after.items()
+    } == barns
     assert after["vote/bo/ask0.r1"][1] == "Both."
     assert after["vote/lead/ask0.r2"][1].endswith(".\n\nOr a barn.")
     levels = RunFolder(run.path).codebook()["answers"]["columns"]["said"]["levels"]
     assert levels["Both."] == 1 and sum(levels.values()) == 2
-    wrong = find_wrong_sources(RunFolder(run.path), ())
-    assert [found for found in wrong if not WITHDRAWAL_MARK.fullmatch(found.text)] == []
+    wrong_sources = find_wrong_sources(RunFolder(run.path), ())
+    assert [
+        wrong_source
+        for wrong_source in wrong_sources
+        if not WITHDRAWAL_MARK.fullmatch(wrong_source.text)
+    ] == []
 
 
-MENTIONED = {
+MENTION_REPLIES = {
     "propose/ann/ask0": "Marmalade.",
     "propose/bo/ask0": "Barn",
     "discuss/ask0": "A barn is dear. Is Ann's MARMALADE cheaper? Marmalades are.",
@@ -405,7 +430,7 @@ MENTIONED = {
 
 
 async def mention_proposals(session: Session[StudyConfig]) -> None:
-    """Others vote for what Ann proposed, and name it in sentences of their own."""
+    """Others vote for a proposal of Ann and mention it in their sentences."""
     lead, speakers = Speaker("lead", role="moderator"), (Speaker("ann"), Speaker("bo"))
     proposals, votes = await ask_for_proposals(session), []
     await session.child("discuss").ask(lead, join_texts("\n", proposals))
@@ -419,25 +444,28 @@ async def mention_proposals(session: Session[StudyConfig]) -> None:
 
 
 @pytest.mark.parametrize("proposal", ["Marmalade.", "Yes."])
-def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
+def test_proposal_is_removed_from_votes_of_others_unless_the_study_offers_it(
     proposal: str, tmp_path: Path
 ) -> None:
-    """A vote in other spelling and a sentence do not make a proposal a text of others. The
-    options of the study stay."""
+    """A vote in another spelling or a sentence does not make a proposal a text of others. Options
+    of the study stay."""
     study = Study("mentions", "Mentions", StudyConfig, mention_proposals)
-    replies = MENTIONED | {"propose/ann/ask0": proposal}
+    replies = MENTION_REPLIES | {"propose/ann/ask0": proposal}
     if proposal == "Yes.":
         replies["vote/bo/ask0"] = "**barn**"
     model = ScriptedProvider(lambda _, address: replies[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-    left = RunFolder(run.path).read_table("answers")
-    value, options = dict(left.select("address", "value").iter_rows()), left["options"].to_list()
+    answers_after = RunFolder(run.path).read_table("answers")
+    value, options = (
+        dict(answers_after.select("address", "value").iter_rows()),
+        answers_after["options"].to_list(),
+    )
     assert value["agree/bo/ask0"] == "yes" and '["yes", "no"]' in options
     if proposal == "Marmalade.":
         assert WITHDRAWAL_MARK.fullmatch(value["vote/bo/ask0"])
-        assert not any("Marmalade" in listed for listed in options if listed)
-        assert "Marmalade" not in "".join(map("".join, messages(RunFolder(run.path)).values()))
+        assert not any("Marmalade" in option_text for option_text in options if option_text)
+        assert "Marmalade" not in "".join(map("".join, read_messages(RunFolder(run.path)).values()))
         with JournalReader(run.path / "journal.sqlite") as journal:
             reply = {entry.address: entry.reply for entry in journal.read_entries("ask")}
         mark = reply["vote/bo/ask0"].strip("*")
@@ -445,7 +473,7 @@ def test_a_proposal_goes_from_votes_of_others_unless_the_study_offers_it(
         assert reply["count/ask0"] == f'{{"{mark}": "yes, one is for {mark}", "Barn": 1}}'
 
 
-RECEIVED = {
+READ_PROPOSAL_REPLIES = {
     "0/bo/ask0": "We should build a library by the lake.",
     "1/ann/ask0": "Build a library",
     "2/lead/ask0": "Would a group without money build a library?",
@@ -453,30 +481,32 @@ RECEIVED = {
 }
 
 
-async def propose_what_was_read(session: Session[StudyConfig]) -> None:
-    """Ann proposes what Bo had said before. A moderator, who reads the proposal alone, names it."""
-    own: list[str] = []
-    for number, who in enumerate(("bo", "ann", "lead")):
-        role = "moderator" if who == "lead" else "participant"
-        scope, speaker = session.child(str(number), who), Speaker(who, role=role)
-        reply = await scope.ask(speaker, join_texts("\n", [SourcedText("Well?"), *own[-1:]]))
-        own.append(scope.say(speaker, str(reply), address=scope.address).quoted_text)
-    choice = Choice([own[1]])
+async def propose_text_of_another(session: Session[StudyConfig]) -> None:
+    """Ann proposes what Bo said before. A moderator, who reads only the proposal, names it."""
+    quoted_texts: list[str] = []
+    for number, speaker_id in enumerate(("bo", "ann", "lead")):
+        role = "moderator" if speaker_id == "lead" else "participant"
+        scope, speaker = session.child(str(number), speaker_id), Speaker(speaker_id, role=role)
+        reply = await scope.ask(
+            speaker, join_texts("\n", [SourcedText("Well?"), *quoted_texts[-1:]])
+        )
+        quoted_texts.append(scope.say(speaker, str(reply), address=scope.address).quoted_text)
+    choice = Choice([quoted_texts[1]])
     await session.child("3", "bo").ask(Speaker("bo"), choice.formatted_options, answer_type=choice)
 
 
-def test_a_proposal_that_the_person_had_read_before_is_no_quotation(tmp_path: Path) -> None:
-    study = Study("received", "Received", StudyConfig, propose_what_was_read)
-    model = ScriptedProvider(lambda _, address: RECEIVED[address])
+def test_proposal_that_the_human_had_read_before_is_no_quotation(tmp_path: Path) -> None:
+    study = Study("received", "Received", StudyConfig, propose_text_of_another)
+    model = ScriptedProvider(lambda _, address: READ_PROPOSAL_REPLIES[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
     with JournalReader(run.path / "journal.sqlite") as journal:
-        left = {entry.address: entry.reply for entry in journal.read_entries("ask")}
-    assert WITHDRAWAL_MARK.fullmatch(left.pop("1/ann/ask0"))
-    assert left == {address: RECEIVED[address] for address in left}
+        replies_after = {entry.address: entry.reply for entry in journal.read_entries("ask")}
+    assert WITHDRAWAL_MARK.fullmatch(replies_after.pop("1/ann/ask0"))
+    assert replies_after == {address: READ_PROPOSAL_REPLIES[address] for address in replies_after}
 
 
-SHARED = {
+SHARED_WORD_REPLIES = {
     "propose/ann/ask0": "Marmalade",
     "propose/bo/ask0": "Jam tarts",
     "talk/ask0": "There was marmalade.",
@@ -487,35 +517,41 @@ SHARED = {
 
 
 async def vote_on_a_shared_word(session: Session[StudyConfig]) -> None:
-    """Dan, who has read no proposal, says a word that is also a proposal. Others vote on it."""
+    """Dan has read no proposal and says a word that is also a proposal. Others vote on it."""
     proposals, votes = await ask_for_proposals(session), []
     await session.child("talk").ask(Speaker("dan"), SourcedText("How was breakfast?"))
-    for who in ("carl", "eve"):
-        choice, scope = Choice(proposals), session.child("vote", who)
-        votes.append(await scope.ask(Speaker(who), choice.formatted_options, answer_type=choice))
+    for speaker_id in ("carl", "eve"):
+        choice, scope = Choice(proposals), session.child("vote", speaker_id)
+        votes.append(
+            await scope.ask(Speaker(speaker_id), choice.formatted_options, answer_type=choice)
+        )
     lead = Speaker("lead", role="moderator")
     await session.child("count").ask(lead, join_texts("\n", votes))
 
 
-def test_votes_for_a_proposal_go_also_if_another_speaker_used_its_words(tmp_path: Path) -> None:
-    """The vote goes from the row and from later prompts, as from the reply. The options of the
-    question are known as proposals also when the next human withdraws."""
+def test_votes_for_a_proposal_are_removed_although_another_speaker_used_its_words(
+    tmp_path: Path,
+) -> None:
+    """The vote is removed from the row and from later prompts, like the reply. The options of the
+    question are still known as proposals when the next human withdraws."""
     study = Study("shared", "Shared", StudyConfig, vote_on_a_shared_word)
-    model = ScriptedProvider(lambda _, address: SHARED[address])
+    model = ScriptedProvider(lambda _, address: SHARED_WORD_REPLIES[address])
     run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
-    for who in ("ann", "bo"):
-        withdraw_texts(run, find_personal_texts(RunFolder(run.path), Seat(who)), "researcher")
-        left = RunFolder(run.path)
-        value = dict(left.read_table("answers").select("address", "value").iter_rows())
+    for speaker_id in ("ann", "bo"):
+        withdraw_texts(
+            run, find_personal_texts(RunFolder(run.path), Seat(speaker_id)), "researcher"
+        )
+        run_after = RunFolder(run.path)
+        value = dict(run_after.read_table("answers").select("address", "value").iter_rows())
         assert WITHDRAWAL_MARK.fullmatch(value["vote/eve/ask0"])
-        assert "Marmalade" not in "".join(messages(left)["count/ask0"])
+        assert "Marmalade" not in "".join(read_messages(run_after)["count/ask0"])
     for spelled in ("Jam tarts", "jam tarts", "Marmalade"):
-        assert held(run.path, spelled) == []
-    assert "journal.sqlite" in held(run.path, SHARED["talk/ask0"])
+        assert files_containing(run.path, spelled) == []
+    assert "journal.sqlite" in files_containing(run.path, SHARED_WORD_REPLIES["talk/ask0"])
 
 
 async def quote_often(session: Session[StudyConfig]) -> None:
-    """A moderator who speaks in many discussions names what Ann proposed in each of them."""
+    """A moderator who speaks in many discussions names the proposal of Ann in each of them."""
     lead, scope = Speaker("lead", role="moderator"), session.child("propose", "ann")
     reply = await scope.ask(Speaker("ann"), SourcedText("Propose something."))
     proposal = scope.say(Speaker("ann"), str(reply), address=scope.address).quoted_text
@@ -527,28 +563,26 @@ async def quote_often(session: Session[StudyConfig]) -> None:
         discussion.say(lead, str(text), address=discussion.address)
 
 
-def test_the_work_grows_with_the_run_and_not_with_its_square(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Counted are the characters that are split into words, and the searches for a text."""
-    work, read, search = 0, Words.__init__, Words.find_word_sequence
+def test_work_grows_linearly_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the characters that are split into words and the searches for a text."""
+    character_count, original_init, original_search = 0, Words.__init__, Words.find_word_sequence
 
     def count_characters(words: Words, text: str) -> None:
-        nonlocal work
-        work += len(text)
-        read(words, text)
+        nonlocal character_count
+        character_count += len(text)
+        original_init(words, text)
 
     def count_searches(words: Words, wanted: str) -> Iterator[int]:
-        nonlocal work
-        work += len(words.line)
-        return search(words, wanted)
+        nonlocal character_count
+        character_count += len(words.line)
+        return original_search(words, wanted)
 
     def reply(_: object, address: str) -> str:
         if not address.startswith("discuss/"):
             return "Marmalade"
         return f"Discussion {address} is on marmalade, and on other things."
 
-    study, done = Study("often", "Often", StudyConfig, quote_often), []
+    study, work_by_size = Study("often", "Often", StudyConfig, quote_often), []
     for count in (40, 80):
         settings = {"model": "openai/x", "max_tokens": count}
         model, out = ScriptedProvider(reply), tmp_path / str(count)
@@ -556,15 +590,15 @@ def test_the_work_grows_with_the_run_and_not_with_its_square(
         with monkeypatch.context() as patched:
             patched.setattr(Words, "__init__", count_characters)
             patched.setattr(Words, "find_word_sequence", count_searches)
-            work = 0
+            character_count = 0
             withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-            done.append(work)
-        assert held(run.path, "marmalade") == []
-    assert done[1] < 2.2 * done[0]
+            work_by_size.append(character_count)
+        assert files_containing(run.path, "marmalade") == []
+    assert work_by_size[1] < 2.2 * work_by_size[0]
 
 
-def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> None:
-    personal_texts = find_personal_texts(talked, ANN)
+def test_quotations_by_any_speaker_are_listed_and_removed(changeable_talk: RunFolder) -> None:
+    personal_texts = find_personal_texts(changeable_talk, ANN)
     quoted = {
         reply.address: reply.words for reply in personal_texts.replies if reply.use == QUOTATION
     }
@@ -572,32 +606,34 @@ def test_quotations_by_any_speaker_are_listed_and_removed(talked: RunFolder) -> 
         "lead3/lead/ask0": ("I sold my grandfather's boat",),
         "overview/ask0": ("sold my grandfather's boat",),
     }
-    listed = "\n".join(describe_texts(personal_texts))
-    assert "unknown source" in listed
-    assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in listed
-    withdraw_texts(talked, personal_texts, "researcher")
-    assert held(talked.path, "grandfather") == []
-    said = dict(talked.read_table("utterances").select("address", "text").iter_rows())
-    assert said["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
-    assert said["overview/ask0"].startswith("Both speak of water. One of them [withdrawn ")
+    description = "\n".join(describe_texts(personal_texts))
+    assert "unknown source" in description
+    assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in description
+    withdraw_texts(changeable_talk, personal_texts, "researcher")
+    assert files_containing(changeable_talk.path, "grandfather") == []
+    texts = dict(changeable_talk.read_table("utterances").select("address", "text").iter_rows())
+    assert texts["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
+    assert texts["overview/ask0"].startswith("Both speak of water. One of them [withdrawn ")
 
 
-def test_a_summary_of_this_person_alone_goes_with_its_embedding(talked: RunFolder) -> None:
-    personal_texts = find_personal_texts(talked, ANN)
+def test_summary_of_the_human_alone_is_removed_with_its_embedding(
+    changeable_talk: RunFolder,
+) -> None:
+    personal_texts = find_personal_texts(changeable_talk, ANN)
     uses = {reply.address: reply.use for reply in personal_texts.replies if reply.use != QUOTATION}
     assert uses == {"notes/ask0": SUMMARY, "overview/ask0": DESCRIPTION}
-    withdraw_texts(talked, personal_texts, "researcher")
-    assert held(talked.path, "heirloom") == []
-    with JournalReader(talked.path / "journal.sqlite") as journal:
+    withdraw_texts(changeable_talk, personal_texts, "researcher")
+    assert files_containing(changeable_talk.path, "heirloom") == []
+    with JournalReader(changeable_talk.path / "journal.sqlite") as journal:
         (vectors,) = (entry.blob for entry in journal.read_entries("embed"))
     summary, overview = np.frombuffer(vectors or b"", dtype=np.float32).reshape(2, -1)
     assert np.isnan(summary).all() and np.isnan(overview).all()
 
 
-def test_the_run_that_is_left_has_the_digest_that_the_amendment_names(talked: RunFolder) -> None:
-    withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
-    verification = verify_run(talked, TALK)
-    (amendment,) = read_withdrawals(talked.path)
+def test_remaining_run_has_the_digest_in_the_amendment(changeable_talk: RunFolder) -> None:
+    withdraw_texts(changeable_talk, find_personal_texts(changeable_talk, ANN), "researcher")
+    verification = verify_run(changeable_talk, TALK)
+    (amendment,) = read_withdrawals(changeable_talk.path)
     assert verification.differences == [] and not verification.is_consistent
     assert verification.content_digest == amendment.data["journal_digest"]
     assert amendment.data["quotations"] == ["lead3/lead/ask0", "overview/ask0"]
@@ -608,33 +644,33 @@ class KilledError(BaseException):
 
 
 @pytest.mark.parametrize("steps", sample_daily(range(9), daily=[0, 1, 3, 6, 8], part="kills"))
-def test_an_interrupted_withdrawal_is_completed_by_the_next(
-    steps: int, talked: RunFolder, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_withdrawal_is_completed_by_the_next_command(
+    steps: int, changeable_talk: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left, rename = steps, Path.replace
+    remaining_steps, rename = steps, Path.replace
 
     def fail(path: Path, target: Path) -> Path:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal remaining_steps
+        remaining_steps -= 1
+        if remaining_steps < 0:
             raise KilledError
         return rename(path, target)
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", fail)
         with pytest.raises(KilledError):
-            withdraw_texts(talked, find_personal_texts(talked, ANN), "researcher")
-    run = RunFolder(talked.path)
+            withdraw_texts(changeable_talk, find_personal_texts(changeable_talk, ANN), "researcher")
+    run = RunFolder(changeable_talk.path)
     if not finish_withdrawal(run.path):
-        assert "journal.sqlite" in held(run.path, "grandfather")
+        assert "journal.sqlite" in files_containing(run.path, "grandfather")
         withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-    assert held(run.path, "grandfather") == held(run.path, "heirloom") == []
+    assert files_containing(run.path, "grandfather") == files_containing(run.path, "heirloom") == []
     assert len(read_withdrawals(run.path)) == 1
     assert verify_run(run, TALK).differences == []
 
 
-def test_a_killed_process_leaves_a_withdrawal_that_can_be_done_again(talked: RunFolder) -> None:
-    """A process that kills itself when the first prepared file has taken its place."""
+def test_withdrawal_of_a_killed_process_can_be_completed(changeable_talk: RunFolder) -> None:
+    """A process kills itself after the first prepared file has replaced the original."""
     code = """
 import os, signal, sys
 from pathlib import Path
@@ -647,23 +683,23 @@ found = find_personal_texts(run, Seat("ann"))
 withdrawal.replace_journal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 withdrawal.withdraw_texts(run, found, "researcher")
 """
-    result = subprocess.run([sys.executable, "-c", code, str(talked.path)], check=False)
+    result = subprocess.run([sys.executable, "-c", code, str(changeable_talk.path)], check=False)
     assert result.returncode == -signal.SIGKILL
-    assert finish_withdrawal(talked.path)
-    assert held(talked.path, "grandfather") == []
-    assert verify_run(RunFolder(talked.path), TALK).differences == []
+    assert finish_withdrawal(changeable_talk.path)
+    assert files_containing(changeable_talk.path, "grandfather") == []
+    assert verify_run(RunFolder(changeable_talk.path), TALK).differences == []
 
 
 @pytest.mark.parametrize("completed_by_another", [True, False])
-def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
+def test_process_that_completes_a_withdrawal_reports_it(
     completed_by_another: bool,
     tmp_path: Path,
     finished_run: folkmoot.Run,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Another process holds the lock before this one, and completes a withdrawal or is killed."""
-    staged, aside = finished_run.path / STAGING_FOLDER, tmp_path / "aside"
+    """Another process holds the lock first, and completes the withdrawal or is killed."""
+    staged, moved_folder = finished_run.path / STAGING_FOLDER, tmp_path / "aside"
     acquire = FileLock.acquire
 
     def fail(*_: object) -> None:
@@ -674,13 +710,13 @@ def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
         with pytest.raises(KilledError):
             withdraw_command(str(finished_run.path), "p_0002", yes=True)
     if not completed_by_another:
-        staged.rename(aside)
+        staged.rename(moved_folder)
 
     def acquire_after_another(lock: FileLock, timeout: float | None = None) -> object:
         if completed_by_another:
             finish_withdrawal(finished_run.path)
-        elif aside.exists():
-            aside.rename(staged)
+        elif moved_folder.exists():
+            moved_folder.rename(staged)
         return acquire(lock, timeout)
 
     capsys.readouterr()
@@ -689,38 +725,45 @@ def test_the_process_that_completes_an_interrupted_withdrawal_says_so(
     output = capsys.readouterr().out
     assert ("interrupted is now complete" in output) is not completed_by_another
     assert "has withdrawn from this run already" in output
-    assert held(finished_run.path, HIDDEN[0]) == []
+    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
 
 
-def test_without_a_terminal_the_texts_are_listed_and_nothing_is_deleted(
+def test_withdrawal_without_a_terminal_lists_texts_and_deletes_nothing(
     finished_run: folkmoot.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = held(finished_run.path, HIDDEN[0])
+    before = files_containing(finished_run.path, HIDDEN_WORDS[0])
     with pytest.raises(typer.Exit):
         withdraw_command(str(finished_run.path), "p_0002", yes=False)
-    assert held(finished_run.path, HIDDEN[0]) == before and not read_withdrawals(finished_run.path)
+    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == before and not read_withdrawals(
+        finished_run.path
+    )
     output = capsys.readouterr().out
     assert "answers of this participant" in output and "Add --yes" in output
 
 
-def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
-    """The journal of a later coding holds the texts that were coded, also in re-asks."""
-    study.write_text(f"{FOCUS}coding: off\n", "utf-8")
+def test_later_codings_are_deleted_and_can_be_repeated(study: Path) -> None:
+    """The journal of a later coding contains the coded texts, also in re-asks."""
+    study.write_text(f"{FOCUS_GROUP_STUDY}coding: off\n", "utf-8")
     run = folkmoot.run(
-        study, out=study.parent / "a", seats=("p_0002",), seat_host=build_seat_host(speaks)
+        study,
+        out=study.parent / "a",
+        seats=("p_0002",),
+        seat_host=build_seat_host(give_human_answer),
     )
     options = RunOptions(custom_provider=coder(by_words))
     code_finished_run(run.folder, SECOND, options)
-    assert any(name.startswith("codings/") for name in held(run.path, HIDDEN[0]))
+    assert any(name.startswith("codings/") for name in files_containing(run.path, HIDDEN_WORDS[0]))
     withdraw_command(str(run.path), "p_0002", yes=True)
-    assert held(run.path, HIDDEN[0]) == []
+    assert files_containing(run.path, HIDDEN_WORDS[0]) == []
     assert list(verify_codings(RunFolder(run.path))) == []
     code_finished_run(RunFolder(run.path), SECOND, options)
-    assert held(run.path, HIDDEN[0]) == []
-    assert [found.differences for _, found in verify_codings(RunFolder(run.path))] == [[]]
+    assert files_containing(run.path, HIDDEN_WORDS[0]) == []
+    assert [
+        verification.differences for _, verification in verify_codings(RunFolder(run.path))
+    ] == [[]]
 
 
-def test_quotes_in_corrections_of_codes_go_with_the_text(finished_run: folkmoot.Run) -> None:
+def test_quotes_in_code_corrections_are_removed_with_the_text(finished_run: folkmoot.Run) -> None:
     """A coder corrects a code on a sheet, and the amendment quotes two words of the text."""
     texts = finished_run.table("texts").select("text_id", "text").rows()
     amendments = [
@@ -729,33 +772,39 @@ def test_quotes_in_corrections_of_codes_go_with_the_text(finished_run: folkmoot.
         if len(words := text.split()) > 2
     ]
     append_amendments(finished_run.path, amendments)
-    assert "amendments.jsonl" in held(finished_run.path, "grandmother's porcelain")
+    assert "amendments.jsonl" in files_containing(finished_run.path, "grandmother's porcelain")
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
-    assert held(finished_run.path, HIDDEN[0]) == []
-    left = {text_id: text for text_id, text in texts if HIDDEN[0] not in text}
-    quoted = {
+    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
+    remaining_texts = {text_id: text for text_id, text in texts if HIDDEN_WORDS[0] not in text}
+    quotes = {
         item.data["text_id"]: item.data["quote"] for item in read_amendments(finished_run.path)[:-1]
     }
-    assert len(quoted) == len(amendments) > len(left) > 0
+    assert len(quotes) == len(amendments) > len(remaining_texts) > 0
     assert [
-        text_id for text_id in left if text_id in quoted and quoted[text_id] not in left[text_id]
+        text_id
+        for text_id in remaining_texts
+        if text_id in quotes and quotes[text_id] not in remaining_texts[text_id]
     ] == []
     assert verify_run(RunFolder(finished_run.path)).differences == []
 
 
-def test_a_researcher_can_take_a_persons_words_out_later(
+def test_researcher_can_withdraw_a_human_later(
     tmp_path: Path,
     finished_run: folkmoot.Run,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("folkmoot.storage.run_folder.user_cache_dir", lambda: tmp_path / "cache")
-    (finished_run.path / "report.html").write_text(SPOKEN)
-    cached = cache_folder(finished_run.path) / "findings.html"  # what `folkmoot view` made
+    (finished_run.path / "report.html").write_text(HUMAN_TEXT)
+    cached = cache_folder(finished_run.path) / "findings.html"  # the cache of `folkmoot view`
     cached.parent.mkdir(parents=True)
-    cached.write_text(SPOKEN)
+    cached.write_text(HUMAN_TEXT)
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
-    assert held(finished_run.path, HIDDEN[0]) == held(tmp_path / "cache", HIDDEN[0]) == []
+    assert (
+        files_containing(finished_run.path, HIDDEN_WORDS[0])
+        == files_containing(tmp_path / "cache", HIDDEN_WORDS[0])
+        == []
+    )
     assert read_withdrawals(finished_run.path)[0].author == "researcher"
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
     assert "has withdrawn from this run already" in capsys.readouterr().out

@@ -32,7 +32,12 @@ from folkmoot.storage.amendments import read_amendments
 from folkmoot.storage.run_folder import CODINGS, JOURNAL, SEATS, RunFolder
 from tests.conftest import SharedFolder
 from tests.engine.test_seats import build_seat_host
-from tests.engine.test_withdrawal import FOCUS, HIDDEN, held, speaks
+from tests.engine.test_withdrawal import (
+    FOCUS_GROUP_STUDY,
+    HIDDEN_WORDS,
+    files_containing,
+    give_human_answer,
+)
 from tests.kit.test_coding import SECOND
 
 SEAT = "p_0002"
@@ -43,12 +48,12 @@ def cup(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
     """A copy of a run in which a human spoke. Its texts are not coded yet."""
 
     def make(folder: Path) -> None:
-        (folder / "cup.yaml").write_text(f"{FOCUS}coding: off\n", "utf-8")
+        (folder / "cup.yaml").write_text(f"{FOCUS_GROUP_STUDY}coding: off\n", "utf-8")
         folkmoot.run(
             folder / "cup.yaml",
             out=folder / "run",
             seats=(SEAT,),
-            seat_host=build_seat_host(speaks),
+            seat_host=build_seat_host(give_human_answer),
         )
 
     made = shared_folder("later_questions/cup", make)
@@ -94,7 +99,7 @@ def test_no_withdrawal_deletes_a_coding_while_it_is_made(cup: RunFolder) -> None
     assert cli("verify", cup.path)[0] == 0
     exit_code, said = cli("withdraw", cup.path, SEAT, "--yes")
     assert exit_code == 0, said
-    assert held(cup.path, HIDDEN[0]) == [] and not folder.exists()
+    assert files_containing(cup.path, HIDDEN_WORDS[0]) == [] and not folder.exists()
 
 
 def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
@@ -114,8 +119,8 @@ def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
             withdrawal.withdraw_texts(cup, find_personal_texts(cup, seat), "researcher")
     provider = coder()
     code(RunFolder(cup.path), provider)
-    assert provider.calls and HIDDEN[0] not in asked_words(provider)
-    assert held(cup.path, HIDDEN[0]) == []
+    assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
+    assert files_containing(cup.path, HIDDEN_WORDS[0]) == []
     kinds = [amendment.kind for amendment in read_amendments(cup.path)]
     assert kinds == [withdrawal.AMENDMENT_KIND, "coding"]
 
@@ -128,8 +133,8 @@ def test_a_human_who_withdrew_in_a_killed_run_is_not_read_by_a_later_coder(cup: 
     (cup.path / SEATS).write_text(json.dumps(seats))
     provider = coder()
     code(cup, provider)
-    assert provider.calls and HIDDEN[0] not in asked_words(provider)
-    assert held(cup.path, HIDDEN[0]) == []
+    assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
+    assert files_containing(cup.path, HIDDEN_WORDS[0]) == []
 
 
 def test_a_coding_that_cannot_be_recorded_is_recorded_by_the_same_command(

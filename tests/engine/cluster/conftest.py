@@ -1,4 +1,4 @@
-"""A small cluster of Ray's on this machine, started once, whose workers have a key."""
+"""A small local Ray cluster with an API key in its workers, started once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from tests.engine.cluster.runs import KEY, play, study_file
+from tests.engine.cluster.runs import KEY, run_two_stages, write_study_file
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Ray as `--executor ray` starts it; skipped where it is not installed (`make cluster`)."""
+    """Start Ray like `--executor ray`. Skip the test without Ray (`make cluster` installs it)."""
     pytest.importorskip("ray")
     from folkmoot.engine.cluster.head import connect_to_ray
 
@@ -26,7 +26,7 @@ def cluster() -> Iterator[None]:
         with connect_to_ray("ray", 4):
             patch.undo()
             yield
-    os.environ.pop("RAY_AUTH_MODE", None)  # Ray's own, for the processes that it starts
+    os.environ.pop("RAY_AUTH_MODE", None)  # Ray sets it for its child processes
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def alone(tmp_path: Path, key: None) -> folkmoot.Run:
-    """The run in one process."""
+def local_run(tmp_path: Path, key: None) -> folkmoot.Run:
+    """Run the study in one process."""
     with ServerThread(FaultPlan()) as server:
-        study = study_file(tmp_path / "alone", server.openai, concurrency=8)
-        return play(study, tmp_path / "alone" / "run")
+        study = write_study_file(tmp_path / "alone", server.openai, concurrency=8)
+        return run_two_stages(study, tmp_path / "alone" / "run")

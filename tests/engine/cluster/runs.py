@@ -1,4 +1,4 @@
-"""Runs of the two-stage study against a local server, here and in a process that can be killed."""
+"""Runs of the two-stage study against a local server, in this process or in a killable one."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KEY = "sk-for-the-cluster-of-the-tests-0123456789"
 STUDY = Path(__file__).with_name("two_stages.py")
 
 
-def study_file(folder: Path, url: str, **settings: object) -> Path:
-    """A study file that asks the server at this URL."""
+def write_study_file(folder: Path, url: str, **settings: object) -> Path:
+    """Write a study file that uses the server at this URL."""
     folder.mkdir(parents=True, exist_ok=True)
-    asked: Mapping[str, object] = {
+    content: Mapping[str, object] = {
         "study": str(STUDY),
         "model": "openai/m",
         "endpoints": {"openai/m": url},
@@ -35,27 +35,28 @@ def study_file(folder: Path, url: str, **settings: object) -> Path:
         **settings,
     }
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(dict(asked)), "utf-8")
+    path.write_text(yaml.safe_dump(dict(content)), "utf-8")
     return path
 
 
-def journaled(run: Path, shards: Iterable[Path] | None = None) -> int:
-    """How many answers are on the disk, in the journal and in the shards, or in these."""
-    found: set[str] = set()
+def count_journaled(run: Path, shards: Iterable[Path] | None = None) -> int:
+    """Count the answers on disk, in the journal and in all shards or the given shards."""
+    addresses: set[str] = set()
     shards = list_shards(run / SHARD_FOLDER) if shards is None else shards
     for file in filter(Path.exists, [run / "journal.sqlite", *shards]):
-        with suppress(StorageError), JournalReader(file) as journal:  # it may be about to be made
-            found.update(journal.list_addresses())
-    return len(found)
+        # The file may not be complete yet.
+        with suppress(StorageError), JournalReader(file) as journal:
+            addresses.update(journal.list_addresses())
+    return len(addresses)
 
 
-def worker_of(shard: Path) -> int:
-    """The process id of the worker that writes a shard."""
+def worker_pid(shard: Path) -> int:
+    """Return the process id of the worker that writes a shard."""
     return int(shard.stem.split("-")[0])
 
 
-class Head:
-    """A run in a process of its own, on the cluster of this process."""
+class HeadProcess:
+    """A run in a separate process, on the cluster of this process."""
 
     def __init__(self, study: Path, out: Path, workers: int) -> None:
         import ray
@@ -71,7 +72,7 @@ class Head:
             text=True,
         )
 
-    def __enter__(self) -> Head:
+    def __enter__(self) -> HeadProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,11 +80,11 @@ class Head:
         self.process.wait()
 
 
-def play(study: Path, out: Path, **options: Any) -> folkmoot.Run:
-    """A run in this process."""
+def run_two_stages(study: Path, out: Path, **options: Any) -> folkmoot.Run:
+    """Run a study in this process."""
     return folkmoot.run(study, out=out, trust=True, **options)
 
 
-def the_same(run: folkmoot.Run, alone: folkmoot.Run) -> None:
-    assert digest(run) == digest(alone) and run.manifest["calls"] == alone.manifest["calls"]
+def assert_same_results(run: folkmoot.Run, local_run: folkmoot.Run) -> None:
+    assert digest(run) == digest(local_run) and run.manifest["calls"] == local_run.manifest["calls"]
     assert not (run.path / ".shards").exists()

@@ -1,4 +1,4 @@
-"""A cluster that somebody else started, by its address."""
+"""A cluster started by another process, used by its address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ import pytest
 
 import folkmoot
 from tests.default_signals import with_default_signals
-from tests.engine.cluster.runs import KEY, ROOT, play, study_file, the_same
+from tests.engine.cluster.runs import (
+    KEY,
+    ROOT,
+    assert_same_results,
+    run_two_stages,
+    write_study_file,
+)
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
@@ -23,76 +29,79 @@ pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.nightly(part="kills")]
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+def find_free_port() -> int:
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        return int(free_socket.getsockname()[1])
 
 
-def environment(**more: str) -> dict[str, str]:
-    """The environment, without what leads to another cluster or to keys."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "OPENAI_API_KEY")}
-    return {**kept, **TOKEN, **more}
+def build_environment(**more: str) -> dict[str, str]:
+    """Return the environment without variables for another cluster or for keys."""
+    variables = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "OPENAI_API_KEY")}
+    return {**variables, **TOKEN, **more}
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[str]:
-    """The address of a cluster that was started in a folder."""
-    clients, said = free_port(), folder / "said"
+def start_cluster(folder: Path) -> Iterator[str]:
+    """Start a cluster in a folder and yield its address."""
+    client_port, output_file = find_free_port(), folder / "said"
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--num-cpus=2"]
-    ports = [f"--port={free_port()}", f"--ray-client-server-port={clients}"]
-    agents = [f"--dashboard-agent-listen-port={free_port()}"]
-    small = ["--include-dashboard=false", "--object-store-memory=100000000", "--block"]
-    with said.open("w") as file:
+    ports = [f"--port={find_free_port()}", f"--ray-client-server-port={client_port}"]
+    agents = [f"--dashboard-agent-listen-port={find_free_port()}"]
+    small_node_options = ["--include-dashboard=false", "--object-store-memory=100000000", "--block"]
+    with output_file.open("w") as file:
         cluster = subprocess.Popen(
-            with_default_signals(*command, *ports, *agents, *small),
-            env=environment(),
+            with_default_signals(*command, *ports, *agents, *small_node_options),
+            env=build_environment(),
             cwd=folder,
             stdout=file,
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_until(lambda: "Ray runtime started" in said.read_text(), said.read_text)
-        yield f"ray://127.0.0.1:{clients}"
+        wait_until(lambda: "Ray runtime started" in output_file.read_text(), output_file.read_text)
+        yield f"ray://127.0.0.1:{client_port}"
     finally:
         cluster.terminate()
         cluster.wait()
 
 
-def run_at(
+def run_on_cluster(
     address: str, study: Path, out: Path, **environ: str
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
     return subprocess.run(
         [*command, "--executor", address, "--workers", "2"],
-        env=environment(FOLKMOOT_TRUST="1", PYTHONPATH=str(ROOT), **environ),
+        env=build_environment(FOLKMOOT_TRUST="1", PYTHONPATH=str(ROOT), **environ),
         cwd=out.parent,
         capture_output=True,
         text=True,
     )
 
 
-def test_a_cluster_at_an_address_gives_the_bytes_of_one_process_with_keys_of_its_own(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path
+def test_cluster_at_an_address_with_its_own_keys_gives_the_bytes_of_one_process(
+    cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
-    there, out = tmp_path / "there", tmp_path / "run"
-    there.mkdir()
-    with ServerThread(FaultPlan(key=KEY)) as server, started(there) as address:
-        study = study_file(tmp_path, server.openai, concurrency=8)
-        mine = {"OPENAI_API_KEY": "sk-that-the-server-does-not-take"}
-        lacking = run_at(address, study, out, **mine)
-        assert lacking.returncode == 2 and "HTTP 401" in lacking.stderr, lacking.stderr
-        assert not server.model.log  # the workers had no key, and not that of who started the run
-        (there / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
-        result = run_at(address, study, out, **mine)
+    cluster_folder, out = tmp_path / "there", tmp_path / "run"
+    cluster_folder.mkdir()
+    with ServerThread(FaultPlan(key=KEY)) as server, start_cluster(cluster_folder) as address:
+        study = write_study_file(tmp_path, server.openai, concurrency=8)
+        wrong_key = {"OPENAI_API_KEY": "sk-that-the-server-does-not-take"}
+        failed_result = run_on_cluster(address, study, out, **wrong_key)
+        assert failed_result.returncode == 2 and "HTTP 401" in failed_result.stderr, (
+            failed_result.stderr
+        )
+        # The workers had no key, and the key of the starting process was not sent.
+        assert not server.model.log
+        (cluster_folder / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
+        result = run_on_cluster(address, study, out, **wrong_key)
         assert result.returncode == 0, result.stderr
-    the_same(folkmoot.load(out), alone)
+    assert_same_results(folkmoot.load(out), local_run)
 
 
-def test_one_without_keys_runs_what_needs_none(cluster: None, tmp_path: Path) -> None:
-    study = study_file(tmp_path, "http://127.0.0.1:9/v1", model="synthetic")
-    alone = play(study, tmp_path / "alone")
-    with started(tmp_path) as address:
-        result = run_at(address, study, tmp_path / "run")
+def test_cluster_without_keys_runs_studies_that_need_none(cluster: None, tmp_path: Path) -> None:
+    study = write_study_file(tmp_path, "http://127.0.0.1:9/v1", model="synthetic")
+    alone = run_two_stages(study, tmp_path / "alone")
+    with start_cluster(tmp_path) as address:
+        result = run_on_cluster(address, study, tmp_path / "run")
     assert result.returncode == 0, result.stderr
-    the_same(folkmoot.load(tmp_path / "run"), alone)
+    assert_same_results(folkmoot.load(tmp_path / "run"), alone)

@@ -1,4 +1,4 @@
-"""A run on a cluster gives the same bytes as one in this process."""
+"""A run on a cluster gives the same bytes as a run in this process."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import folkmoot
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.engine.study.study import registered_studies
 from tests.contract.runs import digest, play
-from tests.engine.cluster.runs import worker_of
+from tests.engine.cluster.runs import worker_pid
 from tests.faults.lab import pilot
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
-SHORT = "negotiation"  # parts with scopes of earlier stages, parts within parts
+SHORT_STUDY = "negotiation"  # items with scopes of earlier stages, and nested forks
 
 
-def same_on(workers: int, study: str, alone: folkmoot.Run, tmp_path: Path) -> None:
+def assert_same_digest(workers: int, study: str, local_run: folkmoot.Run, tmp_path: Path) -> None:
     run = play(study, tmp_path / "run", model="synthetic", executor="ray", workers=workers)
-    assert digest(run) == digest(alone)
-    used = run.manifest["models"]
-    assert used == alone.manifest["models"]
-    assert run.manifest["calls"] == alone.manifest["calls"]
+    assert digest(run) == digest(local_run)
+    models = run.manifest["models"]
+    assert models == local_run.manifest["models"]
+    assert run.manifest["calls"] == local_run.manifest["calls"]
     assert not (run.path / ".shards").exists()
 
 
 def test_two_workers_give_the_bytes_of_one_process(
     cluster: None, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    same_on(2, SHORT, folkmoot.load(small_run(SHORT)), tmp_path)
+    assert_same_digest(2, SHORT_STUDY, folkmoot.load(small_run(SHORT_STUDY)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")
@@ -45,11 +45,11 @@ def test_two_workers_give_the_bytes_of_one_process(
 def test_every_study_gives_the_same_bytes(
     study: str, workers: int, cluster: None, small_run: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    same_on(workers, study, folkmoot.load(small_run(study)), tmp_path)
+    assert_same_digest(workers, study, folkmoot.load(small_run(study)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")
-def test_a_killed_worker_changes_no_source_of_a_text_in_a_study_with_embeddings(
+def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
     cluster: None, key: None, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(), latency=0.05, answers="respondent") as server:
@@ -59,11 +59,11 @@ def test_a_killed_worker_changes_no_source_of_a_text_in_a_study_with_embeddings(
         text = study.read_text("utf-8").replace("openai/test-model", "openai/m")
         study.write_text(f"{text}embedding_model: openai/e\n", "utf-8")
         alone = folkmoot.run(study, out=tmp_path / "alone", trust=True)
-        asked, out = len(server.model.log), tmp_path / "run"
+        call_count, out = len(server.model.log), tmp_path / "run"
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(folkmoot.run, study, out=out, trust=True, executor="ray", workers=3)
-            wait_until(lambda: len(server.model.log) >= 1.5 * asked)
-            os.kill(worker_of(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
+            wait_until(lambda: len(server.model.log) >= 1.5 * call_count)
+            os.kill(worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
             finished_run = run.result()
     assert "a worker was lost" in (out / "run.log").read_text("utf-8")
     assert digest(finished_run) == digest(alone)

@@ -1,4 +1,4 @@
-"""Workers and heads that are killed: the same run in the end, and nothing is paid for twice."""
+"""Killed workers and heads: the results are the same, and no call is paid for twice."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from folkmoot.engine.journal.shards import (
 )
 from folkmoot.engine.limits.lender import MIN_CALLS_AHEAD, SHARE_AHEAD
 from tests.engine.cluster.runs import (
-    Head,
-    journaled,
-    play,
-    study_file,
-    the_same,
-    worker_of,
+    HeadProcess,
+    assert_same_results,
+    count_journaled,
+    run_two_stages,
+    worker_pid,
+    write_study_file,
 )
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -38,37 +38,43 @@ from tests.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
 PEOPLE = 12
-AT = 20  # answers before the server lets everybody wait
+HOLD_AFTER = 20  # answers before the server holds all requests
 
 
-def stopped_in_the_middle(server: ServerThread, run: Path) -> Counter[str]:
-    """Wait until the server answers nobody and all that it said is on the disk; what it said."""
-    wait_until(lambda: len(server.model.log) == AT and journaled(run) >= AT)
+def wait_until_held(server: ServerThread, run: Path) -> Counter[str]:
+    """Wait until the server holds all requests and every reply is on disk. Return the replies."""
+    wait_until(lambda: len(server.model.log) == HOLD_AFTER and count_journaled(run) >= HOLD_AFTER)
     return Counter(server.model.log)
 
 
 @contextmanager
-def held_server() -> Iterator[ServerThread]:
-    """A server that answers so many and lets everybody else wait."""
-    with ServerThread(FaultPlan(hold_after=AT)) as server:
+def start_held_server() -> Iterator[ServerThread]:
+    """Start a server that answers HOLD_AFTER requests and then holds all others."""
+    with ServerThread(FaultPlan(hold_after=HOLD_AFTER)) as server:
         try:
             yield server
         finally:
-            go_on(server)
+            release_server(server)
 
 
-def go_on(server: ServerThread) -> None:
+def release_server(server: ServerThread) -> None:
     server.model.plan = FaultPlan()
 
 
-def nothing_paid_twice(server: ServerThread, paid: Counter[str], alone: folkmoot.Run) -> None:
-    asked = Counter(server.model.log)
-    assert len(asked) == alone.manifest["calls"] and all(asked[one] == 1 for one in paid)
+def assert_no_call_paid_twice(
+    server: ServerThread, paid: Counter[str], local_run: folkmoot.Run
+) -> None:
+    call_counts = Counter(server.model.log)
+    assert len(call_counts) == local_run.manifest["calls"] and all(
+        call_counts[request_digest] == 1 for request_digest in paid
+    )
 
 
-class Deaf:
-    """A head that can stop listening: `cut` has it hear no report from the next on. `arrived`:
-    how many entries of each shard it has or is about to put."""
+class DeafHead:
+    """A head that can stop receiving reports.
+
+    `cut` makes it ignore all later reports. `arrived` counts the entries of each shard that it has
+    stored or is about to store."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> None:
         from folkmoot.engine.cluster import head
@@ -78,7 +84,7 @@ class Deaf:
         self.stuck, self.listens = threading.Event(), threading.Event()
         self.listens.set()
 
-        def heard(cluster: Any, worker: Any, report: Any) -> Any:
+        def receive_report(cluster: Any, worker: Any, report: Any) -> Any:
             self.arrived[worker.ready.shard_path] = worker.received_entry_count + len(
                 report.entries
             )
@@ -88,15 +94,15 @@ class Deaf:
                 self.listens.wait()
             return hear(cluster, worker, report)
 
-        def elsewhere(*args: Any, **options: Any) -> Any:
-            made = setup(*args, **options)
-            return made if shared else made._replace(run_holder="of another folder")
+        def set_up_worker(*args: Any, **options: Any) -> Any:
+            worker_setup = setup(*args, **options)
+            return worker_setup if shared else worker_setup._replace(run_holder="of another folder")
 
-        monkeypatch.setattr(head.ClusterExecutor, "_handle_report", heard)
-        monkeypatch.setattr(head, "_worker_setup", elsewhere)
+        monkeypatch.setattr(head.ClusterExecutor, "_handle_report", receive_report)
+        monkeypatch.setattr(head, "_worker_setup", set_up_worker)
 
     def cut(self) -> Path:
-        """Hear nobody; the shard of which nothing more can arrive."""
+        """Stop receiving reports. Return the shard of which no more entries can arrive."""
         self.listens.clear()
         self.stuck.wait(LONG)
         return self.stuck_in
@@ -104,108 +110,113 @@ class Deaf:
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("shared", [True, False])
-def test_of_workers_that_are_killed_only_what_a_lost_disk_had_not_sent_is_asked_again(
+def test_only_entries_that_a_lost_disk_had_not_sent_are_asked_again(
     shared: bool,
     cluster: None,
-    alone: folkmoot.Run,
+    local_run: folkmoot.Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    deaf, held = Deaf(monkeypatch, shared=shared), [b"Question 1"]
+    deaf_head, held_questions = DeafHead(monkeypatch, shared=shared), [b"Question 1"]
 
-    async def wait_at(request: Any, handler: Any) -> Any:
+    async def hold_questions(request: Any, handler: Any) -> Any:
         body = await request.read()
-        while any(question in body for question in held):
+        while any(question in body for question in held_questions):
             await asyncio.sleep(0.005)
         return await handler(request)
 
     with ThreadPoolExecutor(1) as pool, ServerThread(FaultPlan()) as server:
-        server.model.between = wait_at
-        study, out = study_file(tmp_path, server.openai, concurrency=24), tmp_path / "run"
-        run = pool.submit(play, study, out, executor="ray", workers=2)
+        server.model.between = hold_questions
+        study, out = write_study_file(tmp_path, server.openai, concurrency=24), tmp_path / "run"
+        run = pool.submit(run_two_stages, study, out, executor="ray", workers=2)
         try:
-            wait_until(lambda: journaled(out, shards=()) == PEOPLE, lambda: server.model.log)
-            lost = deaf.cut()
-            held[:] = [b"Question 2 to p7"]  # all other parts end
-            shards = list(deaf.arrived)
+            wait_until(lambda: count_journaled(out, shards=()) == PEOPLE, lambda: server.model.log)
+            lost_shard = deaf_head.cut()
+            held_questions[:] = [b"Question 2 to p7"]  # all other items end
+            shards = list(deaf_head.arrived)
             assert {path.parent == out / SHARD_FOLDER for path in shards} == {shared}
-            wait_until(lambda: journaled(out, shards=shards) == 3 * PEOPLE - 1)
+            wait_until(lambda: count_journaled(out, shards=shards) == 3 * PEOPLE - 1)
             for shard in shards:
-                os.kill(worker_of(shard), signal.SIGKILL)
+                os.kill(worker_pid(shard), signal.SIGKILL)
             paid = Counter(server.model.log)
-            unsent = len(entries_after_row(lost, deaf.arrived[lost]))
-            delete_shard(lost)
+            unsent = len(entries_after_row(lost_shard, deaf_head.arrived[lost_shard]))
+            delete_shard(lost_shard)
         finally:
-            held.clear()
-            deaf.listens.set()
+            held_questions.clear()
+            deaf_head.listens.set()
         finished_run = run.result()
-        asked = Counter(server.model.log)
-    assert unsent and sum(asked[one] == 2 for one in paid) == unsent
-    assert max(asked[one] for one in paid) == 2 and len(asked) == alone.manifest["calls"]
-    manifest_entry = finished_run.manifest["possibly_paid"]  # what the lost disk had is in it
+        call_counts = Counter(server.model.log)
+    assert unsent and sum(call_counts[request_digest] == 2 for request_digest in paid) == unsent
+    assert (
+        max(call_counts[request_digest] for request_digest in paid) == 2
+        and len(call_counts) == local_run.manifest["calls"]
+    )
+    # This includes the calls on the lost disk.
+    manifest_entry = finished_run.manifest["possibly_paid"]
     assert manifest_entry["workers"] == 2 and unsent <= manifest_entry["calls"]
-    assert asked.total() <= finished_run.manifest["calls"] + manifest_entry["calls"]
-    the_same(finished_run, alone)
+    assert call_counts.total() <= finished_run.manifest["calls"] + manifest_entry["calls"]
+    assert_same_results(finished_run, local_run)
     assert (out / "run.log").read_text().count("a worker was lost") == 2
 
 
-class Losing:
-    """An actor whose machine is lost between the end of its first share and the head's reading what
-    came of it: Ray raises ObjectLostError then, and ActorDiedError only of later calls."""
+class LosingActor:
+    """An actor that loses its machine after its first chunk and before the head reads the result.
+
+    Ray then raises ObjectLostError, and ActorDiedError only for later calls."""
 
     def __init__(self, actor: Any, shard: Path) -> None:
         self._actor, self._shard = actor, shard
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._actor, name)
-        return SimpleNamespace(remote=self._lose) if name == "run_chunk" else found
+        attribute = getattr(self._actor, name)
+        return SimpleNamespace(remote=self._lose) if name == "run_chunk" else attribute
 
     async def _lose(self, *args: Any) -> NoReturn:
         from ray.exceptions import ObjectLostError
 
         await self._actor.run_chunk.remote(*args)
-        with suppress(ProcessLookupError):  # by an earlier share
-            os.kill(worker_of(self._shard), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # an earlier chunk may have killed it
+            os.kill(worker_pid(self._shard), signal.SIGKILL)
         raise ObjectLostError("00" * 28, "", "")
 
 
 @pytest.mark.nightly(part="kills")
-def test_a_share_whose_reply_is_lost_with_its_machine_is_run_again(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_chunk_with_a_result_lost_on_its_machine_is_run_again(
+    cluster: None, local_run: folkmoot.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from folkmoot.engine.cluster import head
 
-    start, lost = head.ClusterExecutor._start_worker, []
+    start, lost_workers = head.ClusterExecutor._start_worker, []
 
-    async def started(self: Any) -> str:
-        said = await start(self)
-        if not lost:
+    async def start_worker(self: Any) -> str:
+        start_result = await start(self)
+        if not lost_workers:
             worker = self._workers[0]
-            worker.actor = Losing(worker.actor, worker.ready.shard_path)
-            lost.append(worker)
-        return said
+            worker.actor = LosingActor(worker.actor, worker.ready.shard_path)
+            lost_workers.append(worker)
+        return start_result
 
-    monkeypatch.setattr(head.ClusterExecutor, "_start_worker", started)
+    monkeypatch.setattr(head.ClusterExecutor, "_start_worker", start_worker)
     with ServerThread(FaultPlan()) as server:
-        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
-        finished_run = play(study, out, executor="ray", workers=2)
+        study, out = write_study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+        finished_run = run_two_stages(study, out, executor="ray", workers=2)
     assert (out / "run.log").read_text().count("a worker was lost") == 1
-    the_same(finished_run, alone)
+    assert_same_results(finished_run, local_run)
 
 
 @pytest.mark.nightly(part="kills")
-def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
+def test_calls_in_flight_of_a_killed_worker_are_possibly_paid(
     cluster: None, key: None, tmp_path: Path
 ) -> None:
-    with ThreadPoolExecutor(1) as pool, held_server() as server:
+    with ThreadPoolExecutor(1) as pool, start_held_server() as server:
         priced = {"model": "openai/gpt-4o-mini", "endpoints": {"openai": server.openai}}
-        study = study_file(tmp_path, server.openai, concurrency=8, budget_calls=200, **priced)
+        study = write_study_file(tmp_path, server.openai, concurrency=8, budget_calls=200, **priced)
         out = tmp_path / "run"
-        run = pool.submit(play, study, out, executor="ray", workers=2)
-        stopped_in_the_middle(server, out)
-        os.kill(worker_of(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
+        run = pool.submit(run_two_stages, study, out, executor="ray", workers=2)
+        wait_until_held(server, out)
+        os.kill(worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
         wait_until(lambda: "a worker was lost" in (out / "run.log").read_text())
-        go_on(server)
+        release_server(server)
         finished_run = run.result()
         server.wait_until_quiet()
         billed = len(server.model.log)
@@ -219,21 +230,21 @@ def test_what_a_killed_worker_had_in_flight_is_possibly_paid(
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("workers", [None, 2, 3])
-def test_a_head_that_is_killed_is_resumed_by_anybody(
-    workers: int | None, cluster: None, alone: folkmoot.Run, tmp_path: Path
+def test_killed_head_is_resumed_with_any_executor(
+    workers: int | None, cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
-    with held_server() as server:
-        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
-        with Head(study, out, workers=2) as head:
-            paid = stopped_in_the_middle(server, out)
+    with start_held_server() as server:
+        study, out = write_study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+        with HeadProcess(study, out, workers=2) as head:
+            paid = wait_until_held(server, out)
             head.process.kill()
-        go_on(server)
+        release_server(server)
         executor = {} if workers is None else {"executor": "ray", "workers": workers}
-        finished_run = play(study, out, **executor)
-        nothing_paid_twice(server, paid, alone)
+        finished_run = run_two_stages(study, out, **executor)
+        assert_no_call_paid_twice(server, paid, local_run)
         server.wait_until_quiet()
         billed = len(server.model.log)
-    the_same(finished_run, alone)
+    assert_same_results(finished_run, local_run)
     manifest_entry = finished_run.manifest["possibly_paid"]
     # The model's price is unknown.
     assert manifest_entry["processes"] == 1 and manifest_entry["max_usd"] is None

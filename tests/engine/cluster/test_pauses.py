@@ -1,4 +1,4 @@
-"""A run on a cluster that pauses, or is stopped, goes on anywhere."""
+"""A run on a cluster that pauses or is stopped can be resumed with any executor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import pytest
 
 import folkmoot
 from folkmoot.errors import EXIT_INTERRUPTED, BudgetReachedError, DriftError
-from tests.engine.cluster.runs import Head, journaled, play, study_file, the_same
+from tests.engine.cluster.runs import (
+    HeadProcess,
+    assert_same_results,
+    count_journaled,
+    run_two_stages,
+    write_study_file,
+)
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -22,36 +28,36 @@ pytestmark = pytest.mark.xdist_group("ray")
 BUSY = FaultPlan(rate_limit=0.1, server_error=0.05, retry_after=0.05)
 
 
-def test_a_budget_of_calls_buys_exactly_so_many_from_a_busy_server(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path
+def test_call_budget_is_exact_with_a_busy_server(
+    cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
     with ServerThread(BUSY) as server:
-        quick = {"api_retry_base_seconds": 0.01, "max_api_retries": 20, "concurrency": 8}
-        study, out = study_file(tmp_path, server.openai, **quick), tmp_path / "run"
-        most = ("budget_calls=30",)
+        fast_retries = {"api_retry_base_seconds": 0.01, "max_api_retries": 20, "concurrency": 8}
+        study, out = write_study_file(tmp_path, server.openai, **fast_retries), tmp_path / "run"
+        call_budget = ("budget_calls=30",)
         with pytest.raises(BudgetReachedError):
-            play(study, out, executor="ray", workers=2, overrides=most)
+            run_two_stages(study, out, executor="ray", workers=2, overrides=call_budget)
         paused = folkmoot.load(out)
         assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == 30
-        assert len(server.model.log) == 30 and journaled(out) == 30
+        assert len(server.model.log) == 30 and count_journaled(out) == 30
         assert paused.manifest["retries"] > 0
-        the_same(play(study, out), alone)
+        assert_same_results(run_two_stages(study, out), local_run)
 
 
 @pytest.mark.parametrize(
     ("workers", "budget"),
     sample_daily(
         [*product((1, 3), ("budget_calls=300", "budget_usd=0.002"))],
-        daily=[],  # a budget of calls pauses a run above
+        daily=[],  # the test above has a budget of calls
         part="kills",
     ),
 )
-def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
+def test_exhausted_budget_pauses_a_run_of_many_items(
     workers: int, budget: str, cluster: None, key: None, tmp_path: Path
 ) -> None:
-    """Hundreds of parts end with one and the same error, which goes to the head for each."""
+    """Hundreds of items end with the same error, and each of them reports it to the head."""
     with ServerThread(FaultPlan()) as server:
-        study = study_file(
+        study = write_study_file(
             tmp_path,
             server.openai,
             model="openai/gpt-4o-mini",
@@ -60,52 +66,54 @@ def test_a_budget_that_is_used_up_pauses_a_run_of_many_parts(
             people=300,
         )
         out = tmp_path / "run"
-        with pytest.raises(BudgetReachedError, match=budget.partition("=")[0]) as ended:
-            play(study, out, executor="ray", workers=workers, overrides=(budget,))
-        asked = len(server.model.log)
+        with pytest.raises(BudgetReachedError, match=budget.partition("=")[0]) as error:
+            run_two_stages(study, out, executor="ray", workers=workers, overrides=(budget,))
+        call_count = len(server.model.log)
     paused = folkmoot.load(out)
-    assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == asked
-    assert len("".join(getattr(ended.value, "__notes__", ()))) < 20_000
+    assert paused.manifest["outcome"] == "paused" and paused.manifest["calls"] == call_count
+    assert len("".join(getattr(error.value, "__notes__", ()))) < 20_000
     if "calls" in budget:
-        assert asked == 300
+        assert call_count == 300
     else:
         assert 0.0019 < paused.manifest["cost_usd"] <= 0.002
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_answers_arrive_and_the_run_is_resumed(
-    told: signal.Signals, cluster: None, alone: folkmoot.Run, tmp_path: Path
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_waits_for_answers_and_the_run_is_resumed(
+    signal_number: signal.Signals, cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(), latency=0.1) as server:
-        study, out = study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
-        with Head(study, out, workers=2) as head:
+        study, out = write_study_file(tmp_path, server.openai, concurrency=8), tmp_path / "run"
+        with HeadProcess(study, out, workers=2) as head:
             wait_until(lambda: len(server.model.log) > 10)
-            head.process.send_signal(told)
+            head.process.send_signal(signal_number)
             output, _ = head.process.communicate()
         assert head.process.returncode == EXIT_INTERRUPTED, output
-        assert "--resume" in output and journaled(out) == len(server.model.log)
-        the_same(play(study, out, executor="ray", workers=1), alone)
+        assert "--resume" in output and count_journaled(out) == len(server.model.log)
+        assert_same_results(run_two_stages(study, out, executor="ray", workers=1), local_run)
 
 
 @pytest.mark.nightly(part="kills")
 def test_changes_are_accepted_as_in_one_process(
-    cluster: None, alone: folkmoot.Run, tmp_path: Path
+    cluster: None, local_run: folkmoot.Run, tmp_path: Path
 ) -> None:
-    how = {"accept_changes": True, "overrides": ("temperature=0.5",)}
+    options = {"accept_changes": True, "overrides": ("temperature=0.5",)}
     out = tmp_path / "alone" / "run"
     copytree(out, tmp_path / "run")
     with ServerThread(FaultPlan()) as server:
-        study = study_file(tmp_path / "alone", server.openai, concurrency=8)
+        study = write_study_file(tmp_path / "alone", server.openai, concurrency=8)
         with pytest.raises(DriftError, match="temperature"):
-            play(study, tmp_path / "run", **{**how, "accept_changes": False}, executor="ray")
+            run_two_stages(
+                study, tmp_path / "run", **{**options, "accept_changes": False}, executor="ray"
+            )
         assert not server.model.log
-        finished_run = play(study, tmp_path / "run", **how, executor="ray", workers=2)
-        the_same(finished_run, play(study, out, **how))
-    assert superseded(finished_run) == superseded(alone) > 0
+        finished_run = run_two_stages(study, tmp_path / "run", **options, executor="ray", workers=2)
+        assert_same_results(finished_run, run_two_stages(study, out, **options))
+    assert count_superseded(finished_run) == count_superseded(local_run) > 0
 
 
-def superseded(run: folkmoot.Run) -> int:
+def count_superseded(run: folkmoot.Run) -> int:
     with connect(run.path / "journal.sqlite") as journal:
         count: int = journal.execute("SELECT COUNT(*) FROM superseded").fetchone()[0]
     return count

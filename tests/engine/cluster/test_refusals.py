@@ -1,4 +1,4 @@
-"""What cannot run on a cluster is refused by name, before a cluster is started or anybody asked."""
+"""Runs that a cluster does not support are refused before a cluster starts or a model is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError, ProtocolError
 from folkmoot.models.scripted import ScriptedProvider
 from tests.contract.small import small_study
-from tests.engine.cluster.runs import KEY, STUDY, play, study_file
+from tests.engine.cluster.runs import KEY, STUDY, run_two_stages, write_study_file
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -32,12 +32,12 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def refused(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
-    """Why a run is refused; nobody was asked, and no folder is left."""
+def refusal_message(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
+    """Return why a run is refused. No model is called, and no folder remains."""
     with ServerThread(FaultPlan()) as server:
-        study = study_file(tmp_path, server.openai, **settings)
+        study = write_study_file(tmp_path, server.openai, **settings)
         with pytest.raises((InputError, ProtocolError)) as error:
-            play(study, tmp_path / "run", **{"executor": "ray", **options})
+            run_two_stages(study, tmp_path / "run", **{"executor": "ray", **options})
         assert not server.model.log and not (tmp_path / "run").exists()
     return str(error.value)
 
@@ -53,63 +53,63 @@ def refused(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
         ({}, {"model": "local"}, "one server per machine"),
     ],
 )
-def test_what_a_cluster_cannot_do_is_named(
+def test_unsupported_setting_is_named(
     settings: dict[str, Any], options: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
-    assert says in refused(tmp_path, settings, **options)
+    assert says in refusal_message(tmp_path, settings, **options)
 
 
-def test_people_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
+def test_humans_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    line = ["run", "examples/town_hall.yaml", "--model", "synthetic", "--executor", "ray"]
+    command = ["run", "examples/town_hall.yaml", "--model", "synthetic", "--executor", "ray"]
     result = CliRunner().invoke(
-        app, [*line, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")]
+        app, [*command, "--seat", "set01_lv4/A01", "--out", str(tmp_path / "r")]
     )
     assert result.exit_code == 2 and not (tmp_path / "r").exists()
     assert "humans take part in this study" in result.output
 
 
-def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "find_spec", lambda name: None)
-    assert 'pip install "folkmoot[ray]"' in refused(tmp_path, {})
+    assert 'pip install "folkmoot[ray]"' in refusal_message(tmp_path, {})
 
 
-def test_a_ray_that_cannot_be_loaded_is_named(
+def test_ray_that_cannot_be_loaded_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(name: str) -> None:
+    def raise_import_error(name: str) -> None:
         raise ImportError(f"{name}: undefined symbol")
 
     monkeypatch.setattr(refusals, "find_spec", lambda name: object())
-    monkeypatch.setattr(refusals, "import_module", load)
-    assert "cannot be loaded: ray: undefined symbol" in refused(tmp_path, {})
+    monkeypatch.setattr(refusals, "import_module", raise_import_error)
+    assert "cannot be loaded: ray: undefined symbol" in refusal_message(tmp_path, {})
 
 
-def test_a_node_that_does_not_start_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_node_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
 
-    def start(*_: object, **__: object) -> None:
+    def raise_timeout(*_: object, **__: object) -> None:
         raise Exception("The current node timed out during startup.")  # as Ray raises it
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", start)
-    assert "Ray did not start: The current node timed out" in refused(tmp_path, {}, workers=1)
+    monkeypatch.setattr(ray, "init", raise_timeout)
+    assert "Ray did not start: The current node timed out" in refusal_message(
+        tmp_path, {}, workers=1
+    )
 
 
-def test_a_worker_that_dies_at_its_start_is_named(
+def test_worker_that_dies_at_its_start_is_named(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = pytest.importorskip("folkmoot.engine.cluster.head")
 
-    class Dying:
+    class DyingWorker:
         async def start(self, _setup: object) -> None:
             os._exit(1)
 
-    monkeypatch.setattr(head, "Worker", Dying)
-    assert "a worker could not start" in refused(tmp_path, {}, workers=1)
+    monkeypatch.setattr(head, "Worker", DyingWorker)
+    assert "a worker could not start" in refusal_message(tmp_path, {}, workers=1)
 
 
 VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
@@ -124,26 +124,30 @@ VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
         ("", "        return threading.Lock()\n", "the result of map() at vote cannot be sent"),
     ],
 )
-def test_what_cannot_go_to_another_machine_is_named_with_its_line(
+def test_unsendable_object_is_named_with_its_line(
     before: str, within: str, says: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
     text = f"import threading\n{STUDY.read_text('utf-8')}".replace(VOTE, before + VOTE + within)
-    own = tmp_path / "own.py"
-    own.write_text(text)
-    why = refused(tmp_path, {"study": str(own)})
-    assert says in why, why
+    study_path = tmp_path / "own.py"
+    study_path.write_text(text)
+    message = refusal_message(tmp_path, {"study": str(study_path)})
+    assert says in message, message
 
 
-def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
+def test_study_file_missing_on_workers_is_refused(
     cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = pytest.importorskip("folkmoot.engine.cluster.head")
-    other = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
-    monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other)
-    assert f"{STUDY} differs from the file on the machine" in refused(tmp_path, {}, workers=1)
+    other_consent = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
+    monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other_consent)
+    assert f"{STUDY} differs from the file on the machine" in refusal_message(
+        tmp_path, {}, workers=1
+    )
     monkeypatch.setattr(head, "study_code_path", lambda *_: tmp_path / "elsewhere.py")
-    assert "elsewhere.py, and this machine has no such file" in refused(tmp_path, {}, workers=1)
+    assert "elsewhere.py, and this machine has no such file" in refusal_message(
+        tmp_path, {}, workers=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,7 @@ def test_a_study_that_workers_do_not_have_is_refused_by_its_file(
         sorted(registered_studies()), daily=("cross_pollination", "town_hall"), part="sweeps"
     ),
 )
-def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> None:
+def test_every_study_can_run_on_another_machine(study: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     study_file = load_study_file(small_study(study, tmp_path))
     run_study(
@@ -163,10 +167,10 @@ def test_every_study_can_go_to_another_machine(study: str, tmp_path: Path) -> No
     )
 
 
-def test_a_folder_whose_modules_hide_installed_ones_is_refused(
+def test_folder_with_modules_that_hide_installed_ones_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray puts the current folder first on its workers' path, so a stranger's module would run."""
+    """Ray puts the current folder first on the worker path, so a foreign module would run."""
     pytest.importorskip("ray")
     folder = tmp_path / "stranger"
     (folder / "polars").mkdir(parents=True)

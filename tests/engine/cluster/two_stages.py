@@ -1,4 +1,4 @@
-"""A study of two stages, in a file: each person talks, then votes knowing what all others said."""
+"""A study of two stages: participants talk, then vote with all utterances in the prompt."""
 
 from pydantic import Field
 
