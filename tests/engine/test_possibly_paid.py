@@ -24,7 +24,7 @@ from folkmoot.models.prices import ModelPrice, find_price
 from folkmoot.models.request import Usage
 from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.run_list import read_run_status
-from tests.faults.lab import CommandLine, panel
+from tests.faults.lab import CommandLine, write_panel_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
@@ -99,7 +99,7 @@ def vendor() -> Iterator[Vendor]:
 def build_run_command(folder: Path, *more: object) -> list[object]:
     study = folder / "panel.yaml"
     if not study.exists():
-        panel(folder, "max_tokens: 40\n")
+        write_panel_study(folder, "max_tokens: 40\n")
     resume = ["--resume"] if (folder / "run").exists() else []
     command = ["run", study, "--out", folder / "run", "--trust", "--no-preflight"]
     return [*command, "--model", MODEL, *resume, *more]
@@ -219,7 +219,7 @@ def test_paused_resume_keeps_the_cost_of_the_earlier_process(
     vendor: Vendor, tmp_path: Path
 ) -> None:
     study = tmp_path / "panel.yaml"
-    panel(tmp_path, "max_tokens: 40\n")
+    write_panel_study(tmp_path, "max_tokens: 40\n")
     code = tmp_path / "panel.py"
     code.write_text(code.read_text().replace(", talk)", ", talk, block=lambda n: n)"))
     command = [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.faults.lab import CommandLine, panel, pilot, tables
+from tests.faults.lab import CommandLine, read_table_bytes, write_panel_study, write_pilot_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -15,7 +15,7 @@ Serve = Callable[..., ServerThread]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts model servers and ends them with the test."""
+    """Start model servers and end them with the test."""
     running: list[ServerThread] = []
 
     def start(plan: FaultPlan | None = None, **options: object) -> ServerThread:
@@ -32,8 +32,8 @@ def undisturbed_panel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
     """Return the tables of the panel study in a run without faults."""
     folder = tmp_path_factory.mktemp("panel")
     with ServerThread(FaultPlan()) as server:
-        CommandLine(server.openai).run("run", panel(folder), "--out", folder / "run")
-    return tables(folder / "run")
+        CommandLine(server.openai).run("run", write_panel_study(folder), "--out", folder / "run")
+    return read_table_bytes(folder / "run")
 
 
 @pytest.fixture(scope="session")
@@ -41,5 +41,5 @@ def undisturbed_pilot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
     """Return the tables of the small pilot in a run without faults."""
     folder = tmp_path_factory.mktemp("pilot")
     with ServerThread(FaultPlan(), answers="respondent") as server:
-        CommandLine(server.openai).run("run", pilot(folder), "--out", folder / "run")
-    return tables(folder / "run")
+        CommandLine(server.openai).run("run", write_pilot_study(folder), "--out", folder / "run")
+    return read_table_bytes(folder / "run")

@@ -70,7 +70,7 @@ quota_wait_seconds: 0.2
 """
 
 
-def panel(folder: Path, settings: str = "") -> Path:
+def write_panel_study(folder: Path, settings: str = "") -> Path:
     """Write a study of 24 participants with 8 questions each. Return the path of its file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "panel.py").write_text(PANEL)
@@ -79,7 +79,7 @@ def panel(folder: Path, settings: str = "") -> Path:
     return path
 
 
-def pilot(folder: Path, settings: str = "") -> Path:
+def write_pilot_study(folder: Path, settings: str = "") -> Path:
     """Write a pilot with six participants in each condition. Return the path of its file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pilot.yaml"
@@ -88,11 +88,11 @@ def pilot(folder: Path, settings: str = "") -> Path:
 
 
 class CommandLine:
-    """`folkmoot` against one server, in one working folder."""
+    """The command `folkmoot` with one server."""
 
     def __init__(self, base_url: str, key: str = KEY) -> None:
         self.env = {
-            # Compiled once, because start-up is what these tests wait for.
+            # Allow compiled files, because most of the test time is start-up.
             **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
             "OPENAI_BASE_URL": base_url,
             "OPENAI_API_KEY": key,
@@ -112,10 +112,11 @@ class CommandLine:
     def run(self, *args: object, expect: int = 0) -> str:
         """Run a command to its end inside the test process and return the output. Fail if the exit
         code is not `expect`."""
-        words = [*map(str, args)]
+        arguments = [*map(str, args)]
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(sys, "argv", ["folkmoot", *words])  # which the line to go on repeats
-            result = CliRunner().invoke(app, words, env=self.env)
+            # The printed resume command repeats it.
+            patched.setattr(sys, "argv", ["folkmoot", *arguments])
+            result = CliRunner().invoke(app, arguments, env=self.env)
         assert result.exit_code == expect, f"exit {result.exit_code}\n{result.output}"
         return result.output
 
@@ -140,46 +141,48 @@ class CommandLine:
         return process.returncode, printed
 
 
-def tables(run: Path) -> dict[str, bytes]:
+def read_table_bytes(run: Path) -> dict[str, bytes]:
     """Return the bytes of all files in `tables` by file name."""
-    found = {p.name: p.read_bytes() for p in sorted((run / "tables").iterdir())}
-    assert found
-    return found
+    bytes_by_name = {p.name: p.read_bytes() for p in sorted((run / "tables").iterdir())}
+    assert bytes_by_name
+    return bytes_by_name
 
 
-def journaled(run: Path) -> Counter[str]:
+def count_journaled_requests(run: Path) -> Counter[str]:
     """Count the requests in the journal by the digest of their HTTP body."""
     try:
         with JournalReader(run / "journal.sqlite") as journal:
-            asked_models = Counter(
-                _wire_digest(entry.request) for entry in journal.read_entries("ask")
+            request_counts = Counter(
+                _request_digest(entry.request) for entry in journal.read_entries("ask")
             )
-            return asked_models + Counter(
-                _embed_digest(e.request) for e in journal.read_entries("embed")
+            return request_counts + Counter(
+                _embed_digest(entry.request) for entry in journal.read_entries("embed")
             )
-    except StorageError:  # there is none yet
+    except StorageError:  # the journal does not exist yet
         return Counter()
 
 
-def _wire_digest(request: Any) -> str:
-    messages = tuple(Message(m["role"], m["content"]) for m in request["messages"])
-    wire = request["model"].partition("/")[2]
-    sent = ModelRequest(
-        wire, messages, request["temperature"], request["max_tokens"], request.get("schema")
+def _request_digest(request: Any) -> str:
+    messages = tuple(
+        Message(message["role"], message["content"]) for message in request["messages"]
     )
-    return digest_of(encode_request(sent))
+    api_id = request["model"].partition("/")[2]
+    request_to_model = ModelRequest(
+        api_id, messages, request["temperature"], request["max_tokens"], request.get("schema")
+    )
+    return digest_of(encode_request(request_to_model))
 
 
 def _embed_digest(request: Any) -> str:
-    wire = request["model"].partition("/")[2]
-    return digest_of({"model": wire, "input": request["texts"], "encoding_format": "float"})
+    api_id = request["model"].partition("/")[2]
+    return digest_of({"model": api_id, "input": request["texts"], "encoding_format": "float"})
 
 
-def texts_of(folder: Path) -> bytes:
+def read_all_bytes(folder: Path) -> bytes:
     """Return the bytes of all files of a folder, joined by line breaks."""
     return b"\n".join(p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file())
 
 
-def resume_line(printed: str) -> bool:
+def has_resume_command(printed: str) -> bool:
     """Return whether the output contains the command that resumes the run."""
     return bool(re.search(r"folkmoot run .*--resume", printed))

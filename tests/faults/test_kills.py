@@ -1,4 +1,4 @@
-"""Processes that are killed: nothing that was paid for is lost, nothing is asked twice."""
+"""Killed processes lose no paid call and repeat none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
 from tests.default_signals import with_default_signals
 from tests.faults.conftest import Serve
-from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
+from tests.faults.lab import (
+    CommandLine,
+    count_journaled_requests,
+    has_resume_command,
+    read_table_bytes,
+    write_panel_study,
+    write_pilot_study,
+)
 from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -38,12 +45,12 @@ def kill(process: Process) -> None:
     process.kill()
 
 
-def run_it(study: Path, out: Path) -> list[object]:
+def build_run_arguments(study: Path, out: Path) -> list[object]:
     return ["run", study, "--out", out]
 
 
 def interrupt(server: ServerThread, number: signal.Signals) -> Callable[[Process], None]:
-    """Send a signal while the server holds its answers; only then do they come."""
+    """Send a signal while the server holds its answers, and release the answers only then."""
 
     def act(process: Process) -> None:
         process.send_signal(number)
@@ -52,84 +59,101 @@ def interrupt(server: ServerThread, number: signal.Signals) -> Callable[[Process
     return act
 
 
-def kill_again_and_again(
-    server: ServerThread, line: CommandLine, study: Path, out: Path, moments: list[int]
+def kill_repeatedly(
+    server: ServerThread, command_line: CommandLine, study: Path, out: Path, moments: list[int]
 ) -> None:
-    """Run, killed whenever the server has answered so many requests, then run to the end.
+    """Kill the run whenever the server has answered `moments` requests, then run to the end.
 
-    After each start the server may only have been asked for what the journal does not hold.
+    After each start, the run may only request what the journal does not contain.
     """
     model = server.model
     for moment in [*moments, None]:
         args = ["run", study, "--out", out] + (["--resume"] if out.exists() else [])
-        # What was on its way when a process was killed is still answered, and belongs to it.
+        # Requests in flight at the kill are still answered, and count for the killed process.
         server.wait_until_quiet()
-        known, before = journaled(out), len(model.log)
+        journaled, before = count_journaled_requests(out), len(model.log)
         if moment is None:
-            line.run(*args)
+            command_line.run(*args)
         else:
-            line.run_until(lambda m=moment: len(model.log) >= m, kill, *args)
-        asked = Counter(model.log[before:])
-        wanted = journaled(out) if moment is None else None
-        if wanted is not None:
-            assert asked == wanted - known
-        assert not any(known[d] + asked[d] > model.log.count(d) for d in asked)
+            command_line.run_until(
+                lambda answer_count=moment: len(model.log) >= answer_count, kill, *args
+            )
+        request_counts = Counter(model.log[before:])
+        journaled_at_end = count_journaled_requests(out) if moment is None else None
+        if journaled_at_end is not None:
+            assert request_counts == journaled_at_end - journaled
+        assert not any(
+            journaled[request_digest] + request_counts[request_digest]
+            > model.log.count(request_digest)
+            for request_digest in request_counts
+        )
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.nightly(part="kills"))])
-def test_many_kills_of_one_run(
+def test_run_with_many_kills_gives_the_same_results(
     kills: int, tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(latency=0.02)
     moments = sorted(int(m) for m in generator(7, ["kills"]).integers(1, 190, size=kills))
     command_line = CommandLine(server.openai)
-    kill_again_and_again(server, command_line, panel(tmp_path), tmp_path / "run", moments)
-    assert tables(tmp_path / "run") == undisturbed_panel
+    kill_repeatedly(server, command_line, write_panel_study(tmp_path), tmp_path / "run", moments)
+    assert read_table_bytes(tmp_path / "run") == undisturbed_panel
 
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("moment", [int(m) for m in generator(8, ["k"]).integers(1, 168, size=20)])
-def test_a_kill_of_the_pilot_at_any_moment(
+def test_pilot_killed_at_any_moment_gives_the_same_results(
     moment: int, tmp_path: Path, serve: Serve, undisturbed_pilot: dict[str, bytes]
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
-    kill_again_and_again(server, command_line, pilot(tmp_path), tmp_path / "run", [moment])
-    assert tables(tmp_path / "run") == undisturbed_pilot
-    assert tables(tmp_path / "run") == undisturbed_pilot
+    kill_repeatedly(server, command_line, write_pilot_study(tmp_path), tmp_path / "run", [moment])
+    assert read_table_bytes(tmp_path / "run") == undisturbed_pilot
+    assert read_table_bytes(tmp_path / "run") == undisturbed_pilot
 
 
-def test_ctrl_c_awaits_what_is_in_flight(
+def test_ctrl_c_waits_for_calls_in_flight(
     tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    code, printed = command_line.run_until(
-        lambda: len(server.model.log) >= 50, interrupt(server, signal.SIGINT), *run_it(study, out)
+    command_line, study, out = (
+        CommandLine(server.openai),
+        write_panel_study(tmp_path),
+        tmp_path / "run",
     )
-    assert code == 130 and resume_line(printed), printed
-    assert journaled(out) == Counter(server.model.log)  # every paid reply was kept
+    code, printed = command_line.run_until(
+        lambda: len(server.model.log) >= 50,
+        interrupt(server, signal.SIGINT),
+        *build_run_arguments(study, out),
+    )
+    assert code == 130 and has_resume_command(printed), printed
+    # Every paid reply is in the journal.
+    assert count_journaled_requests(out) == Counter(server.model.log)
     command_line.run("run", study, "--out", out, "--resume")
-    assert tables(out) == undisturbed_panel
+    assert read_table_bytes(out) == undisturbed_panel
     assert max(Counter(server.model.log).values()) == 1
 
 
-def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
-    tmp_path: Path, serve: Serve
-) -> None:
+def test_killed_run_with_a_lost_or_changed_journal_is_refused(tmp_path: Path, serve: Serve) -> None:
     server = serve(FaultPlan(hold_after=40))
-    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line, study, out = (
+        CommandLine(server.openai),
+        write_panel_study(tmp_path),
+        tmp_path / "run",
+    )
     command_line.run_until(
-        lambda: sum(journaled(out).values()) >= 20, kill, "run", study, "--out", out
+        lambda: sum(count_journaled_requests(out).values()) >= 20, kill, "run", study, "--out", out
     )
     assert not (out / "manifest.json").exists()
     server.model.plan = FaultPlan()
     server.wait_until_quiet()
-    asked = server.model.counts["received"]
-    with closing(sqlite3.connect(out / "journal.sqlite")) as db:  # all of it in one file
+    received_count = server.model.counts["received"]
+    with closing(
+        sqlite3.connect(out / "journal.sqlite")
+    ) as db:  # move the write-ahead log into the database file
         assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-    kept = (out / "journal.sqlite").read_bytes()
-    # As it may be while somebody looks on: what was changed stands in the write-ahead log alone.
+    journal_bytes = (out / "journal.sqlite").read_bytes()
+    # With a reader open, the change is only in the write-ahead log.
     onlooker = sqlite3.connect(f"{(out / 'journal.sqlite').as_uri()}?mode=ro", uri=True)
     onlooker.execute("SELECT count(*) FROM entries").fetchone()
     with closing(onlooker), closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
@@ -138,7 +162,7 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     assert (out / "journal.sqlite-wal").stat().st_size
     output = command_line.run("run", study, "--out", out, "--resume", expect=2)
     assert f"{where}: changed since" in output
-    # A refusal leaves the log in place. It would be read into what is put back, so it goes first.
+    # A refusal keeps the log. It would be applied to the restored file, so it is deleted first.
     assert "without journal.sqlite-wal" in " ".join(output.split())
     for beside in out.glob("journal.sqlite-*"):
         beside.unlink()
@@ -147,8 +171,8 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
         output = command_line.run("run", study, "--out", out, "--resume", expect=2)
         assert "journal.sqlite is missing or empty" in output
         (out / "journal.sqlite").unlink(missing_ok=True)
-    assert server.model.counts["received"] == asked
-    (out / "journal.sqlite").write_bytes(kept)
+    assert server.model.counts["received"] == received_count
+    (out / "journal.sqlite").write_bytes(journal_bytes)
     plan = (out / "plan.json").read_bytes()
     (out / "plan.json").unlink()
     output = command_line.run("run", study, "--out", out, "--resume", expect=2)
@@ -157,7 +181,7 @@ def test_a_killed_run_whose_journal_is_lost_or_changed_is_refused(
     command_line.run("run", study, "--out", out, "--resume")
 
 
-HANGS = """
+HANGING_STUDY = """
 import asyncio, sys, time
 from folkmoot import Scope, Session, Speaker, Study, StudyConfig
 
@@ -197,11 +221,9 @@ STUDY = Study(name="hangs", title="It hangs", config=Config, protocol=protocol)
         ["waits", "swallows", "computes", "blocks"], daily=["swallows", "blocks"], part="kills"
     ),
 )
-def test_a_second_ctrl_c_ends_whatever_the_study_does(
-    how: str, tmp_path: Path, serve: Serve
-) -> None:
+def test_second_ctrl_c_ends_any_study(how: str, tmp_path: Path, serve: Serve) -> None:
     server = serve()
-    (tmp_path / "hangs.py").write_text(HANGS)
+    (tmp_path / "hangs.py").write_text(HANGING_STUDY)
     study = tmp_path / "hangs.yaml"
     study.write_text(f"study: ./hangs.py\nmodel: openai/test-model\nhow: {how}\n")
     command_line = CommandLine(server.openai)
@@ -210,7 +232,8 @@ def test_a_second_ctrl_c_ends_whatever_the_study_does(
     while process.stdout.readline() != "hanging\n":
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    if how == "blocks":  # the first is heard between two steps, and there is none: press again
+    # The first signal is handled between two steps, and there is none, so send it again.
+    if how == "blocks":
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -220,14 +243,14 @@ def test_a_second_ctrl_c_ends_whatever_the_study_does(
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and resume_line(printed), printed
-    assert sum(journaled(tmp_path / "run").values()) == 1
+    assert process.returncode == 130 and has_resume_command(printed), printed
+    assert sum(count_journaled_requests(tmp_path / "run").values()) == 1
 
 
-def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve) -> None:
-    server = serve(FaultPlan(stall=1.0))  # no reply ever comes
+def test_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve) -> None:
+    server = serve(FaultPlan(stall=1.0))  # no reply arrives
     command_line = CommandLine(server.openai)
-    process = command_line.start("run", panel(tmp_path), "--out", tmp_path / "run")
+    process = command_line.start("run", write_panel_study(tmp_path), "--out", tmp_path / "run")
     wait_until(lambda: server.model.counts["received"] >= 8 or process.poll() is not None)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
@@ -236,8 +259,8 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and resume_line(printed), printed
-    # The last words name the replies that were abandoned.
+    assert process.returncode == 130 and has_resume_command(printed), printed
+    # The last message names the abandoned replies.
     last_words = printed[printed.rindex("Interrupted.") :]
     abandoned = re.search(r"possibly paid .*\(at most (\d+) calls of", last_words)
     # Calls that were recorded in advance, but never sent, do not count.
@@ -249,13 +272,15 @@ def test_a_second_ctrl_c_does_not_wait_for_replies(tmp_path: Path, serve: Serve)
     assert manifest["possibly_paid"]["calls"] == in_flight
 
 
-def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
+def test_batch_calls_of_a_killed_run_are_reported_until_they_are_answered(
     tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
     command_line, batch_api = CommandLine(server.openai), server.model.batches
-    study = pilot(tmp_path, "conditions: [acp]\nbatch: true\nbatch_poll_seconds: 0.01\n")
-    command = run_it(study, tmp_path / "run")
+    study = write_pilot_study(
+        tmp_path, "conditions: [acp]\nbatch: true\nbatch_poll_seconds: 0.01\n"
+    )
+    command = build_run_arguments(study, tmp_path / "run")
     batch_api.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
     command_line.run_until(
@@ -274,29 +299,41 @@ def test_calls_in_the_batch_of_a_killed_run_are_told_until_they_are_answered(
     # Daily, SIGHUP comes from a terminal that is closed, below, and SIGTERM in test_grids.
     sample_daily([signal.SIGTERM, signal.SIGHUP], daily=0, part="kills"),
 )
-def test_a_hang_up_awaits_what_is_in_flight(
+def test_hang_up_waits_for_calls_in_flight(
     number: signal.Signals, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
-    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
-    code, printed = command_line.run_until(
-        lambda: len(server.model.log) >= 50, interrupt(server, number), *run_it(study, out)
+    command_line, study, out = (
+        CommandLine(server.openai),
+        write_panel_study(tmp_path),
+        tmp_path / "run",
     )
-    assert code == 130 and resume_line(printed), printed
-    assert journaled(out) == Counter(server.model.log)
+    code, printed = command_line.run_until(
+        lambda: len(server.model.log) >= 50,
+        interrupt(server, number),
+        *build_run_arguments(study, out),
+    )
+    assert code == 130 and has_resume_command(printed), printed
+    assert count_journaled_requests(out) == Counter(server.model.log)
 
 
-def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
-    """The real thing: the other end of the terminal goes, and the process gets SIGHUP and EIO."""
+def test_closed_terminal_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
+    """The other end of a real terminal closes, so the process gets SIGHUP and EIO."""
     server = serve(FaultPlan(hold_after=50))
-    command_line, study, out = CommandLine(server.openai), panel(tmp_path), tmp_path / "run"
+    command_line, study, out = (
+        CommandLine(server.openai),
+        write_panel_study(tmp_path),
+        tmp_path / "run",
+    )
     ours, theirs = os.openpty()
 
     def take_the_terminal() -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        with_default_signals(Path(sys.executable).with_name("folkmoot"), *run_it(study, out)),
+        with_default_signals(
+            Path(sys.executable).with_name("folkmoot"), *build_run_arguments(study, out)
+        ),
         env=command_line.env,
         stdin=theirs,
         stdout=theirs,
@@ -312,5 +349,5 @@ def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) 
     os.close(ours)
     server.model.plan = FaultPlan()
     assert process.wait(timeout=120) == 130
-    assert journaled(out) == Counter(server.model.log)
+    assert count_journaled_requests(out) == Counter(server.model.log)
     assert json.loads((out / "manifest.json").read_text())["outcome"] == "interrupted"

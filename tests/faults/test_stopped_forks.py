@@ -1,4 +1,4 @@
-"""Forks that are killed or run out of budget: nothing is lost, nothing is asked twice."""
+"""Forks that are killed or run out of budget lose no call and repeat none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from folkmoot.kit.controls.asking import run_controls
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 from tests.contract.small import small_study
 from tests.faults.conftest import Serve
-from tests.faults.lab import MODEL, CommandLine, journaled, pilot, tables
+from tests.faults.lab import (
+    MODEL,
+    CommandLine,
+    count_journaled_requests,
+    read_table_bytes,
+    write_pilot_study,
+)
 from tests.faults.test_kills import Process, kill
 from tests.servers.batches import BatchPlan
 from tests.servers.faults import FaultPlan
@@ -35,127 +41,132 @@ PRICED = "openai/gpt-4o-mini"
 
 
 def kill_and_finish(
-    server: ServerThread, line: CommandLine, folder: Path, calls: int, *args: object
+    server: ServerThread, command_line: CommandLine, folder: Path, calls: int, *args: object
 ) -> Counter[str]:
-    """Run a command, killed after so many calls. Then run it again to its end.
+    """Run a command, kill it after `calls` calls, and run it again to its end.
 
-    The second time only what the journal of the folder does not hold may be asked. Returns what it
-    holds more in the end without having been asked: the replies that were taken over.
+    The second run may only request what the journal of the folder does not contain. Returns the
+    entries that were added without a request: the replies that were taken over.
     """
     model, start = server.model, len(server.model.log)
-    line.run_until(lambda: len(model.log) >= start + calls, kill, *args)
-    # What was on its way when the process was killed is still answered.
+    command_line.run_until(lambda: len(model.log) >= start + calls, kill, *args)
+    # Requests in flight at the kill are still answered.
     server.wait_until_quiet()
-    known, before = journaled(folder), len(model.log)
-    assert known, "the kill came before the first reply was stored"
-    again = ["fork", folder, "--resume"] if args[0] == "fork" else args
-    line.run(*again)
-    asked, added = Counter(model.log[before:]), journaled(folder) - known
-    assert asked <= added
-    return added - asked
+    journaled, before = count_journaled_requests(folder), len(model.log)
+    assert journaled, "the kill came before the first reply was stored"
+    resume_arguments = ["fork", folder, "--resume"] if args[0] == "fork" else args
+    command_line.run(*resume_arguments)
+    request_counts, added = (
+        Counter(model.log[before:]),
+        count_journaled_requests(folder) - journaled,
+    )
+    assert request_counts <= added
+    return added - request_counts
 
 
 @pytest.fixture(scope="module")
 def dialogues(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run with interviews and dialogues."""
+    """Create a finished run with interviews and dialogues."""
     folder = tmp_path_factory.mktemp("dialogues")
-    path = pilot(folder, "conditions: [simple_passive, acp]\n")
+    path = write_pilot_study(folder, "conditions: [simple_passive, acp]\n")
     path.write_text(path.read_text().replace(MODEL, PRICED))
     with ServerThread(FaultPlan(), answers="respondent") as server:
         CommandLine(server.openai).run("run", path, "--out", folder / "run")
     return folder / "run"
 
 
-def test_a_kill_inside_a_fork_of_a_control_loses_nothing(
+def test_kill_inside_a_fork_of_a_control_loses_no_call(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
     flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "2", "--trust"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
+    complete_run, killed_run = tmp_path / "whole", tmp_path / "killed"
+    for folder in (complete_run, killed_run):
         shutil.copytree(dialogues, folder)
-    command_line.run("controls", whole, *flags)
+    command_line.run("controls", complete_run, *flags)
     # The forks of two dialogues take most of these calls, one after the other in each.
     assert not kill_and_finish(
-        server, command_line, killed / CONTROLS, 12, "controls", killed, *flags
+        server, command_line, killed_run / CONTROLS, 12, "controls", killed_run, *flags
     )
-    assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
-    command_line.run("verify", killed)
+    assert read_table_bytes(killed_run / CONTROLS) == read_table_bytes(complete_run / CONTROLS)
+    command_line.run("verify", killed_run)
 
 
 # Daily, a kill inside a fork.
 @pytest.mark.nightly(part="kills")
-def test_a_kill_inside_a_session_that_a_control_runs_again_loses_nothing(
+def test_kill_inside_a_session_that_a_control_repeats_loses_no_call(
     tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
     flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "1", "--trust"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    complete_run, killed_run = tmp_path / "whole", tmp_path / "killed"
     path = small_study("workbook", tmp_path)
-    command_line.run("run", path, "--model", MODEL, "--out", whole, "--trust")
-    shutil.copytree(whole, killed)
-    command_line.run("controls", whole, *flags)
+    command_line.run("run", path, "--model", MODEL, "--out", complete_run, "--trust")
+    shutil.copytree(complete_run, killed_run)
+    command_line.run("controls", complete_run, *flags)
     # All but the first two calls belong to games.
     assert not kill_and_finish(
-        server, command_line, killed / CONTROLS, 20, "controls", killed, *flags
+        server, command_line, killed_run / CONTROLS, 20, "controls", killed_run, *flags
     )
-    assert tables(killed / CONTROLS) == tables(whole / CONTROLS)
-    command_line.run("verify", killed)
+    assert read_table_bytes(killed_run / CONTROLS) == read_table_bytes(complete_run / CONTROLS)
+    command_line.run("verify", killed_run)
 
 
 # Daily, a kill inside a fork of a control.
 @pytest.mark.nightly(part="kills")
-def test_a_killed_fork_of_a_run_goes_on(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
+def test_killed_fork_of_a_run_can_be_resumed(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command_line.run("fork", *change, "--out", whole, "--trust")
-    args = ["fork", *change, "--out", killed, "--trust"]
-    assert kill_and_finish(server, command_line, killed, 5, *args) <= journaled(dialogues)
-    assert tables(killed) == tables(whole)
-    command_line.run("verify", killed)
+    complete_fork, killed_fork = tmp_path / "whole", tmp_path / "killed"
+    command_line.run("fork", *change, "--out", complete_fork, "--trust")
+    args = ["fork", *change, "--out", killed_fork, "--trust"]
+    assert kill_and_finish(server, command_line, killed_fork, 5, *args) <= count_journaled_requests(
+        dialogues
+    )
+    assert read_table_bytes(killed_fork) == read_table_bytes(complete_fork)
+    command_line.run("verify", killed_fork)
 
 
-def stored(folder: Path) -> Mapping[str, str]:
+def read_entry_texts(folder: Path) -> Mapping[str, str]:
     with JournalReader(folder / JOURNAL) as journal:
         return {entry.address: repr(entry) for entry in journal.read_entries()}
 
 
-# What the addresses of a fork contain: of a conversation, and of a session that is run again.
-FORKS = {"focus_group": "final-", "workbook": "decision-no_persona/sessions/"}
+# Parts of fork addresses: of a conversation, and of a session that is run again.
+FORK_ADDRESSES = {"focus_group": "final-", "workbook": "decision-no_persona/sessions/"}
 
 
-@pytest.mark.parametrize("study", sample_daily(sorted(FORKS), ["workbook"], part="kills"))
-def test_a_budget_that_ends_inside_a_fork_of_a_control(study: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("study", sample_daily(sorted(FORK_ADDRESSES), ["workbook"], part="kills"))
+def test_budget_that_ends_inside_a_fork_of_a_control_pauses_it(study: str, tmp_path: Path) -> None:
     path = small_study(study, tmp_path)
     base = folkmoot.run(path, out=tmp_path / "run", model="synthetic").path
     settings = {"negative": False, "retest": False, "no_persona": True, "participants": 2}
-    whole, paused = tmp_path / "whole", tmp_path / "paused"
-    for folder in (whole, paused):
+    complete_run, paused = tmp_path / "whole", tmp_path / "paused"
+    for folder in (complete_run, paused):
         shutil.copytree(base, folder)
-    run_controls(RunFolder(whole), settings, RunOptions())
-    total = len(stored(whole / CONTROLS))
+    run_controls(RunFolder(complete_run), settings, RunOptions())
+    total = len(read_entry_texts(complete_run / CONTROLS))
     for calls in (total // 3, 2 * total // 3):
         with pytest.raises(BudgetReachedError):
             run_controls(RunFolder(paused), settings, RunOptions(), budget_calls=calls)
-        part = stored(paused / CONTROLS)
-        # Each decision after a discussion is the last of more than eleven calls, one after another.
-        assert 4 < len(part) <= calls and any(FORKS[study] in address for address in part)
+        partial_entries = read_entry_texts(paused / CONTROLS)
+        # Each decision after a discussion follows more than ten sequential calls.
+        assert 4 < len(partial_entries) <= calls and any(
+            FORK_ADDRESSES[study] in address for address in partial_entries
+        )
     run_controls(RunFolder(paused), settings, RunOptions())
-    done = stored(paused / CONTROLS)
-    assert {address: done[address] for address in part} == part
-    assert done.keys() == stored(whole / CONTROLS).keys()
-    assert tables(paused / CONTROLS) == tables(whole / CONTROLS)
+    final_entries = read_entry_texts(paused / CONTROLS)
+    assert {address: final_entries[address] for address in partial_entries} == partial_entries
+    assert final_entries.keys() == read_entry_texts(complete_run / CONTROLS).keys()
+    assert read_table_bytes(paused / CONTROLS) == read_table_bytes(complete_run / CONTROLS)
     assert not folkmoot.load(paused).verify().differences
 
 
-def test_the_command_to_go_on_with_a_fork_is_printed(
-    dialogues: Path, tmp_path: Path, serve: Serve
-) -> None:
+def test_resume_command_of_a_fork_is_printed(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
@@ -169,28 +180,31 @@ def test_the_command_to_go_on_with_a_fork_is_printed(
 
 
 @pytest.mark.nightly(part="kills")
-def test_a_budget_that_ends_inside_a_fork_of_a_run(
+def test_budget_that_ends_inside_a_fork_of_a_run_pauses_it(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
-    whole, paused = tmp_path / "whole", tmp_path / "paused"
-    command_line.run("fork", *change, "--out", whole, "--trust")
-    cost = float(RunFolder(whole).manifest["cost_usd"])
+    complete_fork, paused = tmp_path / "whole", tmp_path / "paused"
+    command_line.run("fork", *change, "--out", complete_fork, "--trust")
+    cost = float(RunFolder(complete_fork).manifest["cost_usd"])
     assert cost > 0
     budget = ["--budget", f"{cost / 2:.6f}"]
     command_line.run("fork", *change, "--out", paused, "--trust", *budget, expect=75)
-    part = stored(paused)
+    partial_entries = read_entry_texts(paused)
     command_line.run("fork", paused, "--resume", "--trust")
-    done = stored(paused)
-    assert 0 < len(part) < len(done) and {address: done[address] for address in part} == part
-    assert done.keys() == stored(whole).keys()
-    assert tables(paused) == tables(whole)
+    final_entries = read_entry_texts(paused)
+    assert (
+        0 < len(partial_entries) < len(final_entries)
+        and {address: final_entries[address] for address in partial_entries} == partial_entries
+    )
+    assert final_entries.keys() == read_entry_texts(complete_fork).keys()
+    assert read_table_bytes(paused) == read_table_bytes(complete_fork)
 
 
-def with_batches(dialogues: Path, folder: Path) -> Path:
-    """A copy of the run, of which controls are asked in batches, as if its study had been."""
+def copy_with_batches(dialogues: Path, folder: Path) -> Path:
+    """Copy the run with the batch setting, so that its controls use batches."""
     run = Path(shutil.copytree(dialogues, folder / "run"))
     study = run / "study.yaml"
     settings = study.read_text().replace("batch: false\n", "")
@@ -199,12 +213,12 @@ def with_batches(dialogues: Path, folder: Path) -> Path:
 
 
 @pytest.mark.nightly(part="kills")
-def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
+def test_controls_killed_with_an_open_batch_pay_for_it_once(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
     command_line, batch_api = CommandLine(server.openai), server.model.batches
-    run = with_batches(dialogues, tmp_path)
+    run = copy_with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--trust"]
     batch_api.plan = BatchPlan(hold=True)
     # The first look at a batch comes after its id is in the journal.
@@ -219,15 +233,15 @@ def test_controls_killed_while_a_batch_is_open_pay_for_it_once(
     output = command_line.run(*command, "--participants", 3, expect=2)
     assert "begun with other settings" in " ".join(output.split())
     command_line.run(*command, "--participants", 2)
-    assert 0 < batch_api.calls == journaled(run / CONTROLS).total()
+    assert 0 < batch_api.calls == count_journaled_requests(run / CONTROLS).total()
 
 
-def test_a_batch_of_controls_that_the_vendor_no_longer_knows_proposes_what_their_command_can_do(
+def test_controls_with_an_unknown_batch_propose_options_of_their_command(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
     command_line, batch_api = CommandLine(server.openai), server.model.batches
-    run = with_batches(dialogues, tmp_path)
+    run = copy_with_batches(dialogues, tmp_path)
     command = ["controls", run, "--no-persona", "--no-retest", "--participants", 2, "--trust"]
     batch_api.plan = BatchPlan(cancel=frozenset({0}))
     command_line.run(*command, expect=75)
@@ -237,7 +251,7 @@ def test_a_batch_of_controls_that_the_vendor_no_longer_knows_proposes_what_their
     assert "--accept-changes" not in output
 
 
-def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_repeats(
+def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_repeats(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
@@ -246,18 +260,21 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_its_re
     command_line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
     changed, as_it_was = next(pairs_of(read_grid(forks)))
     resume = ["fork", forks, "--resume", "--trust", "--budget", 0.5]
-    for max_usd, code, said in ((0.6, 75, "is used up"), (None, 2, "budget_usd cannot be kept")):
+    for max_usd, code, expected_text in (
+        (0.6, 75, "is used up"),
+        (None, 2, "budget_usd cannot be kept"),
+    ):
         shutil.rmtree(cell_folder(forks, as_it_was), ignore_errors=True)
         with closing(sqlite3.connect(cell_folder(forks, changed) / JOURNAL)) as db, db:
             db.execute("DROP TABLE IF EXISTS loans")
             db.execute(LOANS)
-            # What a process leaves that is killed with a call in flight.
+            # The entry of a process that was killed with a call in flight.
             write_loan(db, OutstandingLoan(0.0, PROCESS, 1, max_usd))
-        assert said in " ".join(command_line.run(*resume, expect=code).split())
+        assert expected_text in " ".join(command_line.run(*resume, expect=code).split())
 
 
-@pytest.mark.nightly(part="kills")  # a fork stopped twice, and resumed
-def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
+@pytest.mark.nightly(part="kills")  # a fork is stopped twice and resumed
+def test_stopped_repeats_are_resumed_as_a_whole_within_one_budget(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(answers="respondent")
@@ -265,36 +282,38 @@ def test_repeats_that_stop_are_resumed_as_a_whole_within_one_budget(
     spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
     change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     repeats = ["--repeats", 2, "--trust"]
-    whole, forks = tmp_path / "whole", tmp_path / "forks"
-    command_line.run(*change, *repeats, "--out", whole)
+    complete_forks, forks = tmp_path / "whole", tmp_path / "forks"
+    command_line.run(*change, *repeats, "--out", complete_forks)
     # The first fork fits into the budget. A later one does not.
-    first = cell_folder(whole, read_grid(whole).cells[0])
-    budget = 1.3 * float(RunFolder(first).manifest["cost_usd"])
+    first_fork = cell_folder(complete_forks, read_grid(complete_forks).cells[0])
+    budget = 1.3 * float(RunFolder(first_fork).manifest["cost_usd"])
     output = command_line.run(*change, *repeats, "--out", forks, "--budget", budget, expect=75)
     assert f"folkmoot fork {forks} --budget MORE --resume" in output
     assert f"All forks share the budget of {budget:g} USD" in output
-    # Whoever interrupts the resume is told to keep the budget.
+    # The message after an interrupted resume contains the budget.
     server.model.plan = FaultPlan(hold_after=len(server.model.log) + 3)
-    held = len(server.model.log) + 3
+    hold_after = len(server.model.log) + 3
 
     def interrupt(process: Process) -> None:
         process.send_signal(signal.SIGINT)
         server.model.plan = FaultPlan()
 
     code, output = command_line.run_until(
-        lambda: len(server.model.log) >= held,
+        lambda: len(server.model.log) >= hold_after,
         interrupt,
         *("fork", forks, "--budget", 1, "--resume", "--trust"),
     )
     assert code == 130
     assert f"folkmoot fork {forks} --budget 1 --resume" in output
     command_line.run("fork", forks, "--budget", 1, "--trust", "--resume")
-    for cell in read_grid(whole).cells:
-        assert tables(cell_folder(forks, cell)) == tables(cell_folder(whole, cell))
+    for cell in read_grid(complete_forks).cells:
+        assert read_table_bytes(cell_folder(forks, cell)) == read_table_bytes(
+            cell_folder(complete_forks, cell)
+        )
     assert str(forks) in command_line.run("report", forks)
 
 
-def test_repeats_that_were_killed_before_the_first_fork_start_again(
+def test_repeats_killed_before_the_first_fork_start_again(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
@@ -302,7 +321,7 @@ def test_repeats_that_were_killed_before_the_first_fork_start_again(
     change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
     command = [*change, "--repeats", 1, "--trust", "--out", tmp_path / "forks"]
     command_line.run(*command)
-    # As a process leaves the folder that is killed before its first fork.
+    # The state of a process that was killed before its first fork.
     shutil.rmtree(tmp_path / "forks" / "cells")
     assert "start new forks" in command_line.run("fork", tmp_path / "forks", "--resume", expect=2)
     command_line.run(*command)

@@ -1,4 +1,4 @@
-"""Files of a run folder: whole or not at all, readable, never NaN; the disk's errors in words."""
+"""Files of a run folder: complete or absent, readable, without NaN, and clear disk errors."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ VALUES = json_values(st.integers())
 
 
 @given(VALUES)
-def test_json_is_read_back_as_it_was(value: object) -> None:
+def test_json_is_read_back_unchanged(value: object) -> None:
     assert json.loads(format_json(value)) == value
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
-def test_a_file_written_piece_by_piece_is_laid_out_as_a_whole(value: dict[str, object]) -> None:
-    """The members of members are written one at a time; nobody can tell."""
+def test_file_written_in_pieces_has_the_same_layout(value: dict[str, object]) -> None:
+    """Nested members are written one at a time, with the same result."""
     assert format_json({"whole": [value]}).count("\n") == format_json(
         {"whole": iter([value])}
     ).count("\n")
-    within = format_json([value]).split("\n")[1:-2]
-    assert [line[2:] for line in within] == format_json(value).split("\n")[:-1]
+    nested_lines = format_json([value]).split("\n")[1:-2]
+    assert [line[2:] for line in nested_lines] == format_json(value).split("\n")[:-1]
 
 
-def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path) -> None:
+def test_list_written_item_by_item_is_never_complete_in_memory(tmp_path: Path) -> None:
     alive = 0
 
     class Item(dict[str, str]):
@@ -67,7 +67,7 @@ def test_a_list_that_comes_item_by_item_is_never_whole_in_memory(tmp_path: Path)
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-def test_text_of_many_pieces_takes_no_more_memory_than_a_few_times_its_length() -> None:
+def test_text_of_many_pieces_uses_memory_in_proportion_to_its_length() -> None:
     tracemalloc.start()
     text = format_json({"people": {f"p_{n}": "x" for n in range(3000)}})
     peak = tracemalloc.get_traced_memory()[1]
@@ -76,7 +76,7 @@ def test_text_of_many_pieces_takes_no_more_memory_than_a_few_times_its_length() 
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=30))
-def test_floats_of_32_bits_come_back_as_they_were_and_are_short(values: list[float]) -> None:
+def test_floats_of_32_bits_are_read_back_unchanged_and_short(values: list[float]) -> None:
     array = np.array(values, dtype=np.float32)
     text = format_json({"v": array})
     assert np.array_equal(np.array(json.loads(text)["v"], dtype=np.float32), array)
@@ -85,22 +85,22 @@ def test_floats_of_32_bits_come_back_as_they_were_and_are_short(values: list[flo
     assert [json.loads(format_json(v)) for v in array] == [float(str(v)) for v in array]
 
 
-def test_vectors_stand_on_one_line_and_keys_keep_their_order() -> None:
+def test_vectors_are_on_one_line_and_keys_keep_their_order() -> None:
     text = format_json({"b": np.array([0.1, 0.25], dtype=np.float32), "a": [{"x": 1}], "c": {}})
     assert text == (
         '{\n  "b": [0.1,0.25],\n  "a": [\n    {\n      "x": 1\n    }\n  ],\n  "c": {}\n}\n'
     )
 
 
-def test_vectors_are_read_back_by_name_however_the_file_is_laid_out(tmp_path: Path) -> None:
+def test_vectors_are_read_by_name_from_any_layout(tmp_path: Path) -> None:
     vectors = {"p_1": np.array([0.1, -2, 3e-8], np.float32), 'p "2"': np.zeros(3, np.float32)}
     content = {"head": {"p_0": [9]}, "embeddings": vectors, "tail": {"p_3": [1]}}
     write_json(tmp_path / "ours.json", content)
     (tmp_path / "other.json").write_text(json.dumps(json.loads(format_json(content))))
     for name in ("ours.json", "other.json"):
-        found = iterate_vectors(tmp_path / name, "embeddings")
-        assert list(found) == list(vectors)
-        assert all(np.array_equal(found[who], vectors[who]) for who in vectors)
+        vectors_by_name = iterate_vectors(tmp_path / name, "embeddings")
+        assert list(vectors_by_name) == list(vectors)
+        assert all(np.array_equal(vectors_by_name[name], vectors[name]) for name in vectors)
     (tmp_path / "broken.json").write_text('{\n  "embeddings": {\n    "p_1": [0.1,\n')
     with pytest.raises(StorageError, match=r"broken\.json"):
         iterate_vectors(tmp_path / "broken.json", "embeddings")
@@ -116,27 +116,27 @@ def test_nan_is_refused_with_its_place(bad: float) -> None:
         format_json({"a": bad})
 
 
-def test_what_json_has_no_word_for_is_refused() -> None:
+def test_values_unknown_to_json_are_refused() -> None:
     with pytest.raises(TypeError, match=r"\$\.a: set"):
         format_json({"a": {1}})
     with pytest.raises(TypeError, match="a key must be text"):
         format_json({(1, 2): 3})
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "sub" / "a.json"
     write_json(target, {"old": True})
     with pytest.raises(ValueError, match="cannot be written"):
         write_json(target, {"new": float("nan")})
 
-    def half(file: IO[bytes]) -> None:
+    def write_half(file: IO[bytes]) -> None:
         file.write(b"half")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        files.write_with(target, half)
+        files.write_with(target, write_half)
     assert read_json(target) == {"old": True}
-    assert [p.name for p in target.parent.iterdir()] == ["a.json"]
+    assert [path.name for path in target.parent.iterdir()] == ["a.json"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
         (errno.EIO, "cannot be written"),
     ],
 )
-def test_the_disk_is_heard(tmp_path: Path, number: int, said: str) -> None:
+def test_error_of_the_disk_is_reported(tmp_path: Path, number: int, said: str) -> None:
     def fail(_file: IO[bytes]) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -158,13 +158,13 @@ def test_the_disk_is_heard(tmp_path: Path, number: int, said: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     with pytest.raises(StorageError, match="folder is needed"):
         write_text(tmp_path / "a" / "b.txt", "x")
 
 
-def test_broken_json_is_named(tmp_path: Path) -> None:
+def test_invalid_json_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no such file"):
         read_json(tmp_path / "a.json")
     (tmp_path / "a.json").write_text("{")
@@ -172,7 +172,7 @@ def test_broken_json_is_named(tmp_path: Path) -> None:
         read_json(tmp_path / "a.json")
 
 
-def test_a_file_that_is_a_list_is_laid_out_as_any(tmp_path: Path) -> None:
+def test_file_with_a_list_has_the_same_layout(tmp_path: Path) -> None:
     for items in ([{"a": [1, {"b": 2}]}, 3, "x"], []):
         write_json(tmp_path / "a.json", iter(items))
         assert (tmp_path / "a.json").read_text("utf-8") == format_json(items)

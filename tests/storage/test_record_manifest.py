@@ -1,4 +1,4 @@
-"""The manifest: totals, unknown prices, how answers were read, what software ran."""
+"""The manifest: totals, unknown prices, how answers were read, and software versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from folkmoot.storage.manifest import (
 )
 
 
-def facts(models: dict[str, ModelUsage] | None = None, synthetic: tuple[str, ...] = ()) -> RunFacts:
+def build_facts(
+    models: dict[str, ModelUsage] | None = None, synthetic: tuple[str, ...] = ()
+) -> RunFacts:
     return RunFacts(
         run_id="r1",
         study="mine",
@@ -33,7 +35,7 @@ def facts(models: dict[str, ModelUsage] | None = None, synthetic: tuple[str, ...
 
 def test_totals_add_up_over_models() -> None:
     data = build_manifest(
-        facts(
+        build_facts(
             {
                 "a": ModelUsage(3, 0, 30, 6, 0, 0.5, served_models={"a-1"}),
                 "b": ModelUsage(2, 0, 20, 4, 0, 0.25),
@@ -48,13 +50,15 @@ def test_totals_add_up_over_models() -> None:
     format_json(data)
 
 
-def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+def test_unknown_price_is_unknown_and_not_zero() -> None:
     assert (
-        build_manifest(facts({"a": ModelUsage(calls=1, calls_without_price=1)}), {})["cost_usd"]
+        build_manifest(build_facts({"a": ModelUsage(calls=1, calls_without_price=1)}), {})[
+            "cost_usd"
+        ]
         is None
     )
     mixed = build_manifest(
-        facts(
+        build_facts(
             {
                 "a": ModelUsage(calls=1, calls_without_price=1),
                 "b": ModelUsage(calls=1, cost_usd=0.5),
@@ -65,8 +69,8 @@ def test_an_unknown_price_is_unknown_and_not_zero() -> None:
     assert (mixed["cost_usd"], mixed["cost_unknown_for"]) == (0.5, ["a"])
 
 
-def test_the_mark_stands_on_everything_synthetic() -> None:
-    data = build_manifest(facts(synthetic=("participant",)), {})
+def test_label_is_set_for_every_synthetic_run() -> None:
+    data = build_manifest(build_facts(synthetic=("participant",)), {})
     assert data["mark"] == "SYNTHETIC"
     assert "no evidence" in data["note"]
 
@@ -79,8 +83,8 @@ def test_parse_steps_are_shares_and_missing_answers_have_reasons() -> None:
             "reasks": [0, 0, 1, 2],
         }
     )
-    read = build_manifest(facts(), {"answers": answers.lazy()})["answers"]
-    assert read == {
+    answer_summary = build_manifest(build_facts(), {"answers": answers.lazy()})["answers"]
+    assert answer_summary == {
         "count": 4,
         "parse_steps": {"exact": 0.5, "missing": 0.25, "named": 0.25},
         "reasks": 3,
@@ -96,7 +100,7 @@ def test_software_names_every_direct_dependency() -> None:
     assert direct_dependencies("no-such-package") == []
 
 
-def test_hashes_are_of_the_files_that_are_there(tmp_path: Path) -> None:
+def test_hashes_cover_the_existing_files(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("")
-    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert file_hashes(tmp_path, ["b", "a"]) == {"b": empty}
+    empty_file_hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert file_hashes(tmp_path, ["b", "a"]) == {"b": empty_file_hash}

@@ -1,4 +1,4 @@
-"""Tables: one column one type, the same bytes each time, described by the codebook."""
+"""Tables: one type per column, the same bytes each time, described by the codebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [
 ]
 
 
-def test_columns_are_the_union_in_order_of_first_mention() -> None:
+def test_columns_are_in_order_of_first_mention() -> None:
     data = rows_to_frame(ROWS)
     assert data.columns == ["id", "age", "score", "ok", "note", "tags", "share", "count"]
     assert data.schema["age"] == pl.Int64
@@ -32,17 +32,17 @@ def test_columns_are_the_union_in_order_of_first_mention() -> None:
     assert rows_to_frame([]).shape == (0, 0)
 
 
-def test_a_text_drawn_by_numpy_is_text() -> None:
+def test_text_drawn_by_numpy_is_text() -> None:
     arm = np.random.default_rng(1).choice(["shown", "not shown"])
     assert rows_to_frame([{"arm": arm}, {"arm": "shown"}]).schema["arm"] == pl.String
 
 
-def test_a_column_that_mixes_text_and_numbers_is_a_bug_of_the_study() -> None:
+def test_column_with_text_and_numbers_is_an_error_of_the_study() -> None:
     with pytest.raises(ProtocolError, match="table votes, column value: int and str"):
         rows_to_frame([{"value": 1}, {"value": "one"}], "votes")
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+def test_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_table(tmp_path / name, "t", rows_to_frame(ROWS))
     for file in ("t.parquet", "t.csv"):
@@ -51,13 +51,13 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "t.csv").read_text().splitlines()[1].startswith("p_1,30,1.0,true,,")
 
 
-def test_text_with_commas_quotes_and_lines_survives_csv(tmp_path: Path) -> None:
-    said = 'a, "b"\nc; é —'
-    write_table(tmp_path, "t", rows_to_frame([{"text": said}]))
-    assert pl.read_csv(tmp_path / "t.csv")["text"].to_list() == [said]
+def test_text_with_commas_quotes_and_line_breaks_survives_csv(tmp_path: Path) -> None:
+    text = 'a, "b"\nc; é —'
+    write_table(tmp_path, "t", rows_to_frame([{"text": text}]))
+    assert pl.read_csv(tmp_path / "t.csv")["text"].to_list() == [text]
 
 
-def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
+def test_codebook_contains_type_meaning_missing_and_levels() -> None:
     rows = [{"address": f"a/{k}", "n": k, "arm": "acp" if k % 3 else "simple"} for k in range(30)]
     rows.append({"address": "a/30"})
     book = build_codebook(
@@ -84,19 +84,19 @@ def test_the_codebook_says_type_meaning_missing_and_levels() -> None:
 
 @pytest.mark.parametrize("name", ["count", "value", "len", "distinct", ""])
 @pytest.mark.parametrize("rows", [3, 6_000], ids=["in memory", "by queries"])
-def test_a_column_may_have_any_name_and_no_value(name: str, rows: int) -> None:
+def test_column_may_have_any_name_and_no_value(name: str, rows: int) -> None:
     table = pl.DataFrame({name: ["a", None, "b"] * (rows // 3), "none": [None] * rows})
-    for held in (table, table.lazy()):
-        columns = build_codebook({"t": held})["t"]["columns"]
+    for frame in (table, table.lazy()):
+        columns = build_codebook({"t": frame})["t"]["columns"]
         levels = {"a": rows // 3, "b": rows // 3}
         assert (columns[name]["missing"], columns[name]["levels"]) == (rows // 3, levels)
         assert columns["none"]["missing"] == rows and "levels" not in columns["none"]
-        assert build_codebook({"t": held.clear()})["t"]["rows"] == 0
+        assert build_codebook({"t": frame.clear()})["t"]["rows"] == 0
 
 
 @pytest.mark.parametrize("name", ["min", "max", "value"])
-def test_so_may_a_column_of_numbers(name: str) -> None:
+def test_column_of_numbers_may_have_any_name(name: str) -> None:
     table = pl.DataFrame({name: [*range(6_000)]})
-    for held in (table, table.lazy()):
-        column = build_codebook({"t": held})["t"]["columns"][name]
+    for frame in (table, table.lazy()):
+        column = build_codebook({"t": frame})["t"]["columns"][name]
         assert (column["min"], column["max"]) == (0, 5_999)

@@ -1,4 +1,4 @@
-"""Recording: rows in any order, given back in that of their keys, from memory or from the disk."""
+"""Recording: rows arrive in any order and are returned by key order, from memory or disk."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from folkmoot.storage.table_buffer import (
 from folkmoot.storage.tables import write_table
 
 
-def rows_of_several_shapes(count: int) -> list[dict[str, object]]:
-    """Columns that begin empty, and columns that only some rows have."""
+def build_varied_rows(count: int) -> list[dict[str, object]]:
+    """Build rows with columns that start empty and columns that only some rows have."""
     return [
         {"n": i, "half": i / 2 if i > 1000 else None}
         | ({"who": f"p_{i}"} if i % 3 else {"said": ["a", i], "sure": None if i < 2500 else True})
@@ -32,7 +32,7 @@ def rows_of_several_shapes(count: int) -> list[dict[str, object]]:
     ]
 
 
-def told(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, object]]:
+def expected_rows(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, object]]:
     return [
         {**dict.fromkeys(columns), **row}
         | ({"said": f'["a", {row["n"]}]'} if "said" in row else {})
@@ -40,33 +40,33 @@ def told(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, ob
     ]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("spooled", [False, True])
-def test_a_recording_is_what_its_rows_are_however_they_came(
-    turned: bool, spooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("is_spooled", [False, True])
+def test_recording_contains_its_rows_for_any_order_of_arrival(
+    is_reversed: bool, is_spooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 100)
     monkeypatch.setattr(module, "FRAME_ROWS", 1000)
-    rows, place = rows_of_several_shapes(2700), RowOrder()
-    coming = [(row, place.next_key()) for row in rows]
+    rows, place = build_varied_rows(2700), RowOrder()
+    rows_with_keys = [(row, place.next_key()) for row in rows]
     file = RowFile(tmp_path)
-    recording = TableBuffer("t", file if spooled else None)
-    for row, key in reversed(coming) if turned else coming:
+    recording = TableBuffer("t", file if is_spooled else None)
+    for row, key in reversed(rows_with_keys) if is_reversed else rows_with_keys:
         recording.add_row(row, key)
-    assert (file.path.is_file() == spooled and len(recording.waiting) < 100) or not spooled
+    assert (file.path.is_file() == is_spooled and len(recording.waiting) < 100) or not is_spooled
     data = recording.to_frame().lazy().collect()
-    assert data.columns == list(dict.fromkeys(c for row in rows for c in row))
+    assert data.columns == list(dict.fromkeys(column for row in rows for column in row))
     kinds = {"n": pl.Int64(), "half": pl.Float64(), "who": pl.String(), "said": pl.String()}
-    assert data.dtypes == [kinds.get(c, pl.Boolean()) for c in data.columns]
-    assert data.to_dicts() == told(rows, data.columns)
+    assert data.dtypes == [kinds.get(column, pl.Boolean()) for column in data.columns]
+    assert data.to_dicts() == expected_rows(rows, data.columns)
     file.remove_file()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_of_many_groups_has_the_bytes_of_the_whole(
+def test_table_of_many_groups_has_the_bytes_of_a_single_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written group by group, with the types that only later groups tell."""
+    """The table is written group by group, with types that only later groups determine."""
     monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 100)
     monkeypatch.setattr(module, "FRAME_ROWS", 500)
     rows = [
@@ -85,7 +85,7 @@ def test_a_table_of_many_groups_has_the_bytes_of_the_whole(
 
 
 @given(st.lists(st.lists(st.integers(0, 70_000), max_size=5), max_size=30, unique_by=tuple))
-def test_keys_compare_as_places_do(paths: list[list[int]]) -> None:
+def test_keys_sort_like_places(paths: list[list[int]]) -> None:
     def key(path: list[int]) -> bytes:
         place = RowOrder()
         for number in path:
@@ -95,7 +95,7 @@ def test_keys_compare_as_places_do(paths: list[list[int]]) -> None:
     assert sorted(paths) == sorted(paths, key=key)
 
 
-def test_cells_that_wait_on_the_disk_come_back_as_they_were(
+def test_cells_spooled_to_disk_are_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 2)
@@ -113,7 +113,7 @@ def test_cells_that_wait_on_the_disk_come_back_as_they_were(
     file.remove_file()
 
 
-def test_what_is_declared_settles_what_the_cells_do_not_tell() -> None:
+def test_declared_types_are_used_for_undetermined_columns() -> None:
     recording = TableBuffer("t", None, {"empty": "bool", "whole": "float", "text": "int"})
     recording.add_row({"empty": None, "whole": 1, "text": "a"})
     schema = recording.to_frame().collect_schema()
@@ -122,7 +122,7 @@ def test_what_is_declared_settles_what_the_cells_do_not_tell() -> None:
     assert nothing.schema == {"empty": pl.Boolean()} and nothing.height == 0
 
 
-def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
+def test_recorded_row_is_not_affected_by_later_changes() -> None:
     recording, tags = TableBuffer(), ["a"]
     row: dict[str, object] = {"tags": tags, "n": 1}
     recording.add_row(row)
@@ -131,7 +131,7 @@ def test_a_recorded_row_stays_as_it_was_when_recorded() -> None:
     assert recording.to_frame().lazy().collect().to_dicts() == [{"tags": '["a"]', "n": 1}]
 
 
-def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
+def test_kinds_that_differ_only_after_many_rows_are_reported() -> None:
     recording = TableBuffer("votes")
     for i in range(1000):
         recording.add_row({"value": i})
@@ -140,9 +140,7 @@ def test_kinds_that_differ_only_after_many_rows_are_seen_at_the_end() -> None:
         recording.to_frame()
 
 
-def test_a_disk_that_takes_no_more_rows_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_for_rows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROWS_IN_MEMORY", 1)
     with pytest.raises(StorageError, match=r"\.rows\.db.*--resume"):
         TableBuffer("t", RowFile(tmp_path / "missing")).add_row({"a": 1})
@@ -159,26 +157,29 @@ def test_another_process_reads_the_rows_so_far(tmp_path: Path) -> None:
     assert read_recordings(tmp_path) == {}
     file.write_rows([votes, texts])
     votes.add_row({"n": 2, "share": 2, "late": True}, keys[2])  # not written yet
-    seen = read_recordings(tmp_path)
-    assert list(seen) == ["texts", "votes"]
-    so_far = seen["votes"].to_frame().lazy().collect()
+    tables = read_recordings(tmp_path)
+    assert list(tables) == ["texts", "votes"]
+    so_far = tables["votes"].to_frame().lazy().collect()
     assert so_far.to_dicts() == [{"n": 1, "share": 1.0}, {"n": 3, "share": 1.0}]
     file.write_rows([votes, texts])
-    # What was read before has the rows of that moment, and not one that lies between them.
-    assert seen["votes"].to_frame().lazy().collect().equals(so_far)
-    found = read_recordings(tmp_path)["votes"].to_frame().lazy().collect()
-    assert found.equals(votes.to_frame().lazy().collect()) and found["late"].to_list()[1] is True
+    # An earlier result keeps its rows, and a row between them is not added.
+    assert tables["votes"].to_frame().lazy().collect().equals(so_far)
+    votes_before = read_recordings(tmp_path)["votes"].to_frame().lazy().collect()
+    assert (
+        votes_before.equals(votes.to_frame().lazy().collect())
+        and votes_before["late"].to_list()[1] is True
+    )
     file.remove_file()
     assert read_recordings(tmp_path) == {} and list(tmp_path.iterdir()) == []
 
 
-def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_rows_are_named(tmp_path: Path) -> None:
     RowFile(tmp_path).path.write_bytes(b"not a database, " * 100)
     with pytest.raises(StorageError, match=r"\.rows\.db: cannot be read"):
         read_recordings(tmp_path)
 
 
-def test_a_file_that_a_run_has_only_just_created_holds_no_tables(tmp_path: Path) -> None:
+def test_newly_created_file_holds_no_tables(tmp_path: Path) -> None:
     path = RowFile(tmp_path).path
     path.touch()
     assert read_recordings(tmp_path) == {}

@@ -1,4 +1,4 @@
-"""Tables declared as classes: columns, kinds and meanings from one place, also without rows."""
+"""Tables declared as classes: columns, kinds and meanings, also without rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Withdrawal(Placed, table="withdrawals"):
     at_turn: int | None
 
 
-def test_a_row_declares_its_columns_and_what_they_mean() -> None:
+def test_row_class_declares_its_columns_and_meanings() -> None:
     assert list(Vote.columns().items()) == [
         *(("round", "int"), ("who", "text"), ("choice", "text")),
         *(("weight", "float"), ("seen", "text"), ("kept", "bool")),
@@ -40,7 +40,7 @@ def test_a_row_declares_its_columns_and_what_they_mean() -> None:
     assert "round" not in Vote.column_meanings()
 
 
-def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: Path) -> None:
+def test_tables_and_codebook_come_from_the_class_with_and_without_rows(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         session.record(Vote(round=1, who="ann", choice=None, weight=2, seen=["a", "b"]))
 
@@ -55,10 +55,10 @@ def test_tables_and_codebook_come_from_the_class_with_rows_or_without(tmp_path: 
     assert withdrawals.is_empty() and withdrawals.schema["at_turn"] == pl.Int64
     book = json.loads((run.path / "codebook.json").read_text())
     assert book["votes"]["columns"]["choice"]["meaning"] == "the option chosen"
-    assert book["votes"]["columns"]["round"]["meaning"]  # the engine's own words
+    assert book["votes"]["columns"]["round"]["meaning"]  # the text of the engine
 
 
-def test_a_study_describes_its_own_columns_in_a_table_of_the_engine(tmp_path: Path) -> None:
+def test_study_describes_its_columns_in_an_engine_table(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         session.say(Speaker("ann"), "Yes.", mood="calm")
 
@@ -72,11 +72,11 @@ def test_a_study_describes_its_own_columns_in_a_table_of_the_engine(tmp_path: Pa
     assert all(facts["meaning"] for facts in columns.values())
 
 
-def test_every_column_of_a_table_of_the_engine_has_a_meaning() -> None:
+def test_every_column_of_an_engine_table_has_a_meaning() -> None:
     async def protocol(session: Session) -> None: ...
 
-    empty = {row.table: pl.DataFrame(schema=[*row.columns()]) for row in ENGINE_TABLES}
-    book: Any = describe_tables(Study("trial", "Trial", StudyConfig, protocol), empty)
+    empty_tables = {row.table: pl.DataFrame(schema=[*row.columns()]) for row in ENGINE_TABLES}
+    book: Any = describe_tables(Study("trial", "Trial", StudyConfig, protocol), empty_tables)
     unexplained = [
         (table, name)
         for table, entry in book.items()

@@ -1,4 +1,4 @@
-"""A run folder as it is read, whole, half-way, or no run folder at all."""
+"""Run folders: complete, unfinished, or invalid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from folkmoot.storage.tables import write_table
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def run_folder_path(tmp_path: Path) -> Path:
     path = tmp_path / "pilot_001"
     write_table(path / "tables", "votes", rows_to_frame([{"id": "p_1"}]))
     write_table(path / "tables", "answers", rows_to_frame([{"id": "p_1"}]))
@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_everything_of_a_finished_run_is_there(folder: Path) -> None:
-    run = RunFolder(folder)
+def test_every_file_of_a_finished_run_is_readable(run_folder_path: Path) -> None:
+    run = RunFolder(run_folder_path)
     assert (run.id, run.study, run.is_finished, run.is_synthetic) == (
         "pilot_001",
         "mine",
@@ -44,36 +44,40 @@ def test_everything_of_a_finished_run_is_there(folder: Path) -> None:
     assert not run.has_table("nothing")
 
 
-def test_a_run_that_is_not_finished_says_so(folder: Path) -> None:
-    (folder / "manifest.json").unlink()
-    run = RunFolder(folder)
+def test_unfinished_run_says_so(run_folder_path: Path) -> None:
+    (run_folder_path / "manifest.json").unlink()
+    run = RunFolder(run_folder_path)
     assert not run.is_finished
     assert run.study == "mine"
     with pytest.raises(StorageError, match="no table nothing; tables: answers, votes"):
         run.read_table("nothing")
 
 
-def test_what_is_no_run_folder_is_refused(tmp_path: Path, folder: Path) -> None:
+def test_invalid_run_folder_is_refused(tmp_path: Path, run_folder_path: Path) -> None:
     with pytest.raises(StorageError, match="no such run folder"):
         RunFolder(tmp_path / "gone")
     with pytest.raises(StorageError, match="not a run folder"):
         RunFolder(tmp_path)
-    (folder / "tables" / "votes.parquet").write_bytes(b"broken")
+    (run_folder_path / "tables" / "votes.parquet").write_bytes(b"broken")
     with pytest.raises(StorageError, match=r"votes\.parquet: cannot be read"):
-        RunFolder(folder).read_table("votes")
+        RunFolder(run_folder_path).read_table("votes")
     with pytest.raises(StorageError, match=r"other\.json: no such file"):
-        RunFolder(folder).read_json("other.json")
+        RunFolder(run_folder_path).read_json("other.json")
 
 
-def test_columns_of_an_earlier_version_have_their_present_names(folder: Path) -> None:
-    write_table(folder / "tables", "answers", rows_to_frame([{"id": "p_1", "rung": "exact"}]))
-    write_json(folder / "manifest.json", {"study": "mine", "answers": {"rungs": {"exact": 1.0}}})
-    run = RunFolder(folder)
+def test_columns_of_an_earlier_version_get_their_current_names(run_folder_path: Path) -> None:
+    write_table(
+        run_folder_path / "tables", "answers", rows_to_frame([{"id": "p_1", "rung": "exact"}])
+    )
+    write_json(
+        run_folder_path / "manifest.json", {"study": "mine", "answers": {"rungs": {"exact": 1.0}}}
+    )
+    run = RunFolder(run_folder_path)
     assert run.read_table("answers")["parse_step"].to_list() == ["exact"]
     assert run.manifest["answers"] == {"parse_steps": {"exact": 1.0}}
 
 
-def test_a_large_table_is_read_part_by_part_as_often_as_asked(
+def test_large_table_is_read_in_parts_any_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("folkmoot.storage.run_folder.ROWS_PER_BATCH", 7)
@@ -81,21 +85,24 @@ def test_a_large_table_is_read_part_by_part_as_often_as_asked(
     rows = [{"n": n, "half": n / 2, "text": f"said {n}"} for n in range(50)]
     write_table(tmp_path / "tables", "votes", rows_to_frame(rows))
     run = RunFolder(tmp_path)
-    assert list(run.rows("votes", "text", "n")) == [(r["text"], r["n"]) for r in rows]
+    assert list(run.rows("votes", "text", "n")) == [(row["text"], row["n"]) for row in rows]
     streamed = RowStream(run.scan_table("votes"))
     assert len(streamed) == 50 and list(streamed) == list(streamed) == rows
     with pytest.raises(StorageError, match=r"no table ballots; tables: votes"):
         run.scan_table("ballots")
 
 
-def test_a_small_table_that_would_fill_the_memory_is_refused(folder: Path) -> None:
+def test_small_table_that_would_fill_the_memory_is_refused(run_folder_path: Path) -> None:
     rows = pl.select(pl.repeat(1, 4_000_000, dtype=pl.Int8).alias("n"))
-    wide = rows.select(*(pl.col("n").alias(f"n{k}") for k in range(4)))
-    path = folder / "tables" / "votes.parquet"
-    wide.write_parquet(path, compression="zstd")
+    wide_rows = rows.select(*(pl.col("n").alias(f"n{k}") for k in range(4)))
+    path = run_folder_path / "tables" / "votes.parquet"
+    wide_rows.write_parquet(path, compression="zstd")
     assert path.stat().st_size < 100_000
-    for read in (RunFolder(folder).read_table, RunFolder(folder).scan_table):
+    for read_function in (
+        RunFolder(run_folder_path).read_table,
+        RunFolder(run_folder_path).scan_table,
+    ):
         with pytest.raises(StorageError, match="4,000,000 rows in"):
-            read("votes")
-    wide.head(1_000_000).write_parquet(path)
-    assert RunFolder(folder).read_table("votes").height == 1_000_000
+            read_function("votes")
+    wide_rows.head(1_000_000).write_parquet(path)
+    assert RunFolder(run_folder_path).read_table("votes").height == 1_000_000

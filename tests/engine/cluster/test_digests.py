@@ -15,7 +15,7 @@ from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.engine.study.study import registered_studies
 from tests.contract.runs import digest, play
 from tests.engine.cluster.runs import worker_pid
-from tests.faults.lab import pilot
+from tests.faults.lab import write_pilot_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 from tests.waiting import wait_until
@@ -55,7 +55,7 @@ def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
     with ServerThread(FaultPlan(), latency=0.05, answers="respondent") as server:
         # Chats and embeddings are calls to two models, whose workers share the concurrency.
         endpoints = f"endpoints: {{openai/m: {server.openai}, openai/e: {server.openai}}}\n"
-        study = pilot(tmp_path, f"conditions: [simple_passive, acp]\n{endpoints}")
+        study = write_pilot_study(tmp_path, f"conditions: [simple_passive, acp]\n{endpoints}")
         text = study.read_text("utf-8").replace("openai/test-model", "openai/m")
         study.write_text(f"{text}embedding_model: openai/e\n", "utf-8")
         alone = folkmoot.run(study, out=tmp_path / "alone", trust=True)
