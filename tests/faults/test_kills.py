@@ -148,9 +148,8 @@ def test_killed_run_with_a_lost_or_changed_journal_is_refused(tmp_path: Path, se
     server.model.plan = FaultPlan()
     server.wait_until_quiet()
     received_count = server.model.counts["received"]
-    with closing(
-        sqlite3.connect(out / "journal.sqlite")
-    ) as db:  # move the write-ahead log into the database file
+    # Move the write-ahead log into the database file.
+    with closing(sqlite3.connect(out / "journal.sqlite")) as db:
         assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     journal_bytes = (out / "journal.sqlite").read_bytes()
     # With a reader open, the change is only in the write-ahead log.

@@ -1,4 +1,4 @@
-"""The Anthropic format."""
+"""The wire format of Anthropic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from folkmoot.models.wire.capabilities import Capabilities
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
-ASKED = (
+MESSAGES = (
     Message("system", "You are Ann."),
     Message("user", "One?"),
     Message("assistant", "Two."),
@@ -23,36 +23,39 @@ ASKED = (
 SCHEMA = {"type": "object", "properties": {"choice": {"type": "string"}}, "required": ["choice"]}
 
 
-def test_the_system_prompt_stands_apart_and_a_limit_is_always_there() -> None:
-    body = encode_request(ModelRequest("claude-haiku-4-5", ASKED, temperature=0.2))
+def test_system_prompt_is_separate_and_a_limit_is_always_set() -> None:
+    body = encode_request(ModelRequest("claude-haiku-4-5", MESSAGES, temperature=0.2))
     assert body["system"] == "You are Ann."
-    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     assert body["max_tokens"] > 0 and body["temperature"] == 0.2
 
 
-def test_a_conversation_never_begins_with_the_assistant() -> None:
+def test_conversation_never_starts_with_the_assistant() -> None:
     body = encode_request(
         ModelRequest("m", (Message("assistant", "I said."), Message("user", "And?")))
     )
-    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
 
 
-def test_a_system_message_that_is_not_taken_stands_in_one_place_only() -> None:
-    free = {"type": "object", "properties": {"m": {"type": "object"}}}
-    for request in (ModelRequest("m", ASKED), ModelRequest("m", ASKED, schema=free)):
+def test_unsupported_system_message_is_sent_in_one_place_only() -> None:
+    free_form_schema = {"type": "object", "properties": {"m": {"type": "object"}}}
+    for request in (
+        ModelRequest("m", MESSAGES),
+        ModelRequest("m", MESSAGES, schema=free_form_schema),
+    ):
         body = encode_request(request, Capabilities(system=False))
         assert "system" not in body
         assert body["messages"][0]["content"].startswith("You are Ann.\n\n")
 
 
-def test_a_free_form_mapping_is_asked_for_by_the_prompt() -> None:
-    free = {"type": "object", "properties": {"m": {"type": "object"}}}
-    body = encode_request(ModelRequest("m", ASKED, schema=free))
+def test_free_form_mapping_is_requested_in_the_prompt() -> None:
+    free_form_schema = {"type": "object", "properties": {"m": {"type": "object"}}}
+    body = encode_request(ModelRequest("m", MESSAGES, schema=free_form_schema))
     assert "output_config" not in body and "JSON schema" in str(body["messages"][-1]["content"])
-    assert "output_config" in encode_request(ModelRequest("m", ASKED, schema=SCHEMA))
+    assert "output_config" in encode_request(ModelRequest("m", MESSAGES, schema=SCHEMA))
 
 
-def test_a_reply() -> None:
+def test_reply_is_decoded() -> None:
     data = {
         "id": "msg_1",
         "type": "message",
@@ -72,16 +75,16 @@ def test_a_reply() -> None:
     assert reply.rate_limit_hints == {
         "requests_limit": 50,
         "requests_remaining": 49,
-        "requests_reset": 0.0,  # a time that has passed
+        "requests_reset": 0.0,  # a time in the past
     }
 
 
-def test_a_refusal_is_an_outcome() -> None:
+def test_refusal_is_a_result() -> None:
     data = {"content": [], "stop_reason": "refusal"}
     assert decode_reply(200, {}, json.dumps(data).encode()).finish == "refused:refused"
 
 
-def test_an_empty_account_and_an_overload_are_told_apart() -> None:
+def test_exhausted_quota_and_overload_are_distinguished() -> None:
     body = {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low"}}
     with pytest.raises(QuotaError):
         decode_reply(400, {}, json.dumps(body).encode())
@@ -89,19 +92,19 @@ def test_an_empty_account_and_an_overload_are_told_apart() -> None:
         decode_reply(529, {}, b'{"error": {"type": "overloaded_error", "message": "Overloaded"}}')
 
 
-async def test_against_the_server() -> None:
+async def test_requests_to_a_server() -> None:
     server = ModelServer(FaultPlan(schema="refuse", key="right"), 0.0, "hash")
     async with TestServer(server.app()) as running:
         url = str(running.make_url("/"))
         model = provider(ProviderSettings(base_url=url, api_key="right"))
-        request = ModelRequest("m", ASKED, schema=SCHEMA)
+        request = ModelRequest("m", MESSAGES, schema=SCHEMA)
         replies = [await model.complete_request(request, address="a") for _ in range(2)]
         assert replies[0].text == replies[1].text != ""
         assert server.counts["format_refused"] == 1
         with pytest.raises(FatalModelError, match="embedding_model"):
             await model.embed_texts("m", ["a"], address="a")
         await model.close()
-        wrong = provider(ProviderSettings(base_url=url, api_key="wrong"))
+        provider_with_wrong_key = provider(ProviderSettings(base_url=url, api_key="wrong"))
         with pytest.raises(FatalModelError, match="key"):
-            await wrong.complete_request(request, address="a")
-        await wrong.close()
+            await provider_with_wrong_key.complete_request(request, address="a")
+        await provider_with_wrong_key.close()

@@ -1,4 +1,4 @@
-"""Names of models: what is meant, where it is, which key it needs."""
+"""Names of models: the meant model, its endpoint and its key."""
 
 from __future__ import annotations
 
@@ -48,36 +48,40 @@ WORKBOOK_MODELS = (
         ("openai/org/model-7b", "openai", "org/model-7b", "https://api.openai.com/v1"),
     ],
 )
-def test_names(name: str, provider: str, wire: str, url: str) -> None:
+def test_names_resolve_to_provider_model_and_url(
+    name: str, provider: str, wire: str, url: str
+) -> None:
     spec = resolve_model(name, environ={})
     assert (spec.provider, spec.wire_model, spec.base_url) == (provider, wire, url)
     assert "/" in spec.name and spec.key_needed
 
 
-def test_bare_and_full_names_mean_the_same() -> None:
-    for bare, (vendor, _) in KNOWN_MODELS.items():
-        assert resolve_model(bare, environ={}) == resolve_model(f"{vendor}/{bare}", environ={})
+def test_bare_and_full_names_are_equivalent() -> None:
+    for short_name, (vendor, _) in KNOWN_MODELS.items():
+        assert resolve_model(short_name, environ={}) == resolve_model(
+            f"{vendor}/{short_name}", environ={}
+        )
 
 
 @pytest.mark.parametrize("name", [*WORKBOOK_MODELS.split(), *CALL_LLM_MODELS])
-def test_the_models_of_the_sources_are_known(name: str) -> None:
+def test_models_of_the_source_studies_are_known(name: str) -> None:
     assert resolve_model(name, environ={}).key_env
 
 
-def test_a_base_url_moves_a_model_and_frees_it_of_the_key() -> None:
+def test_base_url_moves_a_model_and_makes_its_key_optional() -> None:
     by_variable = resolve_model("exaone-4.0", environ={"EXAONE_BASE_URL": "http://gpu:8000/v1/"})
     assert (by_variable.base_url, by_variable.key_needed) == ("http://gpu:8000/v1", False)
     for key in ("exaone-4.0", "exaone/LGAI-EXAONE/EXAONE-4.0-32B", "exaone"):
-        moved = resolve_model(
+        moved_model = resolve_model(
             "exaone-4.0", {key: "http://mine/v1"}, {"EXAONE_BASE_URL": "http://other"}
         )
-        assert moved.base_url == "http://mine/v1"
+        assert moved_model.base_url == "http://mine/v1"
     assert (
         resolve_model("gpt-4o", {"exaone-4.0": "http://mine/v1"}, {}).base_url != "http://mine/v1"
     )
 
 
-def test_a_hosted_endpoint_needs_its_url() -> None:
+def test_hosted_endpoint_needs_its_url() -> None:
     with pytest.raises(InputError, match="endpoint"):
         resolve_model("hf-inference", environ={})
     spec = resolve_model(
@@ -96,27 +100,27 @@ def test_a_hosted_endpoint_needs_its_url() -> None:
         ("antropic/claude-haiku-4.5", "anthropic"),
     ],
 )
-def test_a_wrong_name_is_told_the_likely_ones(wrong: str, right: str) -> None:
+def test_wrong_name_suggests_similar_names(wrong: str, right: str) -> None:
     with pytest.raises(InputError) as caught:
         resolve_model(wrong, environ={})
     assert right in str(caught.value) and wrong.partition("/")[0] in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "openai/", "  "])
-def test_no_name_is_an_error(name: str) -> None:
+def test_empty_name_is_an_error(name: str) -> None:
     with pytest.raises(InputError):
         resolve_model(name, environ={})
 
 
-def test_the_embedded_respondent_is_local_and_needs_nothing() -> None:
+def test_embedded_respondent_is_local_and_needs_no_key() -> None:
     spec = resolve_model("synthetic", environ={})
     assert spec.local and not spec.key_needed and spec.base_url is None
 
 
-def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = ScriptedProvider(lambda request, address: "yes")
+def test_provider_of_a_third_party_is_found_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    custom_provider = ScriptedProvider(lambda request, address: "yes")
     point = EntryPoint("acme", "acme:provider", PROVIDERS)
-    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda settings: mine)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda settings: custom_provider)
     monkeypatch.setattr(catalog, "installed_entry_points", lambda group: {"acme": point})
     spec = resolve_model("acme/rocket-1", environ={})
     assert (spec.provider, spec.wire_model, spec.key_env) == (
@@ -124,10 +128,10 @@ def test_a_third_partys_provider_is_found_by_entry_point(monkeypatch: pytest.Mon
         "rocket-1",
         ("ACME_API_KEY",),
     )
-    assert open_provider(spec, ProviderSettings()) is mine
+    assert open_provider(spec, ProviderSettings()) is custom_provider
 
 
-def test_the_wire_providers_are_registered() -> None:
+def test_wire_providers_are_registered() -> None:
     for name in ("gpt-4o", "gemini-3-flash", "claude-haiku-4.5"):
         provider: Any = open_provider(
             resolve_model(name, environ={}), ProviderSettings(api_key="k")

@@ -1,5 +1,4 @@
-"""How a reply ended, in the words of each vendor; thoughts that are no part of it; failures inside
-an answer that came with status 200."""
+"""Finish reasons of each vendor, reasoning that is no part of a reply, and errors in replies."""
 
 from __future__ import annotations
 
@@ -66,21 +65,21 @@ ENDS: list[tuple[Callable[..., Completion], object, str]] = [
 
 
 @pytest.mark.parametrize(("wire", "word", "finish"), ENDS)
-def test_a_reply_says_how_it_ended(
+def test_finish_reason_of_every_vendor_is_recognised(
     wire: Callable[..., Completion], word: object, finish: str
 ) -> None:
     reply = wire(word)
     assert (reply.text, reply.finish) == ("Yes", finish)
 
 
-def test_a_field_that_is_not_there_is_unknown() -> None:
+def test_missing_finish_reason_is_unknown() -> None:
     bare = {"choices": [{"message": {"content": "Yes"}}]}
     assert openai_chat.decode_reply(200, {}, json.dumps(bare).encode()).finish == "unknown"
     claude = {"content": [{"type": "text", "text": "Yes"}]}
     assert anthropic_messages.decode_reply(200, {}, json.dumps(claude).encode()).finish == "unknown"
     google = {"candidates": [{"content": {"parts": [{"text": "Yes"}]}}]}
     assert gemini.decode_reply(200, {}, json.dumps(google).encode()).finish == "unknown"
-    assert Completion("Yes").finish == "unknown"  # of a provider that does not say
+    assert Completion("Yes").finish == "unknown"  # of a provider without finish reasons
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_a_field_that_is_not_there_is_unknown() -> None:
     ],
 )
 @pytest.mark.parametrize("wire", [openai, anthropic, google])
-def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
+def test_error_of_a_vendor_during_generation_is_retried(
     wire: Callable[..., Completion], word: str
 ) -> None:
     with pytest.raises(TransientError, match="upstream"):
@@ -108,12 +107,12 @@ def test_a_vendor_that_failed_while_it_wrote_is_asked_again(
         ("something broke", TransientError),
     ],
 )
-def test_an_error_beside_a_reply_is_no_reply(error: object, kind: type[ModelError]) -> None:
+def test_error_beside_a_reply_is_an_error(error: object, kind: type[ModelError]) -> None:
     with pytest.raises(kind):
         openai("stop", "Half an answ", error=error)
 
 
-def test_an_error_beside_empty_choices_is_an_error() -> None:
+def test_error_beside_empty_choices_is_an_error() -> None:
     for choices in ([], None, [{"message": {"content": "Half"}, "finish_reason": "stop"}]):
         body = {"choices": choices, "error": {"code": 503, "message": "overloaded"}}
         with pytest.raises(TransientError, match="overloaded"):
@@ -131,9 +130,9 @@ def test_an_error_beside_empty_choices_is_an_error() -> None:
     ("sent", "text"),
     [
         ("<think>No? Yes.</think>\n\nYes", "Yes"),
-        ("No? Yes.\n</think>\n\nYes", "Yes"),  # the prompt's template opened it
+        ("No? Yes.\n</think>\n\nYes", "Yes"),  # the prompt template opened the tag
         ("</think>Yes", "Yes"),
-        ("<think>No? Or", ""),  # cut while it thought: nothing was said
+        ("<think>No? Or", ""),  # cut during the reasoning: no reply
         ("<think>a</think><think>b</think> Yes", "Yes"),
         ("<THINK>a</THINK>Yes", "Yes"),
         ("<thinking>a</thinking>\nYes", "Yes"),
@@ -147,20 +146,20 @@ def test_an_error_beside_empty_choices_is_an_error() -> None:
         ("People [think] it is fine.", "People [think] it is fine."),
     ],
 )
-def test_thoughts_are_dropped(wire: Callable[..., Completion], sent: str, text: str) -> None:
+def test_reasoning_is_removed(wire: Callable[..., Completion], sent: str, text: str) -> None:
     assert wire("stop", sent).text == text
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_what_stands_after_the_thoughts_is_kept(thoughts: str, said: str) -> None:
-    if "think" in (thoughts + said).lower():
+def test_text_after_the_reasoning_is_kept(thoughts: str, reply: str) -> None:
+    if "think" in (thoughts + reply).lower():
         return
-    for sent in (f"<think>{thoughts}</think>{said}", f"{thoughts}</think>{said}"):
-        assert strip_reasoning(sent) == said.strip()
-    assert strip_reasoning(said) == said
+    for sent in (f"<think>{thoughts}</think>{reply}", f"{thoughts}</think>{reply}"):
+        assert strip_reasoning(sent) == reply.strip()
+    assert strip_reasoning(reply) == reply
 
 
-def test_a_part_without_text_says_nothing() -> None:
+def test_part_without_text_is_ignored() -> None:
     parts = [{"type": "text", "text": None}]
     claude = {"content": parts, "stop_reason": "end_turn"}
     assert anthropic_messages.decode_reply(200, {}, json.dumps(claude).encode()).text == ""
@@ -174,7 +173,7 @@ def test_a_part_without_text_says_nothing() -> None:
         )
 
 
-def test_a_reply_of_no_tokens_was_not_counted() -> None:
+def test_usage_of_zero_tokens_is_unknown() -> None:
     for text, tokens in (("Yes", None), ("", 0)):
         usage = {"prompt_tokens": 9, "completion_tokens": 0}
         chat = {"choices": [{"message": {"content": text}}], "usage": usage}
@@ -186,7 +185,7 @@ def test_a_reply_of_no_tokens_was_not_counted() -> None:
         assert (got.input_tokens, got.output_tokens) == (9, tokens)
 
 
-def test_embeddings_that_hold_no_number_are_asked_for_again() -> None:
+def test_embeddings_without_numbers_are_retried() -> None:
     chat = {"data": [{"index": 0, "embedding": [0.5, None]}]}
     with pytest.raises(TransientError, match="numbers are missing"):
         openai_chat.decode_embeddings(200, {}, json.dumps(chat).encode(), 1)
@@ -195,7 +194,7 @@ def test_embeddings_that_hold_no_number_are_asked_for_again() -> None:
         gemini.decode_embeddings(200, {}, json.dumps(google).encode(), 1)
 
 
-def test_no_discount_on_more_than_was_sent() -> None:
+def test_cached_tokens_never_exceed_the_input_tokens() -> None:
     cached = {"cached_tokens": 500}
     usage = {"prompt_tokens": 50, "completion_tokens": 5, "prompt_tokens_details": cached}
     chat = {"choices": [{"message": {"content": "Yes"}}], "usage": usage}

@@ -1,4 +1,4 @@
-"""Servers of a user's own: headers and queries with keys in them, and several for one model."""
+"""Custom servers: headers and queries with keys, and several servers for one model."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from folkmoot.models.request import Completion, Message, ModelRequest, Provider
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
-SECRET = "azure-s3cret-value"
+SECRET_KEY = "azure-s3cret-value"
 
 
-async def ask(session: Session) -> None:
-    async def one(scope: Any, number: int) -> None:
+async def ask_questions(session: Session) -> None:
+    async def ask_question(scope: Any, number: int) -> None:
         await scope.ask(Speaker(f"p{number}"), f"Question {number}?")
 
-    await session.map(range(12), one)
+    await session.map(range(12), ask_question)
 
 
-STUDY = Study(name="ask", title="Ask", config=StudyConfig, protocol=ask)
+STUDY = Study(name="ask", title="Ask", config=StudyConfig, protocol=ask_questions)
 
 
 @pytest.fixture
-def gate() -> Iterator[tuple[ServerThread, list[web.Request]]]:
-    """A server that keeps every request, and passes any path that ends in a known one."""
-    seen: list[web.Request] = []
+def recording_server() -> Iterator[tuple[ServerThread, list[web.Request]]]:
+    """Start a server that records requests and accepts every path that ends in a known path."""
+    requests: list[web.Request] = []
     with ServerThread(FaultPlan()) as server:
-        known = server.model.chat
+        answer_chat = server.model.chat
 
-        async def elsewhere(request: web.Request, handler: Any) -> web.StreamResponse:
-            seen.append(request)
-            found = request.path.endswith("/chat/completions")
-            return await (known(request) if found else handler(request))
+        async def route_request(request: web.Request, handler: Any) -> web.StreamResponse:
+            requests.append(request)
+            is_chat = request.path.endswith("/chat/completions")
+            return await (answer_chat(request) if is_chat else handler(request))
 
-        server.model.between = elsewhere
-        yield server, seen
+        server.model.between = route_request
+        yield server, requests
 
 
-# (how the study file has it, the path that is asked, the headers that go along)
-DOORS = {
+# (address in the study file, expected path, expected headers)
+CLOUD_ENDPOINTS = {
     "azure deployment": (
         {
             "url": "{base}/openai/deployments/mine",
@@ -60,17 +60,17 @@ DOORS = {
             "headers": {"api-key": "${DOOR_KEY}"},
         },
         "/openai/deployments/mine/chat/completions?api-version=2024-10-21",
-        {"api-key": SECRET},
+        {"api-key": SECRET_KEY},
     ),
     "azure v1": (
         {"url": "{base}/openai/v1", "headers": {"api-key": "${DOOR_KEY}"}},
         "/openai/v1/chat/completions",
-        {"api-key": SECRET},
+        {"api-key": SECRET_KEY},
     ),
     "bedrock": (
         {"url": "{base}/openai/v1", "headers": {"Authorization": "Bearer ${DOOR_KEY}"}},
         "/openai/v1/chat/completions",
-        {"Authorization": f"Bearer {SECRET}"},
+        {"Authorization": f"Bearer {SECRET_KEY}"},
     ),
     "vertex": (
         {
@@ -78,29 +78,33 @@ DOORS = {
             "headers": {"Authorization": "Bearer ${DOOR_KEY}"},
         },
         "/v1/projects/p/locations/eu/endpoints/openapi/chat/completions",
-        {"Authorization": f"Bearer {SECRET}"},
+        {"Authorization": f"Bearer {SECRET_KEY}"},
     ),
     "key in the query": (
         {"url": "{base}/v1", "query": {"key": "${DOOR_KEY}"}},
-        f"/v1/chat/completions?key={SECRET}",
+        f"/v1/chat/completions?key={SECRET_KEY}",
         {},
     ),
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("endpoint", CLOUD_ENDPOINTS)
 @pytest.mark.parametrize("fails", [False, True])
-def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_folder(
-    door: str, fails: bool, gate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_cloud_endpoints_get_their_format_and_keys_stay_out_of_the_folder(
+    endpoint: str,
+    fails: bool,
+    recording_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server, seen = gate
-    monkeypatch.setenv("DOOR_KEY", SECRET)
+    server, requests = recording_server
+    monkeypatch.setenv("DOOR_KEY", SECRET_KEY)
     monkeypatch.setenv("OPENAI_API_KEY", "not-for-others")
-    address, path, headers = DOORS[door]
+    address, path, headers = CLOUD_ENDPOINTS[endpoint]
     address = {**address, "url": str(address["url"]).format(base=server.url)}
-    if fails:  # a server that repeats what it was sent
-        said = {"status": 401, "message": f"bad key {SECRET}"}
-        server.model.says = lambda messages, body: said
+    if fails:  # a server that repeats the request in its error
+        error_reply = {"status": 401, "message": f"bad key {SECRET_KEY}"}
+        server.model.says = lambda messages, body: error_reply
     values = {"model": "openai/mine", "endpoints": {"openai/mine": address}}
     error = ""
     try:
@@ -108,14 +112,14 @@ def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_f
     except FolkmootError as problem:
         error = str(problem)
     assert bool(error) == fails
-    assert SECRET not in error
-    assert {request.path_qs for request in seen} == {path}
-    for request in seen:
+    assert SECRET_KEY not in error
+    assert {request.path_qs for request in requests} == {path}
+    for request in requests:
         assert {name: request.headers.get(name) for name in headers} == headers
         assert "not-for-others" not in str(request.headers)
     for file in (tmp_path / "run").rglob("*"):
-        assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
-    assert SECRET not in repr(
+        assert not file.is_file() or SECRET_KEY.encode() not in file.read_bytes(), file
+    assert SECRET_KEY not in repr(
         create_router(study_from_settings(STUDY, values, RunOptions()), RunOptions())
     )
 
@@ -135,13 +139,13 @@ def test_doors_of_other_clouds_are_asked_as_they_want_and_keys_stay_out_of_the_f
         (3, "must be a base URL"),
     ],
 )
-def test_a_mistake_in_an_address_is_named(address: Any, message: str) -> None:
+def test_mistake_in_an_address_is_named(address: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         study_from_settings(STUDY, {"endpoints": {"openai/m": address}}, RunOptions())
     assert message in str(caught.value)
 
 
-def test_a_variable_that_is_not_set_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+def test_unset_variable_is_named_before_any_request(tmp_path: Path) -> None:
     address = {"url": "https://h.example", "headers": {"api-key": "${NOBODY_SET_THIS}"}}
     values = {"model": "openai/m", "endpoints": {"openai": address}}
     with pytest.raises(InputError, match="needs NOBODY_SET_THIS, which is not set"):
@@ -149,22 +153,25 @@ def test_a_variable_that_is_not_set_is_named_before_anything_is_sent(tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
-def test_a_key_in_a_header_does_not_travel_unencrypted(
+def test_key_in_a_header_is_not_sent_unencrypted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOOR_KEY", SECRET)
+    monkeypatch.setenv("DOOR_KEY", SECRET_KEY)
     address = {"url": "http://h.example/v1", "headers": {"api-key": "${DOOR_KEY}"}}
     values = {"model": "openai/m", "endpoints": {"openai/m": [address]}}
     with pytest.raises(InputError, match="unencrypted"):
         run(STUDY, values, out=tmp_path / "run")
 
 
-def test_every_server_and_every_key_that_goes_there_is_asked_about(
+def test_consent_names_every_server_and_its_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("DOOR_KEY", SECRET)
-    there = {"url": "https://two.example/v1", "headers": {"api-key": "${DOOR_KEY}"}}
-    values = {"model": "openai/m", "endpoints": {"openai/m": ["https://one.example/v1", there]}}
+    monkeypatch.setenv("DOOR_KEY", SECRET_KEY)
+    second_endpoint = {"url": "https://two.example/v1", "headers": {"api-key": "${DOOR_KEY}"}}
+    values = {
+        "model": "openai/m",
+        "endpoints": {"openai/m": ["https://one.example/v1", second_endpoint]},
+    }
     study_file = study_from_settings(STUDY, values, RunOptions())
     wishes = describe_destinations(
         study_file.config, create_router(study_file, RunOptions(key="k"))
@@ -175,30 +182,33 @@ def test_every_server_and_every_key_that_goes_there_is_asked_about(
     ]
 
 
-def test_variables_are_filled_in_where_they_stand() -> None:
+def test_variables_are_replaced_in_place() -> None:
     address = {
         "url": "https://h/v1",
         "query": {"v": "a b", "k": "${K}&"},
         "headers": {"x": "-${K}-"},
     }
     (server,) = parse_servers(address)
-    there = resolve_server(server, {"K": "long/secret"})
-    assert there.url == "https://h/v1?v=a%20b&k=long/secret%26"
-    assert there.headers == {"x": "-long/secret-"}
-    assert "long/secret" in there.secrets
+    resolved_server = resolve_server(server, {"K": "long/secret"})
+    assert resolved_server.url == "https://h/v1?v=a%20b&k=long/secret%26"
+    assert resolved_server.headers == {"x": "-long/secret-"}
+    assert "long/secret" in resolved_server.secrets
 
 
 def test_calls_are_spread_over_the_servers_of_a_list(tmp_path: Path) -> None:
-    with ServerThread(FaultPlan()) as one, ServerThread(FaultPlan()) as two:
-        values = {"model": "openai/m", "endpoints": {"openai/m": [one.openai, two.openai]}}
+    with ServerThread(FaultPlan()) as first_server, ServerThread(FaultPlan()) as second_server:
+        values = {
+            "model": "openai/m",
+            "endpoints": {"openai/m": [first_server.openai, second_server.openai]},
+        }
         run(STUDY, {**values, "concurrency": 6}, out=tmp_path / "run")
-        counts = [server.model.counts["answered"] for server in (one, two)]
+        counts = [server.model.counts["answered"] for server in (first_server, second_server)]
     assert sum(counts) == 12
     assert min(counts) > 0
 
 
-class Server(Provider):
-    """A provider that answers when it is told to."""
+class ControlledServer(Provider):
+    """A provider that answers when the test sets its event."""
 
     def __init__(self, name: str, error: Exception | None = None) -> None:
         self.name, self.error = name, error
@@ -214,23 +224,26 @@ class Server(Provider):
 QUESTION = ModelRequest("m", (Message("user", "?"),))
 
 
-async def test_the_server_with_the_least_to_do_is_asked_next() -> None:
-    servers = [Server("a"), Server("b"), Server("c")]
+async def test_least_loaded_server_gets_the_next_call() -> None:
+    servers = [ControlledServer("a"), ControlledServer("b"), ControlledServer("c")]
     spread = LoadBalancer(servers)
     calls = [asyncio.ensure_future(spread.complete_request(QUESTION, address="")) for _ in range(9)]
     await asyncio.sleep(0)
-    servers[1].go.set()  # b is quick: all further calls are its own
+    servers[1].go.set()  # b answers at once, so it gets all further calls
     assert [(await call).text for call in calls[1::3]] == ["b", "b", "b"]
     for _ in range(20):
-        more = await spread.complete_request(QUESTION, address="")
-        assert more.text == "b"
+        completion = await spread.complete_request(QUESTION, address="")
+        assert completion.text == "b"
     for server in servers:
         server.go.set()
     assert Counter([(await call).text for call in calls]) == {"a": 3, "b": 3, "c": 3}
 
 
-async def test_a_dead_server_is_left_alone_and_does_not_end_the_run() -> None:
-    dead, alive = Server("dead", FatalModelError("no model server was reached")), Server("alive")
+async def test_dead_server_is_avoided_and_does_not_end_the_run() -> None:
+    dead, alive = (
+        ControlledServer("dead", FatalModelError("no model server was reached")),
+        ControlledServer("alive"),
+    )
     alive.go.set()
     spread = LoadBalancer([dead, alive])
     failed = 0
@@ -239,15 +252,17 @@ async def test_a_dead_server_is_left_alone_and_does_not_end_the_run() -> None:
             await spread.complete_request(QUESTION, address="")
         except TransientError:
             failed += 1
-    assert 0 < failed < 12  # tried again now and then
+    assert 0 < failed < 12  # retried occasionally
     dead.error = None
     dead.go.set()
-    said = [(await spread.complete_request(QUESTION, address="")).text for _ in range(1_000)]
-    assert "dead" in said  # it is back
+    reply_texts = [(await spread.complete_request(QUESTION, address="")).text for _ in range(1_000)]
+    assert "dead" in reply_texts  # the server is available again
 
 
-async def test_where_no_server_can_be_reached_the_run_stops() -> None:
-    servers = [Server(name, FatalModelError("no model server was reached")) for name in "ab"]
+async def test_run_stops_if_no_server_can_be_reached() -> None:
+    servers = [
+        ControlledServer(name, FatalModelError("no model server was reached")) for name in "ab"
+    ]
     spread = LoadBalancer(servers)
     with pytest.raises(TransientError):
         await spread.complete_request(QUESTION, address="")
@@ -255,7 +270,7 @@ async def test_where_no_server_can_be_reached_the_run_stops() -> None:
         await spread.complete_request(QUESTION, address="")
 
 
-def test_a_provider_of_another_class_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_unknown_provider_class_is_refused_before_any_request(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="provider= is no provider: object"):
         run(STUDY, {}, provider=object(), out=tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run" / "journal.sqlite").exists()

@@ -1,4 +1,4 @@
-"""The Gemini format."""
+"""The wire format of Gemini."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.servers.answers import vector
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
-ASKED = (
+MESSAGES = (
     Message("system", "You are Ann."),
     Message("user", "One?"),
     Message("assistant", "Two."),
@@ -28,9 +28,9 @@ SCHEMA = {
 }
 
 
-def test_memory_becomes_user_and_model_turns() -> None:
+def test_history_becomes_user_and_model_turns() -> None:
     body = encode_request(
-        ModelRequest("gemini-3-flash-preview", ASKED, temperature=0.5, max_tokens=10)
+        ModelRequest("gemini-3-flash-preview", MESSAGES, temperature=0.5, max_tokens=10)
     )
     assert body["contents"] == [
         {"role": "user", "parts": [{"text": "One?"}]},
@@ -39,16 +39,17 @@ def test_memory_becomes_user_and_model_turns() -> None:
     ]
     assert body["systemInstruction"] == {"parts": [{"text": "You are Ann."}]}
     assert body["generationConfig"]["temperature"] == 0.5
-    assert body["generationConfig"]["maxOutputTokens"] > 10  # it thinks on the same account
+    # Reasoning counts towards the same limit.
+    assert body["generationConfig"]["maxOutputTokens"] > 10
 
 
-def test_a_schema_is_sent_without_references() -> None:
-    config = encode_request(ModelRequest("m", ASKED, schema=SCHEMA))["generationConfig"]
+def test_schema_is_sent_without_references() -> None:
+    config = encode_request(ModelRequest("m", MESSAGES, schema=SCHEMA))["generationConfig"]
     assert config["responseJsonSchema"]["properties"]["vote"]["enum"] == ["yes", "no"]
     assert "$ref" not in json.dumps(config)
 
 
-def test_replies_without_thoughts_and_with_all_that_is_paid() -> None:
+def test_reply_excludes_reasoning_and_usage_includes_it() -> None:
     data = {
         "candidates": [
             {
@@ -74,11 +75,11 @@ def test_replies_without_thoughts_and_with_all_that_is_paid() -> None:
         {"candidates": [{"finishReason": "PROHIBITED_CONTENT", "content": {}}]},
     ],
 )
-def test_blocked_prompts_and_replies_are_outcomes(data: object) -> None:
+def test_blocked_prompts_and_replies_are_results(data: object) -> None:
     assert decode_reply(200, {}, json.dumps(data).encode()).finish == "refused:filtered"
 
 
-def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
+def test_quota_per_minute_and_per_day_are_distinguished() -> None:
     def answer(quota: str) -> bytes:
         details = [
             {"violations": [{"quotaId": quota}]},
@@ -95,18 +96,20 @@ def test_a_minute_and_a_day_of_quota_are_different_things() -> None:
         decode_reply(429, {}, answer("GenerateRequestsPerDayPerProjectPerModel"))
 
 
-def test_a_bad_key_comes_as_a_400() -> None:
+def test_invalid_key_is_recognised_with_status_400() -> None:
     error = {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}}
     with pytest.raises(FatalModelError, match="rejected the key"):
         decode_reply(400, {}, json.dumps(error).encode())
 
 
-async def test_against_the_server() -> None:
+async def test_requests_to_a_server() -> None:
     server = ModelServer(FaultPlan(schema="refuse"), 0.0, "hash")
     async with TestServer(server.app()) as running:
         url = str(running.make_url("/"))
         model = provider(ProviderSettings(base_url=url, api_key="k"))
-        reply = await model.complete_request(ModelRequest("m", ASKED, schema=SCHEMA), address="a")
+        reply = await model.complete_request(
+            ModelRequest("m", MESSAGES, schema=SCHEMA), address="a"
+        )
         assert reply.text.startswith("reply-") and reply.model_served == "m-served"
         vectors, _ = await model.embed_texts("e", ["a", "b"], address="a")
         np.testing.assert_allclose(vectors, [vector("a"), vector("b")], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Which error an answer stands for, and how long a server asks to wait."""
+"""Which error a response stands for, and how long a server asks to wait."""
 
 from __future__ import annotations
 
@@ -51,10 +51,12 @@ CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
 
 
 @pytest.mark.parametrize(("status", "error", "kind"), CASES)
-def test_every_kind_of_error(status: int, error: dict[str, object], kind: type[ModelError]) -> None:
-    found = error_from_response(status, {}, json.dumps({"error": error}).encode())
-    assert type(found) is kind
-    assert str(error.get("message", status)) in str(found)
+def test_every_kind_of_error_is_recognised(
+    status: int, error: dict[str, object], kind: type[ModelError]
+) -> None:
+    decoded_error = error_from_response(status, {}, json.dumps({"error": error}).encode())
+    assert type(decoded_error) is kind
+    assert str(error.get("message", status)) in str(decoded_error)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +70,11 @@ def test_every_kind_of_error(status: int, error: dict[str, object], kind: type[M
         ({"code": "no_money", "message": "no credits"}, "HTTP 402: no_money: no credits"),
     ],
 )
-def test_a_status_is_told_once(error: dict[str, object], told: str) -> None:
+def test_status_is_reported_once(error: dict[str, object], told: str) -> None:
     assert str(error_from_response(402, {}, json.dumps({"error": error}).encode())) == told
 
 
-def test_refusals_say_why() -> None:
+def test_refusals_contain_a_reason() -> None:
     too_long = error_from_response(400, {}, b'{"error": {"code": "context_length_exceeded"}}')
     filtered = error_from_response(400, {}, b'{"error": {"code": "content_filter"}}')
     assert isinstance(too_long, RefusedError) and too_long.reason == "too_long"
@@ -81,7 +83,7 @@ def test_refusals_say_why() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [  # of servers and vendors, as their users have reported them
+    [  # messages of servers and vendors, as reported by users
         {"message": "request (4152 tokens) exceeds the available context size (4096 tokens), try "
          "increasing it", "type": "exceed_context_size_error", "n_ctx": 4096},
         {"message": "Prompt tokens (900) exceeds context size (512)", "type": "context_exceeded"},
@@ -106,7 +108,7 @@ def test_refusals_say_why() -> None:
         {"message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"},
     ],
 )  # fmt: skip
-def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
+def test_prompt_that_is_too_long_is_recognised_for_every_server(
     said: dict[str, object],
 ) -> None:
     error = error_from_response(400, {}, json.dumps({"error": said}).encode())
@@ -121,23 +123,23 @@ def test_a_prompt_that_is_too_long_is_known_in_the_words_of_every_server(
         "Invalid input: messages must alternate",
     ],
 )
-def test_a_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
+def test_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
     error = error_from_response(400, {}, json.dumps({"error": {"message": said}}).encode())
     assert isinstance(error, RejectedError)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'{"detail": "no"}', b"[1]"])
-def test_errors_of_any_shape_are_understood(body: bytes) -> None:
+def test_errors_of_any_structure_are_decoded(body: bytes) -> None:
     assert isinstance(error_from_response(502, {}, body), TransientError)
 
 
-def test_waits_are_read_in_all_their_forms() -> None:
+def test_wait_times_are_read_in_all_formats() -> None:
     assert retry_after_seconds({"retry-after": "2"}) == 2.0
     assert retry_after_seconds({"retry-after-ms": "250", "retry-after": "1"}) == 0.25
     date = formatdate(time.time() + 30, usegmt=True)
     in_half_a_minute = retry_after_seconds({"retry-after": date})
     assert in_half_a_minute is not None and 25 < in_half_a_minute <= 30
-    past = retry_after_seconds({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
-    assert past == 0.0
+    wait_until_past_time = retry_after_seconds({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    assert wait_until_past_time == 0.0
     assert retry_after_seconds({"retry-after": "soon"}) is None
     assert retry_after_seconds({}) is None

@@ -1,4 +1,4 @@
-"""Images in prompts: which words mean one, where it stands, and the shape of each vendor."""
+"""Images in prompts: which texts reference one, their position, and the format of each vendor."""
 
 from __future__ import annotations
 
@@ -37,24 +37,28 @@ DATA = "data:image/png;base64,iVBORw0KGgo="
         ("[a link](https://example.org/view?id=7)", []),
     ],
 )
-def test_which_words_of_a_text_are_images(text: str, urls: list[str]) -> None:
+def test_image_references_in_a_text_are_found(text: str, urls: list[str]) -> None:
     assert [image.url for image in find_image_references(text)] == urls
 
 
 @pytest.mark.parametrize(
     "text", ["http://" * 15_000, "![" * 50_000, "https://x/" + ".png" * 25_000]
 )
-def test_a_long_text_is_searched_quickly(text: str) -> None:
-    """In steps that grow with the text and not with its square; otherwise this takes minutes."""
+def test_long_text_is_searched_quickly(text: str) -> None:
+    """The search takes linear time. A quadratic search would take minutes."""
     assert len(find_image_references(text[:100_000])) <= 1
 
 
-def sent(*messages: Message, images: tuple[str, ...] = ()) -> ModelRequest:
-    shown = images or tuple(i.words for m in messages for i in find_image_references(m.content))
-    return ModelRequest("m", messages, images=shown)
+def build_image_request(*messages: Message, images: tuple[str, ...] = ()) -> ModelRequest:
+    image_urls = images or tuple(
+        reference.words
+        for message in messages
+        for reference in find_image_references(message.content)
+    )
+    return ModelRequest("m", messages, images=image_urls)
 
 
-BOTH = sent(
+BOTH = build_image_request(
     Message("system", "You are Ann."),
     Message("user", f"First {PLAN} then\n![park]({PARK})"),
     Message("assistant", "I like the first."),
@@ -62,7 +66,7 @@ BOTH = sent(
 )
 
 
-def test_openai_takes_image_url_parts() -> None:
+def test_openai_gets_image_url_parts() -> None:
     messages = openai_chat.encode_request(BOTH)["messages"]
     assert messages == [
         {"role": "system", "content": "You are Ann."},
@@ -80,7 +84,7 @@ def test_openai_takes_image_url_parts() -> None:
     ]
 
 
-def test_anthropic_takes_url_sources() -> None:
+def test_anthropic_gets_url_sources() -> None:
     body = anthropic_messages.encode_request(BOTH, Capabilities(accepts_cache_control=False))
     assert body["system"] == "You are Ann."
     assert body["messages"][0]["content"] == [
@@ -94,8 +98,10 @@ def test_anthropic_takes_url_sources() -> None:
     ]
 
 
-def test_gemini_takes_file_data_with_its_type_where_the_address_tells_it() -> None:
-    body = gemini.encode_request(sent(Message("user", f"{PARK} ![](https://example.org/7) Which?")))
+def test_gemini_gets_file_data_with_the_type_from_the_address() -> None:
+    body = gemini.encode_request(
+        build_image_request(Message("user", f"{PARK} ![](https://example.org/7) Which?"))
+    )
     assert body["contents"][0]["parts"] == [
         {"text": "[image 1]"},
         {"fileData": {"fileUri": PARK, "mimeType": "image/jpeg"}},
@@ -105,8 +111,8 @@ def test_gemini_takes_file_data_with_its_type_where_the_address_tells_it() -> No
     ]
 
 
-def test_an_image_that_is_its_own_address_goes_as_bytes() -> None:
-    request = sent(Message("user", f"See {DATA}"))
+def test_data_url_image_is_sent_as_bytes() -> None:
+    request = build_image_request(Message("user", f"See {DATA}"))
     image = openai_chat.encode_request(request)["messages"][0]["content"][1]
     assert image == {"type": "image_url", "image_url": {"url": DATA}}
     image = anthropic_messages.encode_request(request)["messages"][0]["content"][1]
@@ -119,16 +125,18 @@ def test_an_image_that_is_its_own_address_goes_as_bytes() -> None:
     assert part == {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 
-IN_SYSTEM = sent(Message("system", f"You see {PLAN}."), Message("user", "What do you say?"))
+IN_SYSTEM = build_image_request(
+    Message("system", f"You see {PLAN}."), Message("user", "What do you say?")
+)
 
 
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
-def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> None:
-    """No vendor takes an image in the system message."""
+def test_system_message_image_is_moved_to_the_first_question(wire: Any) -> None:
+    """No vendor accepts an image in the system message."""
     body = wire.encode_request(IN_SYSTEM)
     messages = body.get("messages") or body["contents"]
-    first = next(m for m in messages if m["role"] == "user")
-    parts = first.get("content") or first["parts"]
+    first_message = next(message for message in messages if message["role"] == "user")
+    parts = first_message.get("content") or first_message["parts"]
     assert parts[0].get("text") == "[image 1]"
     assert PLAN in json.dumps(parts[1])
     assert parts[2]["text"] == "What do you say?"
@@ -137,11 +145,11 @@ def test_an_image_of_the_system_message_opens_the_first_question(wire: Any) -> N
 
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
 @pytest.mark.parametrize("further", [(), (Message("assistant", "Thank you."),)])
-def test_an_image_of_the_system_message_is_sent_without_a_user_message(
+def test_system_message_image_is_sent_without_a_user_message(
     wire: Any, further: tuple[Message, ...]
 ) -> None:
     """Otherwise the text would refer to an image that the model never gets."""
-    body = wire.encode_request(sent(Message("system", f"You see {PLAN}."), *further))
+    body = wire.encode_request(build_image_request(Message("system", f"You see {PLAN}."), *further))
     messages = body.get("messages") or body["contents"]
     question = next(message for message in messages if message["role"] == "user")
     parts = question.get("content") or question["parts"]
@@ -150,35 +158,37 @@ def test_an_image_of_the_system_message_is_sent_without_a_user_message(
 
 
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages])
-def test_a_model_without_system_messages_sees_it_all_the_same(wire: Any) -> None:
+def test_model_without_system_messages_gets_the_image(wire: Any) -> None:
     body = wire.encode_request(IN_SYSTEM, Capabilities(system=False))
     parts = body["messages"][0]["content"]
     assert parts[0]["text"] == "You see [image 1]" and PLAN in json.dumps(parts[1])
 
 
 @pytest.mark.parametrize("wire", [openai_chat, anthropic_messages, gemini])
-def test_addresses_that_nobody_called_images_stay_words(wire: Any) -> None:
-    """What a participant says is never fetched by a vendor."""
-    said = f"I found https://evil.example/x.png and {PLAN}"
-    request = sent(Message("user", f"{PLAN}\n{said}"), images=(PLAN,))
+def test_addresses_that_are_no_image_references_stay_text(wire: Any) -> None:
+    """A vendor never fetches an address that a participant wrote."""
+    text = f"I found https://evil.example/x.png and {PLAN}"
+    request = build_image_request(Message("user", f"{PLAN}\n{text}"), images=(PLAN,))
     body = json.dumps(wire.encode_request(request))
     assert "I found https://evil.example/x.png and [image 1]" in body
     assert body.count(PLAN) == 1
 
 
-def test_only_what_stands_in_the_messages_is_sent() -> None:
+def test_only_images_in_the_messages_are_sent() -> None:
     messages = [Message("user", f"See {PLAN}"), Message("assistant", PARK)]
     assert images_in_messages({PLAN, PARK}, messages) == (PLAN,)
-    assert split_messages(messages, ()) == [(m, [(m.content, None)]) for m in messages]
+    assert split_messages(messages, ()) == [
+        (message, [(message.content, None)]) for message in messages
+    ]
 
 
-def test_an_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
-    words = (Message("user", f"See {PLAN}"),)
+def test_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
+    messages = (Message("user", f"See {PLAN}"),)
     assert (
-        ModelRequest("m", words).fingerprint()
-        != ModelRequest("m", words, images=(PLAN,)).fingerprint()
+        ModelRequest("m", messages).fingerprint()
+        != ModelRequest("m", messages, images=(PLAN,)).fingerprint()
     )
-    assert "images" not in ModelRequest("m", words).to_json()
+    assert "images" not in ModelRequest("m", messages).to_json()
 
 
 @pytest.mark.parametrize(
@@ -191,5 +201,5 @@ def test_an_image_changes_the_fingerprint_and_text_alone_does_not() -> None:
         ("openai/a-model-of-mine", False),
     ],
 )
-def test_models_that_are_known_to_take_no_images(model: str, blind: bool) -> None:
+def test_models_without_image_support_are_known(model: str, blind: bool) -> None:
     assert is_text_only(resolve_model(model)) is blind

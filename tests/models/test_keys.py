@@ -1,4 +1,4 @@
-"""Keys: where they come from, and that no text keeps one."""
+"""Keys: their sources, and that no text contains one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENAI = resolve_model("gpt-4o", environ={})
 KEYS = {"OPENAI_API_KEY": "from-here"}
 
 
-def test_the_nearest_env_file_is_read_and_the_environment_wins(
+def test_nearest_env_file_is_read_and_the_environment_has_priority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = tmp_path / "a" / "b"
@@ -38,9 +38,9 @@ def test_the_nearest_env_file_is_read_and_the_environment_wins(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("MOONSHOT_API_KEY", raising=False)
     monkeypatch.delenv("ANTHROPIC", raising=False)
-    found = load_environment(inner)
-    assert (found["OPENAI_API_KEY"], found["EXAONE"]) == ("near", "plain")
-    assert "MOONSHOT_API_KEY" not in found and "ANTHROPIC" not in found
+    environment = load_environment(inner)
+    assert (environment["OPENAI_API_KEY"], environment["EXAONE"]) == ("near", "plain")
+    assert "MOONSHOT_API_KEY" not in environment and "ANTHROPIC" not in environment
     monkeypatch.setenv("OPENAI_API_KEY", "set")
     assert load_environment(inner)["OPENAI_API_KEY"] == "set"
 
@@ -62,18 +62,18 @@ def test_the_nearest_env_file_is_read_and_the_environment_wins(
         ("exaone-4.0", "FRIENDLI_TOKEN"),
     ],
 )
-def test_the_variables_of_each_model(model: str, variable: str) -> None:
+def test_variables_of_each_model_are_known(model: str, variable: str) -> None:
     spec = resolve_model(model, environ={})
     assert find_key(spec, {variable: " k "}) == (variable, "k")
     assert find_key(spec, {"OTHER_API_KEY": "k"}) is None
 
 
-def test_an_explicit_key_comes_first() -> None:
+def test_explicit_key_has_priority() -> None:
     assert resolve_key(OPENAI, "given", KEYS) == "given"
     assert resolve_key(OPENAI, None, KEYS) == "from-here"
 
 
-def test_a_missing_key_is_named_with_the_mend() -> None:
+def test_missing_key_is_named_with_the_solution() -> None:
     with pytest.raises(InputError, match=r"OPENAI_API_KEY.*\.env.*synthetic"):
         resolve_key(OPENAI, None, {})
     assert (
@@ -92,12 +92,12 @@ def test_a_missing_key_is_named_with_the_mend() -> None:
         "flp_abcdefghijklmnopqrstuv",
     ],
 )
-def test_what_looks_like_a_key_is_removed(key: str) -> None:
+def test_text_that_looks_like_a_key_is_removed(key: str) -> None:
     text = redact_keys(f"header {key}, url ?key={key}&x=1, Authorization: Bearer {key}")
     assert key not in text and "x=1" in text and REDACTED_KEY in text
 
 
-def test_known_keys_are_removed_whatever_they_look_like(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_keys_are_removed_in_any_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "plain-words-only")
     assert (
         redact_keys("say plain-words-only and secret!", ["secret!"])
@@ -105,16 +105,16 @@ def test_known_keys_are_removed_whatever_they_look_like(monkeypatch: pytest.Monk
     )
 
 
-def test_ordinary_texts_stay_as_they_are() -> None:
+def test_ordinary_texts_are_unchanged() -> None:
     text = "A task-force on risk-sharing met; sk-learn was used. Key points follow."
     assert redact_keys(text) == text
 
 
-class Names:
-    """A resolver that knows these names only, and counts what it was asked."""
+class FakeResolver:
+    """A resolver with fixed names that counts its lookups."""
 
     def __init__(self, **known: list[str]) -> None:
-        self.known = {name.replace("_", "-"): found for name, found in known.items()}
+        self.known = {name.replace("_", "-"): addresses for name, addresses in known.items()}
         self.asked: list[str] = []
 
     def __call__(self, host: str, *_: object, **__: object) -> list[tuple[Any, ...]]:
@@ -145,14 +145,14 @@ class Names:
         "http://[::ffff:10.0.0.1]/v1",
         "http://gpu-box:8000/v1",
         "http://lab.local/v1",
-        "http://[::1",  # no address: said elsewhere
+        "http://[::1",  # no address: another check reports it
         "",
     ],
 )
-def test_a_key_may_go_over_http_to_this_machine_and_private_networks(
+def test_key_may_be_sent_over_http_to_this_machine_and_private_networks(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = Names(gpu_box=["10.0.0.7", "fd00::7"], **{"lab.local": ["192.168.0.9"]})
+    names = FakeResolver(gpu_box=["10.0.0.7", "fd00::7"], **{"lab.local": ["192.168.0.9"]})
     monkeypatch.setattr(socket, "getaddrinfo", names)
     assert find_unencrypted_host(url) is None
     require_encryption("secret", url)
@@ -169,7 +169,7 @@ def test_a_key_may_go_over_http_to_this_machine_and_private_networks(
         ("http://11.0.0.1", "11.0.0.1"),
         ("http://[2001:4860:4860::8888]/v1", "2001:4860:4860::8888"),
         ("http://[::ffff:8.8.8.8]/v1", "::ffff:8.8.8.8"),
-        ("http://134744072/v1", "134744072"),  # 8.8.8.8 in another dress
+        ("http://134744072/v1", "134744072"),  # 8.8.8.8 as a number
         ("http://localhost.example.org/v1", "localhost.example.org"),
         ("http://10.0.0.1.example.org/v1", "10.0.0.1.example.org"),
         ("http://localhost@example.org/v1", "example.org"),
@@ -177,52 +177,57 @@ def test_a_key_may_go_over_http_to_this_machine_and_private_networks(
         ("http://nowhere/v1", "nowhere"),
     ],
 )
-def test_a_key_never_goes_over_http_to_a_host_of_others(
+def test_key_is_never_sent_over_http_to_public_hosts(
     url: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = Names(half=["10.0.0.1", "8.8.8.8"], **{"134744072": ["8.8.8.8"]})
+    names = FakeResolver(half=["10.0.0.1", "8.8.8.8"], **{"134744072": ["8.8.8.8"]})
     monkeypatch.setattr(socket, "getaddrinfo", names)
     assert find_unencrypted_host(url) == host
     with pytest.raises(InputError, match=r"unencrypted.*https://") as caught:
         require_encryption("secret-key", url, "openai/m")
     assert host in str(caught.value) and "openai/m" in str(caught.value)
     assert "secret-key" not in str(caught.value)
-    require_encryption(None, url)  # a server that needs no key is nobody's secret
-    assert "api.example.org" not in names.asked  # such a name is not even looked up
+    require_encryption(None, url)  # no key is needed, so nothing must be encrypted
+    assert "api.example.org" not in names.asked  # such a name is not looked up
 
 
 @pytest.mark.parametrize(
     "url",
     ["http://ann:pass@example.org/v1", "http://example.org/v1?key=k", "http://h.org?a=1&api-key=k"],
 )
-def test_a_key_within_the_url_is_a_key(url: str) -> None:
+def test_key_in_the_url_counts_as_a_key(url: str) -> None:
     with pytest.raises(InputError, match="unencrypted"):
         require_encryption(None, url)
     require_encryption(None, "http://example.org/v1?api-version=2024-10-21")
 
 
 @pytest.mark.parametrize("seat", ["model", "embedding_model", "models"])
-def test_every_model_of_a_study_is_checked_before_anything_is_sent(seat: str) -> None:
-    far = {"openai/far": "http://api.example.org/v1"}
-    named = {"model": "openai/far", "embedding_model": "synthetic", "models": {}}
+def test_every_model_of_a_study_is_checked_before_any_request(seat: str) -> None:
+    remote_endpoints = {"openai/far": "http://api.example.org/v1"}
+    model_settings = {"model": "openai/far", "embedding_model": "synthetic", "models": {}}
     if seat != "model":
-        named["model"] = "openai/near"
-        named[seat] = "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
-    config = StudyConfig(endpoints={**far, "openai/near": "http://127.0.0.1:1/v1"}, **named)
-    ModelRouter(config, None).check_models(uses_embeddings=True)  # no key, nothing to keep
+        model_settings["model"] = "openai/near"
+        model_settings[seat] = (
+            "openai/far" if seat == "embedding_model" else {"moderator": "openai/far"}
+        )
+    config = StudyConfig(
+        endpoints={**remote_endpoints, "openai/near": "http://127.0.0.1:1/v1"}, **model_settings
+    )
+    # Without a key, nothing must be protected.
+    ModelRouter(config, None).check_models(uses_embeddings=True)
     with pytest.raises(InputError, match=r"openai/far.*api\.example\.org"):
         ModelRouter(config, None, key="a-key").check_models(uses_embeddings=True)
 
 
-def test_the_wire_and_single_calls_refuse_it_too() -> None:
-    far = "http://api.example.org/v1"
+def test_wire_code_and_single_calls_refuse_it_as_well() -> None:
+    remote_url = "http://api.example.org/v1"
     with pytest.raises(InputError, match="unencrypted"):
-        HttpClient(far, {"Authorization": "Bearer k"}, ProviderSettings(far, "k"))
+        HttpClient(remote_url, {"Authorization": "Bearer k"}, ProviderSettings(remote_url, "k"))
     with pytest.raises(InputError, match="unencrypted"):
-        call_llm("gpt-4o", [], "Hello", base_url=far, api_key="k")
+        call_llm("gpt-4o", [], "Hello", base_url=remote_url, api_key="k")
 
 
-def test_trying_models_says_it_in_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_tests_report_it_per_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-mine")
     (tried,) = try_models(["gpt-4o"], {"gpt-4o": "http://api.example.org/v1"})
     assert tried.ok is False and "unencrypted" in tried.error and "a-key" not in tried.error

@@ -1,4 +1,4 @@
-"""Prices: from the price library, and unknown where it knows none."""
+"""Prices: from the price library, and unknown if the library has none."""
 
 from __future__ import annotations
 
@@ -30,49 +30,55 @@ from folkmoot.models.request import Usage
     ["gpt-4o", "gpt-5-mini", "claude-haiku-4.5", "gemini-3-flash", "gemini-2.5-pro", "kimi-k2"],
 )
 @pytest.mark.parametrize("tokens", [(1, 1, 0), (812, 93, 512), (19_000, 4, 0), (300_000, 900, 0)])
-def test_costs_are_those_of_the_library(name: str, tokens: tuple[int, int, int]) -> None:
+def test_costs_equal_those_of_the_library(name: str, tokens: tuple[int, int, int]) -> None:
     spec = resolve_model(name, environ={})
     rate = find_price(spec)
     assert rate is not None
-    asked, said, cached = tokens
+    input_tokens, output_tokens, cached_tokens = tokens
     exact = calc_price(
-        PricedUsage(input_tokens=asked, output_tokens=said, cache_read_tokens=cached),
+        PricedUsage(
+            input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=cached_tokens
+        ),
         model_ref=spec.price_model,
         provider_id=spec.price_provider,
     ).total_price
-    assert rate.cost(Usage(asked, said, cached)) == pytest.approx(float(exact), rel=1e-6)
+    assert rate.cost(Usage(input_tokens, output_tokens, cached_tokens)) == pytest.approx(
+        float(exact), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "claude-haiku-4.5", "gemini-2.5-pro"])
 @pytest.mark.parametrize("tokens", [(1, 1), (812, 93), (19_000, 4), (300_000, 900)])
 @pytest.mark.parametrize("batch", [False, True])
-def test_the_dearest_is_that_of_tokens_read_or_written(
+def test_maximum_cost_covers_cache_reads_and_writes(
     name: str, tokens: tuple[int, int], batch: bool
 ) -> None:
     rate = find_price(resolve_model(name, environ={}))
     assert rate is not None
     rate = rate.batch_price() if batch else rate
-    read, written = (rate.cost(Usage(*tokens, 0, n)) for n in (0, tokens[0]))
-    assert rate.max_cost_usd(*tokens) == pytest.approx(max(read or 0.0, written or 0.0), rel=1e-12)
+    read_usd, written_usd = (rate.cost(Usage(*tokens, 0, n)) for n in (0, tokens[0]))
+    assert rate.max_cost_usd(*tokens) == pytest.approx(
+        max(read_usd or 0.0, written_usd or 0.0), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "gemini-2.5-pro", "gpt-5.5"])
 @pytest.mark.parametrize("calls", [1, 2, 100])
 @pytest.mark.parametrize("batch", [False, True])
-def test_many_short_calls_are_not_priced_as_a_long_one(name: str, calls: int, batch: bool) -> None:
+def test_many_short_calls_are_not_priced_as_a_long_call(name: str, calls: int, batch: bool) -> None:
     spec = resolve_model(name, environ={})
     rate = find_price(spec)
     assert rate is not None
-    one = (rate.batch_price() if batch else rate).cost(
+    single_call_price = (rate.batch_price() if batch else rate).cost(
         Usage(1_000_000 // calls, 100_000 // calls, 0)
     )
-    assert one is not None
+    assert single_call_price is not None
     estimated = estimate_cost(spec, 1_000_000, 100_000, calls=calls, batch=batch)
-    assert estimated == pytest.approx(calls * one)
+    assert estimated == pytest.approx(calls * single_call_price)
 
 
 @pytest.mark.parametrize("hour", [3, 20])
-def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
+def test_price_that_depends_on_the_time_of_day_is_bounded_by_the_maximum(
     hour: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = resolve_model("deepseek/deepseek-chat", environ={})
@@ -104,7 +110,7 @@ def test_a_price_that_changes_with_the_time_of_day_is_bounded_by_the_highest(
         (datetime(2026, 12, 1, 0, 0), 7, 7),
     ],
 )
-def test_a_price_changes_at_any_minute_and_on_its_date(
+def test_price_changes_at_any_minute_and_on_its_date(
     at: datetime, now_usd: int, highest_usd: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The price of ten minutes of a day counts in all of the 24 hours before."""
@@ -141,11 +147,11 @@ def _forget_prices() -> None:
 
 
 @pytest.mark.parametrize("name", ["exaone-4.0", "openai/some-local-llama", "ollama/llama3"])
-def test_an_unknown_price_is_none_and_not_zero(name: str) -> None:
+def test_unknown_price_is_none_and_not_zero(name: str) -> None:
     spec = resolve_model(name, environ={})
     assert find_price(spec) is None
     assert estimate_cost(spec, 1000, 1000) is None
 
 
-def test_what_runs_here_is_free() -> None:
+def test_local_models_are_free() -> None:
     assert estimate_cost(resolve_model("synthetic", environ={}), 10**9, 10**9) == 0.0

@@ -1,4 +1,4 @@
-"""call_llm and the listing of models."""
+"""call_llm and the list of models."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def server() -> Iterator[ServerThread]:
 
 
 @pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def disable_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(simple_call, "BASE_BACKOFF_SECONDS", 0.001)
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI", "MOONSHOT_API_KEY", "MOONSHOT", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_memory_is_said_before_the_question() -> None:
+def test_history_is_sent_before_the_question() -> None:
     assert build_messages(MEMORY, "Three?", "Be Ann.") == (
         Message("system", "Be Ann."),
         Message("user", "One?"),
@@ -48,23 +48,23 @@ def test_memory_is_said_before_the_question() -> None:
 @pytest.mark.parametrize(
     "model", ["gpt-5-mini", "kimi-k2", "exaone-4.0", "claude-haiku-4.5", "gemini-3-flash"]
 )
-def test_the_five_models_answer(model: str, server: ServerThread) -> None:
+def test_five_models_answer(model: str, server: ServerThread) -> None:
     url = server.url if model in ("claude-haiku-4.5", "gemini-3-flash") else server.openai
-    first = call_llm(model, [], "Hello", base_url=url)
-    assert first.startswith("reply-")
-    assert call_llm(model, [], "Hello", base_url=url) == first
-    assert call_llm(model, MEMORY, "Hello", base_url=url) != first  # memory was heard
+    first_reply = call_llm(model, [], "Hello", base_url=url)
+    assert first_reply.startswith("reply-")
+    assert call_llm(model, [], "Hello", base_url=url) == first_reply
+    assert call_llm(model, MEMORY, "Hello", base_url=url) != first_reply  # the history was sent
 
 
-def test_it_works_inside_a_running_loop(server: ServerThread) -> None:
-    async def notebook() -> str:
+def test_call_works_inside_a_running_loop(server: ServerThread) -> None:
+    async def call_in_running_loop() -> str:
         return call_llm("gpt-4o", [], "Hello", base_url=server.openai)
 
-    assert asyncio.run(notebook()).startswith("reply-")
+    assert asyncio.run(call_in_running_loop()).startswith("reply-")
     assert threading.active_count() < 10
 
 
-def test_transient_errors_are_tried_again_three_times(
+def test_transient_errors_are_retried_three_times(
     server: ServerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.model.plan = FaultPlan(server_error=1.0)
@@ -78,11 +78,11 @@ def test_transient_errors_are_tried_again_three_times(
     assert "tokens in" in caplog.text and "trying again" in caplog.text
 
 
-def test_an_empty_reply_is_no_answer_and_a_cut_one_is_told(
+def test_empty_reply_is_an_error_and_a_cut_reply_gives_a_warning(
     server: ServerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = iter([{"text": ""}, {"text": "I think that", "finish": "length"}])
-    server.model.says = lambda messages, body: next(said)
+    replies = iter([{"text": ""}, {"text": "I think that", "finish": "length"}])
+    server.model.says = lambda messages, body: next(replies)
     with caplog.at_level(logging.WARNING, logger="folkmoot"):
         assert call_llm("gpt-4o", [], "Hello", base_url=server.openai) == "I think that"
     assert "cut by the token limit" in caplog.text
@@ -91,7 +91,7 @@ def test_an_empty_reply_is_no_answer_and_a_cut_one_is_told(
         call_llm("gpt-4o", [], "Hello", base_url=server.openai)
 
 
-def test_a_wrong_key_is_permanent(server: ServerThread) -> None:
+def test_wrong_key_is_permanent(server: ServerThread) -> None:
     server.model.plan = FaultPlan(key="right")
     with pytest.raises(FatalModelError):
         call_llm("gpt-4o", [], "Hello", base_url=server.openai, api_key="wrong")
@@ -106,7 +106,7 @@ def test_unknown_models_and_missing_keys_are_input_errors() -> None:
         call_llm("kimi-k2", [], "Hello")
 
 
-def test_the_listing_says_which_key_is_needed_and_whether_it_is_set(
+def test_model_list_says_which_key_is_needed_and_whether_it_is_set(
     server: ServerThread, tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text(

@@ -1,4 +1,4 @@
-"""Schemas as strict modes want them, and what is given up on which complaint."""
+"""Schemas for strict modes, and capabilities that are reduced after an error."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ SCHEMA = Outer.model_json_schema()
 REQUEST = ModelRequest("m", (Message("user", "Hi"),), temperature=0.3, max_tokens=5, schema=SCHEMA)
 
 
-def test_a_closed_schema_admits_what_the_model_admits_in_full() -> None:
-    closed, strict = close_schema(SCHEMA)
-    assert strict
-    full = Outer(default="a", inner=[Inner(level=1)], note=None).model_dump()
-    jsonschema.validate(full, closed)
-    for broken in ({**full, "more": 1}, {"default": "a"}):
+def test_closed_schema_accepts_exactly_the_complete_values() -> None:
+    closed_schema, is_strict = close_schema(SCHEMA)
+    assert is_strict
+    complete_value = Outer(default="a", inner=[Inner(level=1)], note=None).model_dump()
+    jsonschema.validate(complete_value, closed_schema)
+    for invalid_value in ({**complete_value, "more": 1}, {"default": "a"}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(broken, closed)
-    assert set(closed["properties"]) == {"default", "inner", "note"}  # names are no keywords
+            jsonschema.validate(invalid_value, closed_schema)
+    # Property names are not schema keywords.
+    assert set(closed_schema["properties"]) == {"default", "inner", "note"}
 
 
-def test_a_free_form_mapping_cannot_be_closed() -> None:
+def test_free_form_mapping_cannot_be_closed() -> None:
     class Free(BaseModel):
         scores: dict[str, int]
 
     assert not close_schema(Free.model_json_schema())[1]
 
 
-def test_references_are_put_in_place() -> None:
+def test_references_are_resolved() -> None:
     flat = inline_schema(SCHEMA)
     assert "$defs" not in flat
     assert flat["properties"]["inner"]["items"]["properties"]["level"]["type"] == "integer"
@@ -67,14 +68,14 @@ def test_references_are_put_in_place() -> None:
         "Invalid schema: additionalProperties is required",
     ],
 )
-def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
-    first = reduce_capabilities(Capabilities(), REQUEST, said, MODES)
-    assert first == Capabilities(structured_output_mode="json")
-    second = reduce_capabilities(first, REQUEST, said, MODES)
-    assert second == Capabilities(structured_output_mode="prompt")
-    assert reduce_capabilities(second, REQUEST, said, MODES) is None
-    plain = ModelRequest("m", REQUEST.messages)
-    assert reduce_capabilities(Capabilities(), plain, said, MODES) is None
+def test_error_about_the_format_reduces_the_mode_by_one_step(said: str) -> None:
+    first_reduction = reduce_capabilities(Capabilities(), REQUEST, said, MODES)
+    assert first_reduction == Capabilities(structured_output_mode="json")
+    second_reduction = reduce_capabilities(first_reduction, REQUEST, said, MODES)
+    assert second_reduction == Capabilities(structured_output_mode="prompt")
+    assert reduce_capabilities(second_reduction, REQUEST, said, MODES) is None
+    plain_request = ModelRequest("m", REQUEST.messages)
+    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_complaint_about_the_format_steps_down_one_mode(said: str) -> None:
         ),
         ("This model does not support the system role", Capabilities(system=False)),
         ("temperature must be at most 2", None),
-        # The type of an error says nothing of what it is about.
+        # The type of an error does not name its subject.
         ('{"message": "temperature is too high", "type": "invalid_request_error"}', None),
         ('{"message": "max_tokens is too large: 99999", "type": "invalid_request_error"}', None),
         ("messages: must not be empty", None),
@@ -128,10 +129,12 @@ def test_other_complaints(said: str, expected: Capabilities | None) -> None:
         "First message must be from user",
     ],
 )
-def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
-    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert reduce_capabilities(Capabilities(), plain, said, MODES) == Capabilities(system=False)
-    assert reduce_capabilities(Capabilities(system=False), plain, said, MODES) is None
+def test_error_about_the_system_message_is_recognised(said: str) -> None:
+    plain_request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) == Capabilities(
+        system=False
+    )
+    assert reduce_capabilities(Capabilities(system=False), plain_request, said, MODES) is None
 
 
 @pytest.mark.parametrize(
@@ -144,39 +147,42 @@ def test_a_server_that_takes_no_system_message_is_conceded(said: str) -> None:
         "you must not exceed 100 messages",
     ],
 )
-def test_other_complaints_leave_the_system_message_where_it_is(said: str) -> None:
-    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert reduce_capabilities(Capabilities(), plain, said, MODES) is None
+def test_other_errors_keep_the_system_message(said: str) -> None:
+    plain_request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
+    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) is None
 
 
-def test_of_failures_of_the_server_only_the_chat_template_is_learnt_from() -> None:
+def test_only_chat_template_errors_of_the_server_change_capabilities() -> None:
     learnt = CapabilityCache(lambda _: Capabilities(), MODES)
-    plain = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
-    used = learnt.get(plain)
-    assert not learnt.update_from_error(plain, used, b"temperature is not supported", 500)
-    assert not learnt.update_from_error(plain, used, b"System role not supported", 401)
-    assert learnt.update_from_error(plain, used, b"System role not supported", 500)
-    assert not learnt.get(plain).system
+    plain_request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")), 0.5)
+    capabilities = learnt.get(plain_request)
+    assert not learnt.update_from_error(
+        plain_request, capabilities, b"temperature is not supported", 500
+    )
+    assert not learnt.update_from_error(
+        plain_request, capabilities, b"System role not supported", 401
+    )
+    assert learnt.update_from_error(plain_request, capabilities, b"System role not supported", 500)
+    assert not learnt.get(plain_request).system
 
 
-def test_two_calls_with_the_same_complaint_step_down_once() -> None:
+def test_two_calls_with_the_same_error_reduce_the_mode_once() -> None:
     learnt = CapabilityCache(lambda _: Capabilities(), MODES)
-    used = learnt.get(REQUEST)
-    assert learnt.update_from_error(REQUEST, used, b"response_format not supported")
-    assert learnt.update_from_error(
-        REQUEST, used, b"response_format not supported"
-    )  # sent at the same time
+    capabilities = learnt.get(REQUEST)
+    assert learnt.update_from_error(REQUEST, capabilities, b"response_format not supported")
+    # Both calls were sent at the same time.
+    assert learnt.update_from_error(REQUEST, capabilities, b"response_format not supported")
     assert learnt.get(REQUEST).structured_output_mode == "json"
     assert learnt.get(ModelRequest("other", REQUEST.messages)).structured_output_mode == "schema"
     assert len(learnt.notes) == 1
 
 
-def test_a_system_prompt_that_is_not_taken_goes_before_the_first_question() -> None:
+def test_unsupported_system_prompt_is_put_before_the_first_question() -> None:
     request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
     assert adapt_messages(request, Capabilities(system=False)) == [Message("user", "Be Ann.\n\nHi")]
 
 
-def test_a_temperature_that_is_known_to_be_refused_is_said_once() -> None:
+def test_refused_temperature_is_reported_once() -> None:
     learnt = CapabilityCache(lambda _: Capabilities(accepts_temperature=False), MODES)
     for _ in range(3):
         assert not learnt.get(REQUEST).accepts_temperature

@@ -1,4 +1,4 @@
-"""Base URLs as people have them: with a query, without a version, with a slash too many."""
+"""Base URLs in the forms that users write: with a query, without a version, with an extra slash."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.servers.model_server import ModelServer
         ("http://h/v1#part", "http://h/v1/chat"),
     ],
 )
-def test_a_path_comes_before_the_query(base: str, whole: str) -> None:
+def test_path_is_inserted_before_the_query(base: str, whole: str) -> None:
     assert join_url(base, "/chat") == whole
 
 
-def test_a_version_is_added_where_none_is() -> None:
+def test_missing_version_is_added() -> None:
     assert ensure_version("https://h/?a=b", "/v1") == "https://h/v1?a=b"
     assert ensure_version("https://h/v1beta/?a=b", "/v1") == "https://h/v1beta/?a=b"
     assert ensure_version("https://h/v4", "/v1") == "https://h/v4"
@@ -52,19 +52,19 @@ def test_a_version_is_added_where_none_is() -> None:
 async def test_every_format_works_with_a_query(
     provider: Callable[[ProviderSettings], Provider], tail: str
 ) -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
     @web.middleware
-    async def note(request: web.Request, handler: Callable[..., object]) -> object:
-        asked.append(request.query.get("api-version", ""))
+    async def record_path(request: web.Request, handler: Callable[..., object]) -> object:
+        paths.append(request.query.get("api-version", ""))
         return await handler(request)  # type: ignore[misc]
 
     app = ModelServer(FaultPlan(), 0.0, "hash").app()
-    app.middlewares.append(note)  # type: ignore[arg-type]
+    app.middlewares.append(record_path)  # type: ignore[arg-type]
     async with TestServer(app) as running:
         model = provider(ProviderSettings(str(running.make_url("")).rstrip("/") + tail))
         reply = await model.complete_request(
             ModelRequest("m", (Message("user", "Hello"),), max_tokens=9), address="a"
         )
         await model.close()
-    assert reply.text.startswith("reply-") and asked == ["2024-10-21"]
+    assert reply.text.startswith("reply-") and paths == ["2024-10-21"]

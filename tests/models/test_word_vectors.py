@@ -1,4 +1,4 @@
-"""Word vectors: one text, one vector; what is installed never changes it."""
+"""Word vectors: one vector per text, independent of installed packages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from folkmoot.models.local.word_vectors import DIMENSIONS, WordVectors
 from folkmoot.models.request import FloatArray, Message, ModelRequest
 
 MODEL = WordVectors()
-# Four matters, said in words that are not shared.
+# Four topics without shared words.
 SENTENCES = {
     "traffic": (
         "Cars race past the school gate every morning.",
@@ -77,33 +77,33 @@ def test_rows_are_unit_vectors_and_the_tokens_are_counted() -> None:
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=5), st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
-def test_a_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> None:
+def test_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> None:
     at %= len(texts)
     assert np.array_equal(embed(texts)[at], embed([texts[at]])[0])
 
 
-def test_they_are_those_of_the_package_s_own_code() -> None:
+def test_vectors_equal_those_of_the_original_code() -> None:
     vectors, tokenizer = word_vectors.load_vectors(*package_files())
     assert np.array_equal(vectors, load_file(package_files()[0])["embedding.weight"])
-    own = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
-    texts = [text for said in SENTENCES.values() for text in said]
-    assert np.allclose(embed(texts), own.embed(texts, norm=True), atol=1e-5)
+    reference_model = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
+    texts = [text for sentences in SENTENCES.values() for text in sentences]
+    assert np.allclose(embed(texts), reference_model.embed(texts, norm=True), atol=1e-5)
 
 
-def test_matters_are_told_apart_where_the_words_differ() -> None:
-    texts = [text for said in SENTENCES.values() for text in said]
-    topics = [topic for topic, said in SENTENCES.items() for _ in said]
-    by_hash = _agreement(hashed_embeddings.embed_texts, texts, topics)
-    assert _agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
+def test_topics_with_different_words_are_separated() -> None:
+    texts = [text for sentences in SENTENCES.values() for text in sentences]
+    topics = [topic for topic, sentences in SENTENCES.items() for _ in sentences]
+    by_hash = topic_agreement(hashed_embeddings.embed_texts, texts, topics)
+    assert topic_agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
 
 
-def test_it_answers_nothing() -> None:
+def test_word_vector_model_answers_no_question() -> None:
     request = ModelRequest("wordllama", (Message("user", "Name one fruit."),))
     with pytest.raises(FatalModelError, match="cannot answer questions"):
         asyncio.run(MODEL.complete_request(request, address="a"))
 
 
-def test_other_files_of_that_name_are_refused(
+def test_other_files_with_the_same_name_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, *_ in (word_vectors.VECTOR_FILE, word_vectors.TOKEN_FILE):
@@ -115,27 +115,35 @@ def test_other_files_of_that_name_are_refused(
     assert f"pip install {word_vectors.PACKAGE}" in str(refused.value)
 
 
-def _agreement(
-    how: Callable[[Sequence[str]], FloatArray], texts: Sequence[str], groups: Sequence[object]
+def topic_agreement(
+    embed_function: Callable[[Sequence[str]], FloatArray],
+    texts: Sequence[str],
+    groups: Sequence[object],
 ) -> float:
-    """Adjusted mutual information of Ward's clusters, as many as there are groups."""
-    found = labels_at(how(texts).astype(float), len(set(groups)), "agglomerative")
-    return float(adjusted_mutual_info_score(groups, found))
+    """Adjusted mutual information of as many Ward clusters as there are groups."""
+    labels = labels_at(embed_function(texts).astype(float), len(set(groups)), "agglomerative")
+    return float(adjusted_mutual_info_score(groups, labels))
 
 
-# Real sentences that are not part of this project: docs/decisions/0047 says which, and the figures.
+# Real sentences that are not part of this project: see docs/decisions/0047.
 DATA = Path(os.environ.get("FOLKMOOT_DATA", "nowhere"))
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="FOLKMOOT_DATA names no folder")
 
 
 @needs_data
-def test_topics_of_real_questions_are_found_better_than_by_the_hash() -> None:
-    asked = json.loads((DATA / "topics/questions_sample.json").read_text())
-    often = Counter(q["topic"] for q in asked)
-    kept = [q for q in asked if often[q["topic"]] >= 4]
-    texts, topics = [q["question"] for q in kept], [q["topic"] for q in kept]
+def test_topics_of_real_questions_are_found_better_than_with_hashes() -> None:
+    questions = json.loads((DATA / "topics/questions_sample.json").read_text())
+    topic_counts = Counter(question["topic"] for question in questions)
+    frequent_questions = [
+        question for question in questions if topic_counts[question["topic"]] >= 4
+    ]
+    texts, topics = (
+        [question["question"] for question in frequent_questions],
+        [question["topic"] for question in frequent_questions],
+    )
     vectors, hashed = (
-        _agreement(how, texts, topics) for how in (embed, hashed_embeddings.embed_texts)
+        topic_agreement(embed_function, texts, topics)
+        for embed_function in (embed, hashed_embeddings.embed_texts)
     )
     print(f"topics: word vectors {vectors:.2f}, hash {hashed:.2f}")
     assert vectors > 0.6 and vectors > hashed + 0.2
@@ -143,34 +151,45 @@ def test_topics_of_real_questions_are_found_better_than_by_the_hash() -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", ("15-per-hour-seattle", "scoop-hivemind.affordable-housing"))
-def test_who_votes_alike_on_statements_is_not_seen_in_their_words(name: str) -> None:
+def test_agreement_on_statements_is_not_visible_in_their_words(name: str) -> None:
     folder = DATA / "polis" / name
     with (folder / "comments.csv").open() as file:
-        said = {c["comment-id"]: c["comment-body"] for c in csv.DictReader(file)}
+        comments = {
+            comment["comment-id"]: comment["comment-body"] for comment in csv.DictReader(file)
+        }
     with (folder / "participants-votes.csv").open() as file:
         rows = list(csv.DictReader(file))
-    votes = np.array([[float(row.get(c) or "nan") for c in said] for row in rows])
-    texts = list(said.values())
+    votes = np.array([[float(row.get(comment) or "nan") for comment in comments] for row in rows])
+    texts = list(comments.values())
     pairs = []
-    for one, other in combinations(range(len(texts)), 2):
-        both = ~np.isnan(votes[:, one]) & ~np.isnan(votes[:, other])
-        a, b = votes[both, one], votes[both, other]
-        if both.sum() >= 20 and a.std() and b.std():
-            pairs.append((one, other, abs(np.corrcoef(a, b)[0, 1])))
-    for how in (embed, hashed_embeddings.embed_texts):
-        near = how(texts) @ how(texts).T
+    for first_index, second_index in combinations(range(len(texts)), 2):
+        is_rated_twice = ~np.isnan(votes[:, first_index]) & ~np.isnan(votes[:, second_index])
+        first_votes, second_votes = (
+            votes[is_rated_twice, first_index],
+            votes[is_rated_twice, second_index],
+        )
+        if is_rated_twice.sum() >= 20 and first_votes.std() and second_votes.std():
+            pairs.append(
+                (first_index, second_index, abs(np.corrcoef(first_votes, second_votes)[0, 1]))
+            )
+    for embed_function in (embed, hashed_embeddings.embed_texts):
+        similarity = embed_function(texts) @ embed_function(texts).T
         alike = np.corrcoef(
-            [(near[one, other], agreed) for one, other, agreed in pairs], rowvar=False
+            [
+                (similarity[first_index, second_index], agreed)
+                for first_index, second_index, agreed in pairs
+            ],
+            rowvar=False,
         )
         print(f"{name}: {alike[0, 1]:.2f}")
         assert abs(alike[0, 1]) < 0.2
 
 
-async def test_the_runs_of_a_process_share_one_copy() -> None:
+async def test_runs_of_a_process_share_one_copy() -> None:
     first, second = WordVectors(), WordVectors()
     vector, _ = await first.embed_texts("wordllama", ["a park"], address="a")
     loaded = word_vectors.load_vectors(*package_files())
     await first.close()
-    again, _ = await second.embed_texts("wordllama", ["a park"], address="a")
-    assert (again == vector).all()
+    second_vector, _ = await second.embed_texts("wordllama", ["a park"], address="a")
+    assert (second_vector == vector).all()
     assert word_vectors.load_vectors(*package_files())[0] is loaded[0]
