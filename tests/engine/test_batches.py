@@ -61,9 +61,13 @@ pytestmark = pytest.mark.usefixtures("keys")
 
 def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
     url = server.openai if vendor == "openai" else server.url
-    quick = {"batch_poll_seconds": 0.001, "api_retry_base_seconds": 0.001, "max_tokens": 100}
+    fast_settings = {
+        "batch_poll_seconds": 0.001,
+        "api_retry_base_seconds": 0.001,
+        "max_tokens": 100,
+    }
     run_settings = {"model": MODELS[vendor], "endpoints": {vendor: url}}
-    return {"batch": True, **run_settings, **quick, **more}
+    return {"batch": True, **run_settings, **fast_settings, **more}
 
 
 def resume_run(values: dict[str, Any], out: Path, **more: Any) -> Run:

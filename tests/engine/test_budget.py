@@ -237,9 +237,9 @@ def test_budget_is_never_exceeded_and_never_left_unused(
         spent, prices, outcomes = asyncio.run(run(Path(folder)))
     assert spent <= usd + 1e-9
     unaffordable = [
-        p for p, e in zip(prices, outcomes, strict=True) if isinstance(e, BaseException)
+        p for p, outcome in zip(prices, outcomes, strict=True) if isinstance(outcome, BaseException)
     ]
-    assert all(isinstance(e, (Completion, BudgetReachedError)) for e in outcomes)
+    assert all(isinstance(outcome, (Completion, BudgetReachedError)) for outcome in outcomes)
     for price in unaffordable:  # the run paused only because the budget was used up
         assert spent + price.max_usd > usd - 1e-9
 
@@ -274,10 +274,12 @@ async def test_ctrl_c_cancels_calls_that_wait_for_money(tmp_path: Path) -> None:
     config = StudyConfig(budget_usd=0.0006)
     with Journal(tmp_path / "journal.sqlite") as journal:
         opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
-        asked = ModelRequest("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
-        first = asyncio.ensure_future(opened.complete_request("a", asked))
+        hello_request = ModelRequest("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
+        first = asyncio.ensure_future(opened.complete_request("a", hello_request))
         await call_started.wait()
-        waiting = [asyncio.ensure_future(opened.complete_request(name, asked)) for name in "bcd"]
+        waiting = [
+            asyncio.ensure_future(opened.complete_request(name, hello_request)) for name in "bcd"
+        ]
         await asyncio.sleep(0)
         opened.stop_calls(RunPausedError("Ctrl-C"))
         for waiting_call in waiting:

@@ -29,19 +29,19 @@ POSITION_CHANGE = Claim(
 )
 
 
-def write_statements(folder: Path, groups: int, lost: tuple[str, ...] = ()) -> RunFolder:
+def write_statements(folder: Path, groups: int, left_out: tuple[str, ...] = ()) -> RunFolder:
     """Write positions that rise by .2 after the discussion, and by .3 in the first group."""
     rows = [
         {
-            "group": f"g{g}",
+            "group": f"g{group_number}",
             "persona_id": f"p{i}",
             "stimulus": stimulus,
             "when": when,
             "position": None
-            if when == "after" and f"g{g}p{i}" in lost
-            else i / 10 + (0.0 if when == "before" else 0.3 if g == 0 else 0.2),
+            if when == "after" and f"g{group_number}p{i}" in left_out
+            else i / 10 + (0.0 if when == "before" else 0.3 if group_number == 0 else 0.2),
         }
-        for g in range(groups)
+        for group_number in range(groups)
         for i in range(4)
         for stimulus in ("tea", "coffee")
         for when in ("before", "after")
@@ -185,9 +185,9 @@ def test_false_positives_among_primary_claims_stay_at_five_percent() -> None:
     alarms = 0
     for _ in range(400):
         base = build_side(rng.random(100) < 0.2, "b")
-        samples = {c: (build_side(rng.random(100) < 0.2, "a"), base) for c in claims}
-        results = judge_families(claims, lambda c, samples=samples: (c, *samples[c]))  # type: ignore[misc]
-        alarms += any(r.verdict == "supported" for r in results)
+        samples = {claim: (build_side(rng.random(100) < 0.2, "a"), base) for claim in claims}
+        results = judge_families(claims, lambda claim, samples=samples: (claim, *samples[claim]))  # type: ignore[misc]
+        alarms += any(result.verdict == "supported" for result in results)
     assert alarms <= 28
 
 

@@ -44,13 +44,13 @@ def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Study("own", "Own", StudyConfig, protocol)
 
     model = ScriptedProvider(lambda _request, address: f"said at {address}")
-    for question, changed in (("What", False), ("Why", True)):
+    for question, changed_value in (("What", False), ("Why", True)):
         folkmoot.run(
             study(question),
             {},
             out=folder / "run",
             provider=model,
-            accept_changes=changed,
+            accept_changes=changed_value,
         )
     with Journal(folder / "run" / JOURNAL) as journal:
         journal.note(BatchRecord("b1", "m/x", "id", 2, 1.0, 2.0), ["k1", "k2"]).result()
@@ -101,16 +101,18 @@ def iterate_changed_copies(
             for (row,), column in product(rows, columns):
                 cell = f"SELECT {column} FROM {table} WHERE {key} = ?"
                 value = db.execute(cell, (row,)).fetchone()[0]
-                kept = "CAST(? AS TEXT)" if isinstance(value, str) else "?"
-                for changed in change_value(value):
+                placeholder = "CAST(? AS TEXT)" if isinstance(value, str) else "?"
+                for changed_value in change_value(value):
                     shutil.copy(complete_run, path)
                     with closing(sqlite3.connect(path)) as copy, copy:
                         # Without this, each of hundreds of copies would wait for the disk.
                         copy.execute("PRAGMA synchronous = OFF")
-                        change = f"UPDATE OR IGNORE {table} SET {column} = {kept} WHERE {key} = ?"
-                        if not copy.execute(change, (changed, row)).rowcount:
+                        change = (
+                            f"UPDATE OR IGNORE {table} SET {column} = {placeholder} WHERE {key} = ?"
+                        )
+                        if not copy.execute(change, (changed_value, row)).rowcount:
                             continue
-                    yield table, column, str(row), changed
+                    yield table, column, str(row), changed_value
 
 
 def test_every_changed_value_is_reported_and_the_run_cannot_be_resumed(
@@ -119,7 +121,7 @@ def test_every_changed_value_is_reported_and_the_run_cannot_be_resumed(
     """Change each value of each table. Damage of an entry is reported with its address, other
     damage with its table. Each twentieth change also checks that a resume is refused."""
     path, count, missed = tmp_path / JOURNAL, 0, []
-    for table, column, row, changed in iterate_changed_copies(complete_run / JOURNAL, path):
+    for table, column, row, changed_value in iterate_changed_copies(complete_run / JOURNAL, path):
         if table == "meta" and row == "software":
             continue  # the name of a future format occurs only in the error message
         count += 1
@@ -134,8 +136,8 @@ def test_every_changed_value_is_reported_and_the_run_cannot_be_resumed(
         except ForeignJournalError:
             continue  # no longer a journal of a known format
         of_entry = table in ("entries", "superseded")
-        if not damage or (of_entry and not any(d.address for d in damage)):
-            missed.append((table, column, row, changed))
+        if not damage or (of_entry and not any(damage_entry.address for damage_entry in damage)):
+            missed.append((table, column, row, changed_value))
     assert count > 500 and missed == []
 
 

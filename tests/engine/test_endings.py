@@ -73,13 +73,13 @@ def test_cut_reply_is_asked_for_once_more_with_twice_the_limit(
 ) -> None:
     limits: list[int | None] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         limits.append(token_limit(body))
         if len(limits) == 1:
             return {"text": "I think that", "finish": CUT_WORD[model]}
         return {"text": "I think that parks matter."}
 
-    server.model.says = says
+    server.model.says = reply_to
     finished_run = run(server, tmp_path / "run", ask_for_opinion, model, max_tokens=150)
     assert limits == [150, 300]
     assert finished_run.table("said")["text"].to_list() == ["I think that parks matter."]
@@ -142,12 +142,12 @@ def test_partial_value_of_a_cut_object_is_asked_for_again_and_never_counts(
 def test_first_reply_is_kept_if_a_longer_one_is_refused(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         if token_limit(body) == 150:
             return {"text": "I think that", "finish": "length"}
         return {"status": 400, "message": "max_tokens is too large: the most is 200"}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     # More calls than the number of rejected prompts that stops a run.
     async def ask_many_times(session: Session) -> None:
@@ -155,7 +155,9 @@ def test_first_reply_is_kept_if_a_longer_one_is_refused(
 
     finished_run = run(server, tmp_path / "run", ask_many_times, max_tokens=150)
     rows = finished_run.table("answers").to_dicts()
-    assert [(r["finish"], r["missing"], r["words"]) for r in rows] == [("length", None, 3)] * 8
+    assert [(row["finish"], row["missing"], row["words"]) for row in rows] == [
+        ("length", None, 3)
+    ] * 8
 
 
 def test_limit_of_the_provider_is_used_if_none_was_set(
@@ -163,11 +165,11 @@ def test_limit_of_the_provider_is_used_if_none_was_set(
 ) -> None:
     limits: list[int | None] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         limits.append(token_limit(body))
         return {"text": "x" * 80, "finish": "length" if len(limits) == 1 else "stop"}
 
-    server.model.says = says  # the server reports 20 tokens for 80 characters
+    server.model.says = reply_to  # the server reports 20 tokens for 80 characters
     run(server, tmp_path / "one", ask_for_opinion)
     assert limits == [None, 40]
     server.model.says = lambda messages, body: {"text": "I th", "finish": "model_length"}
@@ -188,14 +190,14 @@ def test_cut_reply_without_a_known_limit_is_kept_unchanged(tmp_path: Path) -> No
 def test_cut_vote_does_not_count_as_the_option_that_it_begins_like(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         is_retry = token_limit(body) == 4
         return {
             "text": "Plan A+" if is_retry else "Plan A",
             "finish": "stop" if is_retry else "length",
         }
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def vote(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Plan A", "Plan A+"]))
@@ -207,13 +209,13 @@ def test_cut_vote_does_not_count_as_the_option_that_it_begins_like(
 def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         digest = sum(map(ord, messages[-1]["content"])) % 3
         if token_limit(body) == 10 and digest:
             return {"text": "I thi" if digest == 1 else "", "finish": "length"}
         return {"text": "" if "empty" not in messages[-1]["content"] else "I think so."}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def ask_about_many_plans(session: Session) -> None:
         async def ask_about_plan(scope: Scope, i: int) -> None:
@@ -245,11 +247,11 @@ def test_empty_reply_is_retried_and_then_missing(
 ) -> None:
     received_messages: list[list[dict[str, str]]] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         received_messages.append(messages)
         return {"text": "  " if len(received_messages) % 2 else ""}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def ask_once(session: Session) -> None:
         answer = await session.ask(ANN, "What do you think?", reasks=0)
@@ -257,10 +259,14 @@ def test_empty_reply_is_retried_and_then_missing(
 
     finished_run = run(server, tmp_path / "run", ask_once, model)
     assert len(received_messages) == 3
-    assert [[m["role"] for m in messages] for messages in received_messages] == [
+    assert [[message["role"] for message in messages] for messages in received_messages] == [
         ["system", "user"]
     ] * 3
-    assert all("no answer" not in m["content"] for messages in received_messages for m in messages)
+    assert all(
+        "no answer" not in message["content"]
+        for messages in received_messages
+        for message in messages
+    )
     assert [address for address, _, _ in read_replies(finished_run)] == [
         "ask0",
         "ask0.r1",
@@ -273,28 +279,33 @@ def test_retry_after_an_empty_reply_can_succeed(server: ServerThread, tmp_path: 
     replies = iter(["", "maybe", "", "50"])
     received_messages: list[list[dict[str, str]]] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         received_messages.append(messages)
         return {"text": next(replies)}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def vote(session: Session) -> None:
         assert await session.ask(ANN, "How sure?", answer_type=Number(0, 100), reasks=3) == 50
 
     run(server, tmp_path / "run", vote)
-    assert [m["role"] for m in received_messages[-1]] == ["system", "user", "assistant", "user"]
-    assert all(m["content"].strip() for messages in received_messages for m in messages)
+    assert [message["role"] for message in received_messages[-1]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert all(message["content"].strip() for messages in received_messages for message in messages)
 
 
 def test_limit_used_up_by_reasoning_is_doubled_once(server: ServerThread, tmp_path: Path) -> None:
     limits: list[int | None] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         limits.append(token_limit(body))
         return {"text": "<think>Well, on the one hand", "finish": "length"}
 
-    server.model.says = says
+    server.model.says = reply_to
     finished_run = run(server, tmp_path / "run", ask_for_opinion, max_tokens=100)
     assert limits == [100, 200]
     (row,) = finished_run.table("answers").to_dicts()
@@ -338,13 +349,13 @@ def test_model_without_a_system_role_gets_the_system_prompt_in_the_first_message
 ) -> None:
     received_roles: list[list[str]] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
-        received_roles.append([m["role"] for m in messages])
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
+        received_roles.append([message["role"] for message in messages])
         if messages[0]["role"] == "system":
             return {"status": status, "message": "Only user and assistant roles are supported!"}
         return {"text": messages[0]["content"]}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def ask_twice(session: Session) -> None:
         for _ in range(2):
@@ -369,11 +380,11 @@ def build_panel(names: list[str]) -> Callable[[Session], Awaitable[None]]:
 
 
 def reject_prompts_of(*names: str) -> Callable[[list[dict[str, str]], Body], Body]:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         is_rejected = any(f"You are {name}." in messages[-1]["content"] for name in names)
         return {"status": 400, "message": "invalid content"} if is_rejected else {"text": "Parks."}
 
-    return says
+    return reply_to
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
@@ -451,11 +462,11 @@ def test_three_rejected_prompts_in_a_row_stop_the_run(server: ServerThread, tmp_
         for i in range(9):
             await session.ask(ANN, f"Question {i}?")
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         number = int(messages[-1]["content"][9])
         return {"status": 400, "message": "gone"} if number in (1, 2, 4, 5, 6) else {"text": "So."}
 
-    server.model.says = says
+    server.model.says = reply_to
     with pytest.raises(FatalModelError, match="gone"):
         run(server, tmp_path / "run", in_turn)
     with sqlite3.connect(tmp_path / "run" / "journal.sqlite") as db:
@@ -478,12 +489,12 @@ def test_wrong_key_or_unknown_model_stops_the_run_at_once(
 
 
 def test_unreadable_answers_are_reported_at_the_end(server: ServerThread, tmp_path: Path) -> None:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         clarified = "stated" in str(body.get("response_format"))
         willing = "Ann" in messages[0]["content"]
         return {"text": '{"stated": "Park"}' if clarified and willing else "Hm, who knows"}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     class Two(BaseModel):
         words: int
@@ -514,7 +525,7 @@ def print_outcome(finished_run: Run) -> str:
 def test_schema_returned_as_an_answer_is_asked_for_again_and_never_counts(
     server: ServerThread, tmp_path: Path
 ) -> None:
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         willing = (
             "Ann" in messages[0]["content"]
             and "why repeats the question" in messages[-1]["content"]
@@ -531,7 +542,7 @@ def test_schema_returned_as_an_answer_is_asked_for_again_and_never_counts(
             await session.child(speaker.id).ask(speaker, prompt, answer_type=answer_type)
 
     (tmp_path / "why.md").write_text("Why? Reply in JSON:\n{{ answer_format }}", "utf-8")
-    server.model.says = says
+    server.model.says = reply_to
     study = Study("asks", "Asks", StudyConfig, ask_for_reason, prompts=tmp_path)
     finished_run = folkmoot.run(
         study,
@@ -568,11 +579,11 @@ def test_only_the_start_of_an_endless_reply_is_quoted_in_the_re_ask(
     """The whole reply, generated at twice the limit, could exceed the context of the model."""
     sizes: list[int] = []
 
-    def says(messages: list[dict[str, str]], body: Body) -> Body:
-        sizes.append(sum(len(m["content"]) for m in messages))
+    def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
+        sizes.append(sum(len(message["content"]) for message in messages))
         return {"text": "and so on " * 5000, "finish": "length"}
 
-    server.model.says = says
+    server.model.says = reply_to
 
     async def rate(session: Session) -> None:
         await session.ask(ANN, "How sure are you?", answer_type=Number(0, 100))

@@ -117,10 +117,10 @@ async def ask_two_topics(session: Session) -> None:
             system="You are a cook.",
             model=f"openai/gpt-4o{'-mini' * (number % 4 > 0)}",
         )
-        listed = "\n".join(
+        options_text = "\n".join(
             ("Options:", "1. Parks", "2. Jobs", "Reply with ONLY the text of one option.")
         )
-        await scope.ask(speaker, listed, answer_type=Choice(("Parks", "Jobs")))
+        await scope.ask(speaker, options_text, answer_type=Choice(("Parks", "Jobs")))
         await scope.ask(speaker, "Why is that so important to you? Tell us at length.")
 
     await session.child("talk").map(range(8), ask_participant)

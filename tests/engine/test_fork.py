@@ -113,7 +113,9 @@ def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
     base = small_run("focus_group")
     name, text = first_quoted_utterance(base)
     fork = folkmoot.fork(base, name, say=CHANGED_TEXT, out=tmp_path / "fork")
-    finding = next(f for f in compare_runs([RunFolder(base), fork.folder]) if f.key == "fork")
+    finding = next(
+        finding for finding in compare_runs([RunFolder(base), fork.folder]) if finding.key == "fork"
+    )
     assert CHANGED_TEXT in finding.says and text in finding.says
     rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
     spans = fork.table("provenance").filter(pl.col("source_id") == name)
@@ -159,9 +161,13 @@ def test_another_model_can_give_the_reply(tmp_path: Path) -> None:
         base, address, model="gpt-4o", out=tmp_path / "fork", provider=ScriptedProvider(answer)
     )
     with JournalReader(fork.path / JOURNAL) as journal:
-        asked_models = {e.model_asked for e in journal.read_entries("ask") if e.address == address}
+        asked_models = {
+            entry.model_asked for entry in journal.read_entries("ask") if entry.address == address
+        }
         other_models = {
-            e.model_asked for e in journal.read_entries("ask") if not e.address.startswith(address)
+            entry.model_asked
+            for entry in journal.read_entries("ask")
+            if not entry.address.startswith(address)
         }
     assert asked_models == {"gpt-4o"} and "gpt-4o" not in other_models
     served_by_asked = {model["asked"]: model["served"] for model in fork.manifest["models"]}

@@ -285,15 +285,15 @@ async def test_refusal_is_a_result_and_is_journaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finish", "kept"), [("refusal", "refused:refused"), ("filter", "refused:filtered")]
+    ("finish", "recorded_finish"), [("refusal", "refused:refused"), ("filter", "refused:filtered")]
 )
 async def test_every_refusal_finish_reason_is_recognised(
-    tmp_path: Path, finish: str, kept: str
+    tmp_path: Path, finish: str, recorded_finish: str
 ) -> None:
     model = ScriptedProvider(lambda r, a: Completion("I cannot help with that.", finish=finish))
     async with open_gateway(tmp_path, model) as opened:
         reply = await opened.complete_request("a", build_request())
-    assert (reply.finish, reply.text) == (kept, "I cannot help with that.")
+    assert (reply.finish, reply.text) == (recorded_finish, "I cannot help with that.")
 
 
 async def test_wrong_key_stops_all_calls_at_once(tmp_path: Path) -> None:
@@ -541,4 +541,4 @@ async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
         first_server.found.append("takes no image")
         await opened.complete_request("c", build_request())
     lacks = ["image", "schema", "temperature"]
-    assert sorted(notices(events)) == [f"takes no {what}" for what in lacks]
+    assert sorted(notices(events)) == [f"takes no {capability}" for capability in lacks]

@@ -91,7 +91,7 @@ class Answers(Provider):
         self.asked: Counter[str] = Counter()
 
     async def complete_request(self, request: ModelRequest, *, address: str) -> Completion:
-        text = " ".join(m.content for m in request.messages)
+        text = " ".join(message.content for message in request.messages)
         self.asked[f"{text} {request.temperature}"] += 1
         await asyncio.sleep(0)
         return Completion("Parks" if len(text) % 2 else "Jobs", Usage(10, 1, 0), finish="stop")
@@ -213,10 +213,15 @@ def test_failed_cell_does_not_affect_other_cells(study: Path, tmp_path: Path) ->
     events: list[Event] = []
     with pytest.raises(ValueError, match="on purpose"):
         run_grid(study, build_options(tmp_path / "grid", answers, progress=events.append), axes, 2)
-    messages = [e.message for e in events if isinstance(e, Notice) and e.level == "error"]
+    messages = [
+        event.message for event in events if isinstance(event, Notice) and event.level == "error"
+    ]
     assert sorted(messages) == [f"broken=true_r{r}: broken on purpose" for r in (1, 2)]
     grid = read_grid(tmp_path / "grid")
-    assert [c.settings["broken"] for c, _ in grid.finished_cells().values()] == ["false", "false"]
+    assert [cell.settings["broken"] for cell, _ in grid.finished_cells().values()] == [
+        "false",
+        "false",
+    ]
     assert "2 of 4 cells have finished" in pooled_findings(grid)[0].says
 
 
@@ -323,7 +328,7 @@ def test_mistakes_in_any_cell_are_reported_before_the_first_call(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("axes", "reason"),
     [
         (["wording"], "not key=value"),
         (["wording=a,,b"], "not key=value"),
@@ -334,9 +339,9 @@ def test_mistakes_in_any_cell_are_reported_before_the_first_call(
         (["budget_usd=1,2"], "one budget"),
     ],
 )
-def test_invalid_axes_are_refused(given: list[str], why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        parse_axes(given)
+def test_invalid_axes_are_refused(axes: list[str], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        parse_axes(axes)
 
 
 def test_cell_names_are_plain_and_unique() -> None:
@@ -430,7 +435,11 @@ def test_repeat_is_the_unit_of_the_pooled_interval(effects: list[float]) -> None
     """Cells of one repeat are more alike than repeats, so twice the cells are no more evidence."""
     one_specification = build_figure({("s", r): (x, x - 1, x + 1) for r, x in enumerate(effects)})
     two_specifications = build_figure(
-        {(s, r): (x, x - 1, x + 1) for r, x in enumerate(effects) for s in "st"}
+        {
+            (specification, r): (x, x - 1, x + 1)
+            for r, x in enumerate(effects)
+            for specification in "st"
+        }
     )
     assert overall_estimate(two_specifications).value == pytest.approx(
         overall_estimate(one_specification).value
@@ -447,14 +456,14 @@ def test_variance_is_attributed_to_the_factors(tmp_path: Path) -> None:
     axes = {"spec": ["a", "b"]}
     cells = tuple(build_cells(axes, 3, 1))
     grid = RunGrid(tmp_path, axes, 3, cells)
-    values = [(c.settings["spec"] == "b") * 3.0 + c.repeat for c in cells]
+    values = [(cell.settings["spec"] == "b") * 3.0 + cell.repeat for cell in cells]
     result = Figure(
         "f",
         "F",
         "x",
         False,
         0.0,
-        tuple(MeasuredFigure(c, v, v, v) for c, v in zip(cells, values, strict=True)),
+        tuple(MeasuredFigure(cell, v, v, v) for cell, v in zip(cells, values, strict=True)),
     )
     rows = variance([result], grid)
     assert rows is not None

@@ -288,7 +288,7 @@ def test_hypotheses_are_sealed_and_all_other_findings_are_exploratory(
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "expected_text"),
     [
         ({"measure": "position_chnged"}, "did you mean position_changed"),
         ({"measure": "participants.warmth"}, "no column warmth in the table participants"),
@@ -308,7 +308,7 @@ def test_hypotheses_are_sealed_and_all_other_findings_are_exploratory(
         ({"smallest": -1}, "at least 0"),
     ],
 )
-def test_mistakes_are_named_by_line(changes: dict, says: str, tmp_path: Path) -> None:
+def test_mistakes_are_named_by_line(changes: dict, expected_text: str, tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
     settings = yaml.safe_load(path.read_text("utf-8"))
     path.write_text(
@@ -316,7 +316,7 @@ def test_mistakes_are_named_by_line(changes: dict, says: str, tmp_path: Path) ->
     )
     with pytest.raises(InputError) as error:
         load_study_file(path)
-    assert says in str(error.value)
+    assert expected_text in str(error.value)
     assert "hypotheses" in str(error.value)
 
 
@@ -446,7 +446,7 @@ STUDY = Study(name="own", title="Own", config=Config, protocol=protocol)
 
 
 @pytest.mark.parametrize(
-    ("stated", "exit_code", "told"),
+    ("stated", "exit_code", "expected_output"),
     [
         ({"contrast": ["reasons", "none"]}, 2, "no condition none; there are plain, reasons"),
         ({"measure": "votes.warmth"}, 2, "no table has votes.warmth and arms"),
@@ -456,7 +456,7 @@ STUDY = Study(name="own", title="Own", config=Config, protocol=protocol)
     ],
 )
 def test_dry_run_checks_hypotheses_of_types_that_declare_nothing(
-    stated: dict, exit_code: int, told: str, tmp_path: Path
+    stated: dict, exit_code: int, expected_output: str, tmp_path: Path
 ) -> None:
     """Such a type declares neither its tables nor its conditions. What is unknown only with the
     embedded respondent is a warning, because a model may answer differently."""
@@ -467,8 +467,8 @@ def test_dry_run_checks_hypotheses_of_types_that_declare_nothing(
     path.write_text(yaml.safe_dump(settings), "utf-8")
     result = CliRunner().invoke(app, ["check", str(path), "--trust"], env={"COLUMNS": "300"})
     assert result.exit_code == exit_code, result.output
-    assert told in " ".join(result.output.split())
-    assert ("test it" in result.output) == bool(told), result.output
+    assert expected_output in " ".join(result.output.split())
+    assert ("test it" in result.output) == bool(expected_output), result.output
 
 
 def test_hypothesis_is_one_row_for_every_label_of_its_conditions(tmp_path: Path) -> None:

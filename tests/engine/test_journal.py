@@ -183,7 +183,7 @@ def closed_journal(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected_message"),
     [
         ("UPDATE entries SET reply = 'never said' WHERE address = 'b'", "b: changed since"),
         ("UPDATE entries SET finish = 'length' WHERE address = 'c'", "c: changed since"),
@@ -196,10 +196,12 @@ def closed_journal(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_changed_journal_is_not_resumed(closed_journal: Path, statement: str, said: str) -> None:
+def test_changed_journal_is_not_resumed(
+    closed_journal: Path, statement: str, expected_message: str
+) -> None:
     execute_statement(closed_journal, statement)
     before = closed_journal.read_bytes()
-    with pytest.raises(ForeignJournalError, match=said) as caught:
+    with pytest.raises(ForeignJournalError, match=expected_message) as caught:
         Journal(closed_journal)
     assert "verify --repair" in str(caught.value)
     assert closed_journal.read_bytes() == before

@@ -20,10 +20,10 @@ class Clock:
         return self.now
 
 
-def count_admitted(limiter: RateLimiter, most: int = 1000) -> int:
+def count_admitted(limiter: RateLimiter, max_count: int = 1000) -> int:
     """Count how many more calls are admitted now."""
     count = 0
-    while count < most and limiter.try_acquire(1.0):
+    while count < max_count and limiter.try_acquire(1.0):
         count += 1
     return count
 

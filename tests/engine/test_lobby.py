@@ -7,7 +7,7 @@ from folkmoot.engine.seats.lobby import Lobby
 SEATS = ("talk/p_0001", "talk/p_0002")
 
 
-def test_the_clock_starts_with_the_first_arrival_and_waits_while_the_lobby_is_empty() -> None:
+def test_clock_starts_with_the_first_arrival_and_pauses_in_an_empty_lobby() -> None:
     lobby = Lobby("token", SEATS, seconds=3.0)
     lobby.advance_clock(4.0)
     assert lobby.is_open and lobby.left is None

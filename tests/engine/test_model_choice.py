@@ -71,7 +71,7 @@ def run_command(*words: str) -> Result:
 
 
 def first_output_line(result: Result) -> str:
-    return next(line for line in result.output.splitlines() if line.strip())
+    return next(output_line for output_line in result.output.splitlines() if output_line.strip())
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,13 @@ def test_key_without_a_model_stops_the_run(study: str, vendors: ServerThread) ->
 
 
 @pytest.mark.parametrize(
-    ("study", "how"),
+    ("study", "model_setting"),
     sample_daily(
         [
-            *(("town_hall", how) for how in ("--model", "--set", "DEFAULT_MODEL")),
+            *(
+                ("town_hall", model_setting)
+                for model_setting in ("--model", "--set", "DEFAULT_MODEL")
+            ),
             ("focus_group", "--model"),  # `--model` sets one model for all roles
         ],
         daily=2,
@@ -242,13 +245,13 @@ def test_key_without_a_model_stops_the_run(study: str, vendors: ServerThread) ->
     ),
 )
 def test_resume_asks_the_models_of_the_sealed_plan(
-    how: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
+    model_setting: str, study: str, vendors: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(write_study(study))
     first_arguments = {"--model": ["--model", "gpt-4o"], "--set": ["--set", "model=gpt-4o"]}.get(
-        how, []
+        model_setting, []
     )
-    if how == "DEFAULT_MODEL":
+    if model_setting == "DEFAULT_MODEL":
         monkeypatch.setenv("DEFAULT_MODEL", "gpt-4o")
     common = ("run", path, "--out", "run", "--no-preflight", "--set", "embedding_model=synthetic")
     paused = run_command(*common, *first_arguments, "--set", "budget_calls=7")
@@ -263,7 +266,7 @@ def test_resume_asks_the_models_of_the_sealed_plan(
     assert "gpt-4o" in models and not models & {"synthetic", "gpt-4.1-nano"}
     # `--model` overrides every seat, `--set model` keeps the models of the levels.
     if study == "town_hall":
-        assert ("kimi-k2" in models) == (how != "--model")
+        assert ("kimi-k2" in models) == (model_setting != "--model")
 
 
 def write_study_file(settings: str) -> Path:

@@ -205,9 +205,9 @@ def test_broken_replies_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
         assert 0.008 < spent.usd <= 0.01
 
 
-def run_until_pause(named: dict[str, Any], out: Path) -> RunPausedError:
+def run_until_pause(run_settings: dict[str, Any], out: Path) -> RunPausedError:
     with pytest.raises(RunPausedError) as caught:
-        resume_run(named, out)
+        resume_run(run_settings, out)
     return caught.value
 
 

@@ -252,11 +252,11 @@ def read_printed_money(text: str) -> tuple[int, int]:
 
 
 @pytest.mark.nightly(part="kills")
-@pytest.mark.parametrize("ended", ["failed", "paused"])
+@pytest.mark.parametrize("ending", ["failed", "paused"])
 def test_run_killed_during_resume_is_unfinished_with_the_sums_of_its_journal(
-    ended: str, vendor: Vendor, tmp_path: Path
+    ending: str, vendor: Vendor, tmp_path: Path
 ) -> None:
-    if ended == "failed":
+    if ending == "failed":
         vendor.server.model.plan = FaultPlan(key="another")
         command = build_run_command(tmp_path)
         vendor.server.model.between = staticmethod(lambda request, handler: handler(request))
@@ -264,7 +264,7 @@ def test_run_killed_during_resume_is_unfinished_with_the_sums_of_its_journal(
         vendor.server.model.between = vendor._bill
     else:
         vendor.line.run(*build_run_command(tmp_path, "--set", "budget_calls=20"), expect=75)
-    assert RunFolder(tmp_path / "run").manifest["outcome"] == ended
+    assert RunFolder(tmp_path / "run").manifest["outcome"] == ending
     vendor.server.model.plan = FaultPlan()
     assert vendor.kill_at(vendor.calls + 40, *build_run_command(tmp_path)) is None
     killed, money = open_run(tmp_path / "run"), Money.read(tmp_path / "run")

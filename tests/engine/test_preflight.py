@@ -62,9 +62,9 @@ def write_study(
     (folder / "study.yaml").write_text(json.dumps(values), "utf-8")
 
 
-def run_command(server: ServerThread, folder: Path, *words: str, **options: Any) -> Result:
+def run_command(server: ServerThread, folder: Path, *arguments: str, **options: Any) -> Result:
     write_study(server, folder, **options)
-    command = ["run", "study.yaml", "--out", "run", *words]
+    command = ["run", "study.yaml", "--out", "run", *arguments]
     with contextlib.chdir(folder):
         return CliRunner().invoke(app, command, env=build_environment())
 
@@ -112,7 +112,7 @@ def test_preflight_makes_one_call_of_each_kind_and_pays_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("reply", "expected_output"),
     [
         ({"text": "", "finish": "content_filter"}, "refused (filtered)"),
         ({"text": "I cannot help with that.", "finish": "stop"}, "refused (I cannot"),
@@ -123,13 +123,13 @@ def test_preflight_makes_one_call_of_each_kind_and_pays_once(tmp_path: Path) -> 
     ],
 )
 def test_failed_preflight_stops_with_exit_code_2_and_pays_nothing_more(
-    said: dict[str, Any], told: str, tmp_path: Path
+    reply: dict[str, Any], expected_output: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        server.model.says = lambda messages, body: said
+        server.model.says = lambda messages, body: reply
         result = run_command(server, tmp_path, "--preflight", max_tokens=50)
         assert result.exit_code == 2, result.stderr
-        assert told in " ".join(result.stderr.split())
+        assert expected_output in " ".join(result.stderr.split())
         assert server.model.counts["answered"] <= 3
 
 
@@ -259,7 +259,7 @@ def test_grid_preflight_tests_each_model_once_before_any_cell(grid_runner: GridR
     assert wider.exit_code == 0, wider.output
     assert grid_runner.answered == 6 + 4 * 9 + 3 + 2 * 9
     assert {
-        (r["model"], r["answer"]): r["schema"] for r in grid_runner.read_preflight_calls()
+        (row["model"], row["answer"]): row["schema"] for row in grid_runner.read_preflight_calls()
     }.items() >= schemas.items()
 
 

@@ -171,10 +171,15 @@ def test_log_files_have_text_and_json_formats_and_contain_no_key(tmp_path: Path)
     progress(RunEnded("done"))
     log.close()
     lines = (tmp_path / "run.log").read_text().splitlines()
-    assert [line.split(maxsplit=3)[2] for line in lines] == ["INFO"] * 4 + ["WARNING", "INFO"]
-    assert sum(" calls" in line for line in lines) == 3
-    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [e["event"] for e in events][-2:] == ["Notice", "RunEnded"]
+    assert [log_line.split(maxsplit=3)[2] for log_line in lines] == ["INFO"] * 4 + [
+        "WARNING",
+        "INFO",
+    ]
+    assert sum(" calls" in log_line for log_line in lines) == 3
+    events = [
+        json.loads(log_line) for log_line in (tmp_path / "log.jsonl").read_text().splitlines()
+    ]
+    assert [event["event"] for event in events][-2:] == ["Notice", "RunEnded"]
     assert events[-1]["calls"] == 30
     assert "sk-1" not in (tmp_path / "run.log").read_text() + (tmp_path / "log.jsonl").read_text()
     RunLog(tmp_path).close()
@@ -184,7 +189,7 @@ def test_log_files_have_text_and_json_formats_and_contain_no_key(tmp_path: Path)
 def test_events_are_formatted_as_text() -> None:
     assert format_event(StageStarted("vote", 1200)) == ("vote: started (1,200 items)", "info")
     assert format_event(ItemDone("vote"))[0] == ""
-    assert [format_duration(s) for s in (0.4, 59, 185, 7800)] == [
+    assert [format_duration(seconds) for seconds in (0.4, 59, 185, 7800)] == [
         "0 s",
         "59 s",
         "3 min 05 s",

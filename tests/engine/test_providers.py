@@ -33,8 +33,8 @@ def test_every_model_without_a_key_is_named_at_once() -> None:
     problem_texts = list_problems(StudyConfig(study="x", model="gpt-5-mini"))
     variables = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "MOONSHOT_API_KEY")
     assert len(problem_texts) == 5
-    assert all(sum(key in line for line in problem_texts) == 1 for key in variables)
-    assert sum("no-such-model-at-all" in line for line in problem_texts) == 1
+    assert all(sum(key in problem_text for problem_text in problem_texts) == 1 for key in variables)
+    assert sum("no-such-model-at-all" in problem_text for problem_text in problem_texts) == 1
 
 
 def test_same_problem_is_reported_once() -> None:
@@ -47,7 +47,9 @@ def test_keys_that_are_set_cause_no_problem(monkeypatch: pytest.MonkeyPatch) -> 
     Path(".env").write_text("GOOGLE=" + "g" * 20 + "\n", encoding="utf-8")
     problem_texts = list_problems(StudyConfig(study="x", model="gpt-5-mini"))
     assert len(problem_texts) == 3
-    assert not any("MOONSHOT" in line or "GOOGLE" in line for line in problem_texts)
+    assert not any(
+        "MOONSHOT" in problem_text or "GOOGLE" in problem_text for problem_text in problem_texts
+    )
 
 
 def test_model_override_replaces_every_seat() -> None:

@@ -39,7 +39,7 @@ def test_long_text_is_found_in_every_file_spelling(spelled: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "remaining_text"),
     [
         ("museum", "#"),
         ("Well: museum!", "Well: #!"),
@@ -49,8 +49,8 @@ def test_long_text_is_found_in_every_file_spelling(spelled: str) -> None:
         ("a_museum", "a_museum"),
     ],
 )
-def test_short_text_is_found_only_alone_and_in_its_spelling(text: str, left: str) -> None:
-    assert redact("museum", text) == left
+def test_short_text_is_found_only_alone_and_in_its_spelling(text: str, remaining_text: str) -> None:
+    assert redact("museum", text) == remaining_text
 
 
 def test_text_with_other_punctuation_is_a_different_text() -> None:

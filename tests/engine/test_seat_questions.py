@@ -68,13 +68,13 @@ def write_study(folder: Path, settings: str) -> Path:
 
 
 def build_answers(
-    answers_by_seat_and_kind: dict[str, list[str]], seen: list[PendingQuestion] | None = None
+    answers_by_seat_and_kind: dict[str, list[str]], questions: list[PendingQuestion] | None = None
 ) -> Answers:
     """Vote for the first option and answer other questions from `answers_by_seat_and_kind`."""
 
     def answer(seat_state: SeatState, question: PendingQuestion) -> str | None:
-        if seen is not None:
-            seen.append(question)
+        if questions is not None:
+            questions.append(question)
         if not question.address.startswith("seats/"):
             return question.view.options[0] if question.view.options else "Words."
         kind = question.address.split("/")[2]
@@ -238,7 +238,7 @@ def test_resumed_run_repeats_no_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "expected_text"),
     [
         ("  checks:\n    - {question: Q, options: [a, b], right: c}\n", "among the options"),
         ("  checks:\n    - {question: Q, right: c, tries: 2, on_failure: again}\n", "no meaning"),
@@ -251,8 +251,10 @@ def test_resumed_run_repeats_no_check(tmp_path: Path) -> None:
         ("  afterwards:\n    - {question: Q, scale: [7, 1]}\n", "lower one"),
     ],
 )
-def test_mistakes_are_reported_before_the_run(tmp_path: Path, settings: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
+def test_mistakes_are_reported_before_the_run(
+    tmp_path: Path, settings: str, expected_text: str
+) -> None:
+    with pytest.raises(InputError, match=expected_text):
         run_with_humans(write_study(tmp_path, settings), build_answers({}))
 
 

@@ -68,7 +68,7 @@ questions_per_phase: 1
 Answers = Callable[[SeatState, PendingQuestion], str | None]
 
 
-def build_seat_host(answer: Answers, seen: list[PendingQuestion] | None = None) -> SeatHost:
+def build_seat_host(answer: Answers, questions: list[PendingQuestion] | None = None) -> SeatHost:
     """Return a seat host for humans who answer at once, without a page."""
 
     @asynccontextmanager
@@ -80,8 +80,8 @@ def build_seat_host(answer: Answers, seen: list[PendingQuestion] | None = None) 
                 if question is None:
                     await seat_state.changed.wait()
                     continue
-                if seen is not None:
-                    seen.append(question)
+                if questions is not None:
+                    questions.append(question)
                 await seat_manager.answer(seat_state, question, answer(seat_state, question))
 
         answering_tasks = [
@@ -271,7 +271,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize(
-    ("seats", "says"),
+    ("seats", "expected_text"),
     [
         (SeatSettings(ids=("A03",)), "there is no participant 'A03'"),
         (SeatSettings(ids=("A01",)), "A01 is a participant of 2 sessions"),
@@ -285,10 +285,10 @@ PLACES = (
         (SeatSettings(count=3), "3 seats are requested, but only 2 can"),
     ],
 )
-def test_invalid_seats_are_named(seats: SeatSettings, says: str) -> None:
+def test_invalid_seats_are_named(seats: SeatSettings, expected_text: str) -> None:
     with pytest.raises(InputError) as error:
         select_seats(seats, PLACES, 42)
-    assert says in str(error.value)
+    assert expected_text in str(error.value)
 
 
 def test_seats_are_drawn_by_the_seed_among_matching_participants() -> None:
@@ -304,9 +304,11 @@ def test_seats_are_drawn_by_the_seed_among_matching_participants() -> None:
     assert len(select_seats(SeatSettings(condition="a"), seats, 1)) == 20
 
 
-@pytest.mark.parametrize("given", ["3", "[p_0001]", "p_0001", "{condition: clarified_passive}"])
-def test_study_file_accepts_short_forms_of_seats(study: Path, given: str) -> None:
-    study.write_text(f"{STUDY}seats: {given}\n")
+@pytest.mark.parametrize(
+    "seats_value", ["3", "[p_0001]", "p_0001", "{condition: clarified_passive}"]
+)
+def test_study_file_accepts_short_forms_of_seats(study: Path, seats_value: str) -> None:
+    study.write_text(f"{STUDY}seats: {seats_value}\n")
     assert load_study_with_options(study, RunOptions()).config.seats is not None
 
 

@@ -51,7 +51,7 @@ def test_addresses_are_scope_paths_and_counts(tmp_path: Path) -> None:
         await session.ask(ANN, "One?")
         await session.ask(ANN, "Two?")
 
-        async def ask_twice(scope: Scope, who: str) -> None:
+        async def ask_twice(scope: Scope, participant: str) -> None:
             await scope.child("first").ask(ANN, "Three?")
 
         await session.child("stage").map(["p/1"], ask_twice)
@@ -288,7 +288,7 @@ def test_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "agrees"),
+    ("reply", "agrees"),
     [
         ("Park is fine, I guess, since Ann asked", "same"),
         ("The mall, I guess, since Ann asked", "other"),
@@ -298,9 +298,9 @@ def test_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
     ],
 )
 def test_vote_that_contradicts_the_first_reply_is_marked(
-    tmp_path: Path, said: str, agrees: str
+    tmp_path: Path, reply: str, agrees: str
 ) -> None:
-    model, protocol = build_vote([said, '{"stated": "Park"}'])
+    model, protocol = build_vote([reply, '{"stated": "Park"}'])
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], row["agrees"]) == ("Park", "clarified", agrees)
 
@@ -368,7 +368,7 @@ def test_last_re_ask_of_a_number_uses_json_with_a_decline_option(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said", "value"),
+    ("answer_type", "reply", "value"),
     [
         (Choice(["Park", "Park and ride"]), "Park", None),
         (Choice(["Park", "Park and ride"]), "Park\n\n\n", "Park"),
@@ -376,18 +376,18 @@ def test_last_re_ask_of_a_number_uses_json_with_a_decline_option(
     ],
 )
 def test_beginning_of_an_answer_is_not_the_answer(
-    tmp_path: Path, wanted: Any, said: str, value: str | None
+    tmp_path: Path, answer_type: Any, reply: str, value: str | None
 ) -> None:
     async def protocol(session: Session) -> None:
-        await session.ask(ANN, "Which?", answer_type=wanted)
+        await session.ask(ANN, "Which?", answer_type=answer_type)
 
-    model = ScriptedProvider(lambda r, a: Completion(said, Usage(1, 1), finish="length"))
+    model = ScriptedProvider(lambda r, a: Completion(reply, Usage(1, 1), finish="length"))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["finish"]) == (value, "length")
 
 
 @pytest.mark.parametrize(
-    ("finish", "how"),
+    ("finish", "reason"),
     [
         ("refused:refused", "refused"),
         ("refused:filtered", "refused"),
@@ -396,14 +396,14 @@ def test_beginning_of_an_answer_is_not_the_answer(
     ],
 )
 def test_prompt_above_the_context_length_is_no_refusal(
-    tmp_path: Path, finish: str, how: str
+    tmp_path: Path, finish: str, reason: str
 ) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
 
     model = ScriptedProvider(lambda r, a: Completion("", Usage(1, 0), finish=finish))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
-    assert (row["how"], row["recorded"]) == (how, None)
+    assert (row["how"], row["recorded"]) == (reason, None)
 
 
 def test_indistinguishable_options_are_an_error_of_the_study(tmp_path: Path) -> None:

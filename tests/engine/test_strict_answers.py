@@ -65,7 +65,7 @@ def compute_pilot_findings(folder: Path, how: str, agrees: str) -> dict[str, Fin
                 else build_vote_row(participant_id, stage),
             ]
     pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
-    return {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
+    return {finding.key: finding for finding in compute_findings(STUDY, pilot_builder.run())}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_conclusion_without_unclear_votes_is_reported_as_unchanged(tmp_path: Pat
                 build_vote_row(participant_id, stage, how),
             ]
     pilot_builder.answers = [row for row in pilot_builder.answers if "how" in row]
-    findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
+    findings = {finding.key: finding for finding in compute_findings(STUDY, pilot_builder.run())}
     assert (
         "no conclusion differs" in findings[STRICT_ANSWERS_KEY].says
         and not findings[STRICT_ANSWERS_KEY].headline
@@ -125,7 +125,7 @@ def test_conclusion_without_unclear_votes_is_reported_as_unchanged(tmp_path: Pat
 def test_run_of_an_earlier_version_reports_that_it_cannot_be_computed(tmp_path: Path) -> None:
     pilot_builder = Pilot(tmp_path / "run")
     pilot_builder.add_participants("simple_voting", {(PARKS, PARKS): 20})
-    findings = {f.key: f for f in compute_findings(STUDY, pilot_builder.run())}
+    findings = {finding.key: finding for finding in compute_findings(STUDY, pilot_builder.run())}
     assert findings[CLOSED_ANSWERS_KEY].says.startswith("Cannot be computed")
     assert STRICT_ANSWERS_KEY not in findings
 
@@ -202,7 +202,7 @@ def build_finding(low: float, high: float, p: float = 0.5, conclusion: str = "")
 
 
 @pytest.mark.parametrize(
-    ("strict", "says"),
+    ("strict", "expected_text"),
     [
         (build_finding(0.1, 0.3), []),
         (build_finding(-0.1, 0.3), ["a − b is unclear and not above 0"]),
@@ -213,6 +213,6 @@ def build_finding(low: float, high: float, p: float = 0.5, conclusion: str = "")
     ],
 )
 def test_conclusions_are_compared_by_direction_test_and_wording(
-    strict: Finding | None, says: list[str]
+    strict: Finding | None, expected_text: list[str]
 ) -> None:
-    assert list(compare_conclusions(build_finding(0.05, 0.25), strict)) == says
+    assert list(compare_conclusions(build_finding(0.05, 0.25), strict)) == expected_text

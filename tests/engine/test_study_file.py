@@ -220,7 +220,7 @@ def test_comma_in_a_number_is_refused_with_a_hint(folder: Path, value: str, hint
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected_text"),
     [
         (b"", "the file is empty"),
         (b"# only a comment\n", "the file is empty"),
@@ -242,8 +242,10 @@ def test_comma_in_a_number_is_refused_with_a_hint(folder: Path, value: str, hint
         (b"colour: blue\n", "name the study type"),
     ],
 )
-def test_invalid_study_file_gives_a_clear_error(folder: Path, content: bytes, said: str) -> None:
-    assert said in "\n".join(list_mistakes(folder, content))
+def test_invalid_study_file_gives_a_clear_error(
+    folder: Path, content: bytes, expected_text: str
+) -> None:
+    assert expected_text in "\n".join(list_mistakes(folder, content))
 
 
 def test_multiplying_aliases_are_refused(folder: Path) -> None:

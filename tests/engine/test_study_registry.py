@@ -30,7 +30,7 @@ def patch_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "registered_studies", lambda: types)
 
 
-@pytest.mark.usefixtures("points")
+@pytest.mark.usefixtures("patch_entry_points")
 def test_study_types_that_fail_to_load_are_reported_on_use() -> None:
     with pytest.raises(InputError, match="gone cannot be loaded"):
         find_study("gone")
@@ -41,7 +41,7 @@ def test_study_types_that_fail_to_load_are_reported_on_use() -> None:
     assert len(problems) == 2
 
 
-@pytest.mark.usefixtures("points")
+@pytest.mark.usefixtures("patch_entry_points")
 def test_unknown_type_suggests_similar_names() -> None:
     with pytest.raises(InputError, match=r"did you mean json\?"):
         find_study("jsn")

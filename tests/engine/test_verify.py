@@ -152,7 +152,9 @@ def forge(path: Path) -> None:
     """Change one value in a file of any type."""
     if path.suffix == ".parquet":
         table = pl.read_parquet(path)
-        name = next(c for c in table.columns if table[c].dtype == pl.String)
+        name = next(
+            column_name for column_name in table.columns if table[column_name].dtype == pl.String
+        )
         table.with_columns(pl.lit("forged").alias(name)).write_parquet(path)
         return
     text = path.read_bytes()
@@ -325,7 +327,7 @@ def test_forged_part_of_a_plan_is_named(run: Path) -> None:
         arms = plan["sealed"]["assignment"]["data"]
         first_arm, other_arm = (
             sorted(arms)[0],
-            next(a for a in arms.values() if a != arms["p_0001"]),
+            next(arm for arm in arms.values() if arm != arms["p_0001"]),
         )
         arms[first_arm] = other_arm
 
@@ -339,12 +341,12 @@ def test_forged_part_of_a_plan_is_named(run: Path) -> None:
     assert "p_0001 was" in output
 
 
-@pytest.mark.parametrize("how", ["gone", "empty", "text"])
-def test_missing_or_invalid_journal_is_reported(run: Path, how: str) -> None:
+@pytest.mark.parametrize("file_state", ["gone", "empty", "text"])
+def test_missing_or_invalid_journal_is_reported(run: Path, file_state: str) -> None:
     path = run / "journal.sqlite"
     path.unlink()
-    if how != "gone":
-        path.write_text("" if how == "empty" else "not a database " * 50)
+    if file_state != "gone":
+        path.write_text("" if file_state == "empty" else "not a database " * 50)
     code, output = verify(run)
     assert code == 4 and "cannot be checked" in output
     assert "Without its journal the run cannot be rebuilt" in output
@@ -402,7 +404,10 @@ def test_difference_caused_by_other_code_is_no_forgery(
     assert first_line.startswith("This code gives other results (made by Folkmoot")
     assert "tables/answers.parquet: lacks the columns new_column." in other_lines
     forge(run / "tables" / "answers.csv")
-    assert any("answers.csv was changed" in d for d in verify_run(RunFolder(run)).differences)
+    assert any(
+        "answers.csv was changed" in difference
+        for difference in verify_run(RunFolder(run)).differences
+    )
 
 
 def test_changed_prompts_are_reported_without_guessing(
@@ -548,10 +553,12 @@ def test_published_digest_verifies_the_run(run: Path) -> None:
 def test_record_digest_covers_usage_cost_and_times(run: Path) -> None:
     content, record = read_digests(run)
     before = record
-    for what in ("cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"):
-        change_journal(run, f"UPDATE entries SET {what} WHERE {FIRST_LONG_REPLY}", cover_up=True)
+    for assignment in ("cost_usd = 2.5", "attempts = 9", "started_at = started_at + 60"):
+        change_journal(
+            run, f"UPDATE entries SET {assignment} WHERE {FIRST_LONG_REPLY}", cover_up=True
+        )
         digests_after = read_digests(run)
-        assert digests_after[0] == content and digests_after[1] != before, what
+        assert digests_after[0] == content and digests_after[1] != before, assignment
         before = digests_after[1]
     code, output = verify_with(run, record)
     assert code == 4 and "is not the published one" in output

@@ -128,16 +128,16 @@ def test_real_run_embeds_with_its_vendor_and_the_plan_says_so(
 
 
 @pytest.mark.parametrize("command", ("check", "run"))
-@pytest.mark.parametrize("how", ("named", "--model", "role"))
+@pytest.mark.parametrize("option", ("named", "--model", "role"))
 def test_missing_embedding_model_stops_the_run_and_names_two_solutions(
-    server: ServerThread, command: str, how: str
+    server: ServerThread, command: str, option: str
 ) -> None:
     options: dict[str, Any] = {
         "named": {"model": "claude-haiku-4.5"},
         "--model": {},
         "role": {"models": {"participant": "claude-haiku-4.5"}},
-    }[how]
-    flags = ["--model", "claude-haiku-4.5"] if how == "--model" else []
+    }[option]
+    flags = ["--model", "claude-haiku-4.5"] if option == "--model" else []
     result = CliRunner().invoke(app, [command, str(write_study_file(**options)), *flags])
     output = " ".join(result.output.split())
     assert result.exit_code == 2, output
@@ -156,7 +156,9 @@ def test_both_solutions_work(server: ServerThread) -> None:
         assert embedding_models(local_run) == {model} == {local_run.manifest["embedding_model"]}
         assert not local_run.folder.is_synthetic  # the respondent answered no question
         assert all(
-            used["cost_usd"] == 0 for used in local_run.manifest["models"] if not used["roles"]
+            model_entry["cost_usd"] == 0
+            for model_entry in local_run.manifest["models"]
+            if not model_entry["roles"]
         )
 
 

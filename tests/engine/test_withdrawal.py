@@ -171,9 +171,11 @@ def test_texts_of_others_stay(
             for column in text_columns:
                 pairs = zip(was[column], now[column], strict=True)
                 changed_cells = [
-                    (a, b)
-                    for a, b in pairs
-                    if a != b and HIDDEN_WORDS[1] not in a and a not in HUMAN_TEXT
+                    (text_before, text_after)
+                    for text_before, text_after in pairs
+                    if text_before != text_after
+                    and HIDDEN_WORDS[1] not in text_before
+                    and text_before not in HUMAN_TEXT
                 ]
                 assert changed_cells == [], (name, column)
 
@@ -630,7 +632,7 @@ def test_summary_of_the_human_alone_is_removed_with_its_embedding(
     assert np.isnan(summary).all() and np.isnan(overview).all()
 
 
-def test_remaining_run_has_the_digest_in_the_amendment(changeable_talk: RunFolder) -> None:
+def test_withdrawn_run_has_the_digest_in_the_amendment(changeable_talk: RunFolder) -> None:
     withdraw_texts(changeable_talk, find_personal_texts(changeable_talk, ANN), "researcher")
     verification = verify_run(changeable_talk, TALK)
     (amendment,) = read_withdrawals(changeable_talk.path)

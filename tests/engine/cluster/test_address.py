@@ -37,7 +37,11 @@ def find_free_port() -> int:
 
 def build_environment(**more: str) -> dict[str, str]:
     """Return the environment without variables for another cluster or for keys."""
-    variables = {k: v for k, v in os.environ.items() if k not in ("RAY_ADDRESS", "OPENAI_API_KEY")}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("RAY_ADDRESS", "OPENAI_API_KEY")
+    }
     return {**variables, **TOKEN, **more}
 
 
@@ -100,8 +104,8 @@ def test_cluster_at_an_address_with_its_own_keys_gives_the_bytes_of_one_process(
 
 def test_cluster_without_keys_runs_studies_that_need_none(cluster: None, tmp_path: Path) -> None:
     study = write_study_file(tmp_path, "http://127.0.0.1:9/v1", model="synthetic")
-    alone = run_two_stages(study, tmp_path / "alone")
+    run_in_process = run_two_stages(study, tmp_path / "alone")
     with start_cluster(tmp_path) as address:
         result = run_on_cluster(address, study, tmp_path / "run")
     assert result.returncode == 0, result.stderr
-    assert_same_results(folkmoot.load(tmp_path / "run"), alone)
+    assert_same_results(folkmoot.load(tmp_path / "run"), run_in_process)

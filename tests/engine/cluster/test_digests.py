@@ -58,7 +58,7 @@ def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
         study = write_pilot_study(tmp_path, f"conditions: [simple_passive, acp]\n{endpoints}")
         text = study.read_text("utf-8").replace("openai/test-model", "openai/m")
         study.write_text(f"{text}embedding_model: openai/e\n", "utf-8")
-        alone = folkmoot.run(study, out=tmp_path / "alone", trust=True)
+        run_in_process = folkmoot.run(study, out=tmp_path / "alone", trust=True)
         call_count, out = len(server.model.log), tmp_path / "run"
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(folkmoot.run, study, out=out, trust=True, executor="ray", workers=3)
@@ -66,5 +66,5 @@ def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
             os.kill(worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
             finished_run = run.result()
     assert "a worker was lost" in (out / "run.log").read_text("utf-8")
-    assert digest(finished_run) == digest(alone)
+    assert digest(finished_run) == digest(run_in_process)
     assert len(finished_run.table("provenance")) and len(finished_run.table("exposure"))

@@ -150,11 +150,11 @@ async def test_unused_model_gives_its_slots_to_another(concurrency: int, size: i
 @settings(max_examples=30)
 @given(CALLS, st.integers(0, 12))
 async def test_call_budget_is_used_up_to_the_last_call(
-    calls: list[tuple[int, float, int]], most: int
+    calls: list[tuple[int, float, int]], call_limit: int
 ) -> None:
-    fleet = Fleet(calls=most, size=3)
+    fleet = Fleet(calls=call_limit, size=3)
     outcomes = await fleet.run(calls)
-    assert len(fleet.done) == min(most, len(calls))
+    assert len(fleet.done) == min(call_limit, len(calls))
     assert all(isinstance(error, BudgetReachedError) for error in outcomes if error)
 
 

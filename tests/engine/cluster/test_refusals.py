@@ -43,7 +43,7 @@ def refusal_message(tmp_path: Path, settings: dict[str, Any], **options: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "options", "says"),
+    ("settings", "options", "expected_text"),
     [
         ({}, {"executor": "dask"}, "write ray"),
         ({"batch": True}, {}, "batches"),
@@ -54,10 +54,10 @@ def refusal_message(tmp_path: Path, settings: dict[str, Any], **options: Any) ->
     ],
 )
 def test_unsupported_setting_is_named(
-    settings: dict[str, Any], options: dict[str, Any], says: str, tmp_path: Path
+    settings: dict[str, Any], options: dict[str, Any], expected_text: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
-    assert says in refusal_message(tmp_path, settings, **options)
+    assert expected_text in refusal_message(tmp_path, settings, **options)
 
 
 def test_humans_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
 
 
 @pytest.mark.parametrize(
-    ("before", "within", "says"),
+    ("before", "within", "expected_text"),
     [
         ("    lock = threading.Lock()\n", "        lock.locked()\n", "vote uses lock"),
         ("    seen = []\n", "        seen.append(who.id)\n", "changes seen"),
@@ -125,14 +125,14 @@ VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
     ],
 )
 def test_unsendable_object_is_named_with_its_line(
-    before: str, within: str, says: str, tmp_path: Path
+    before: str, within: str, expected_text: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
     text = f"import threading\n{STUDY.read_text('utf-8')}".replace(VOTE, before + VOTE + within)
     study_path = tmp_path / "own.py"
     study_path.write_text(text)
     message = refusal_message(tmp_path, {"study": str(study_path)})
-    assert says in message, message
+    assert expected_text in message, message
 
 
 def test_study_file_missing_on_workers_is_refused(

@@ -13,16 +13,16 @@ async def protocol(session: Session[Config]) -> None:
     people = [Speaker(f"p{i}", system=f"You are person {i}.") for i in range(session.config.people)]
 
     async def talk(scope: Scope, who: Speaker) -> str:
-        reply = [str(await scope.ask(who, f"Question {n} to {who.id}?")) for n in range(3)]
-        scope.record("talks", {"id": who.id, "said": " ".join(reply)})
-        return reply[-1]
+        replies = [str(await scope.ask(who, f"Question {n} to {who.id}?")) for n in range(3)]
+        scope.record("talks", {"id": who.id, "said": " ".join(replies)})
+        return replies[-1]
 
-    reply = await session.child("talk").map(people, talk)
-    heard = " ".join(reply.values())
+    last_replies = await session.child("talk").map(people, talk)
+    talk_text = " ".join(last_replies.values())
 
     async def vote(scope: Scope, who: Speaker) -> None:
         choice = await scope.ask(
-            who, f"{heard}\nPark or pool?", answer_type=Choice(("Park", "Pool"))
+            who, f"{talk_text}\nPark or pool?", answer_type=Choice(("Park", "Pool"))
         )
         scope.record("votes", {"id": who.id, "choice": str(choice)})
         scope.write_text(f"votes/{who.id}.txt", f"{choice}\n")
