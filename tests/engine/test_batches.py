@@ -59,7 +59,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("keys")
 
 
-def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
+def build_settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
     url = server.openai if vendor == "openai" else server.url
     fast_settings = {
         "batch_poll_seconds": 0.001,
@@ -83,8 +83,8 @@ def read_journal_entries(finished_run: Run) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("vendor", MODELS)
 def test_batch_run_gives_the_same_results_at_half_the_price(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
-        batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
+        direct = run(STUDY, build_settings(server, vendor, batch=False), out=tmp_path / "direct")
+        batched = run(STUDY, build_settings(server, vendor), out=tmp_path / "batched")
         jobs = server.model.batches.jobs
         assert [len(job.items) for job in jobs] == [PEOPLE, PEOPLE]  # a wave for each question
     assert read_journal_entries(batched) == read_journal_entries(direct)
@@ -114,7 +114,7 @@ def test_killed_run_finds_its_batches_on_resume_with_and_without_batch_mode(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor), server.model.batches
+        values, batch_api = build_settings(server, vendor), server.model.batches
         batch_api.plan = BatchPlan(hold=True)
         killed = start_process(values, tmp_path / "run")
         # The batch id is in the journal.
@@ -160,7 +160,7 @@ def test_failed_fork_keeps_its_open_batch(tmp_path: Path) -> None:
             await session.map({"more": ask_on, "check": check})
 
         study = Study(name="two", title="Two", config=StudyConfig, protocol=protocol)
-        base = run(study, settings(server), out=tmp_path / "run")
+        base = run(study, build_settings(server), out=tmp_path / "run")
         assert len(batch_api.jobs) == 2
         batch_api.plan = BatchPlan(hold=True)
         out = tmp_path / "fork"
@@ -175,7 +175,7 @@ def test_run_killed_during_submission_finds_the_batch_by_its_name(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor), server.model.batches
+        values, batch_api = build_settings(server, vendor), server.model.batches
         for _ in range(3):  # batches of others, so that the list has several pages
             batch_api.jobs.append(
                 Job(f"other{len(batch_api.jobs)}", len(batch_api.jobs), [], "another")
@@ -194,16 +194,16 @@ def test_run_killed_during_submission_finds_the_batch_by_its_name(
 def test_batch_is_not_submitted_twice_if_the_response_was_lost(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(swallow=frozenset({0}))
-        run(STUDY, settings(server, vendor), out=tmp_path / "run")
+        run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
         assert server.model.batches.calls == 2 * PEOPLE == server.model.counts["answered"]
 
 
 @pytest.mark.parametrize("vendor", MODELS)
 def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        direct = run(STUDY, build_settings(server, vendor, batch=False), out=tmp_path / "direct")
         server.model.batches.plan = BatchPlan(expire=frozenset({0}), errors=frozenset({1}))
-        batched = run(STUDY, settings(server, vendor), out=tmp_path / "batched")
+        batched = run(STUDY, build_settings(server, vendor), out=tmp_path / "batched")
         sizes = [len(job.items) for job in server.model.batches.jobs]
     assert sum(sizes) == 2 * PEOPLE + PEOPLE // 2 + 1
     assert read_journal_entries(batched) == read_journal_entries(direct)
@@ -212,7 +212,7 @@ def test_calls_that_expire_or_fail_in_a_batch_are_retried(vendor: str, tmp_path:
 @pytest.mark.parametrize("vendor", MODELS)
 def test_batch_cancelled_by_the_researcher_pauses_the_run(vendor: str, tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor), server.model.batches
+        values, batch_api = build_settings(server, vendor), server.model.batches
         batch_api.plan = BatchPlan(cancel=frozenset({0}))
         with pytest.raises(RunPausedError, match=r"cancelled, with 3 calls unanswered; a resume"):
             run(STUDY, values, out=tmp_path / "run")
@@ -229,7 +229,7 @@ def test_batch_too_large_for_the_queue_is_split_in_half(
     monkeypatch.setattr(outbox_module, "MIN_SPLIT_CALLS", 1)
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(fail="token_limit_exceeded", most_calls=3)
-        run(STUDY, settings(server, vendor), out=tmp_path / "run")
+        run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
         sizes = [len(job.items) for job in server.model.batches.jobs]
         assert server.model.counts["answered"] == 2 * PEOPLE
     assert sizes == [6, 3, 3, 3, 3]
@@ -244,7 +244,7 @@ def test_refused_batch_stops_the_run_and_the_run_can_be_resumed(
     vendor: str, code: str, error: type[Exception], tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values = settings(server, vendor)
+        values = build_settings(server, vendor)
         server.model.batches.plan = BatchPlan(fail=code, most_calls=1)
         with pytest.raises(error, match=code):
             run(STUDY, values, out=tmp_path / "run")
@@ -255,7 +255,7 @@ def test_refused_batch_stops_the_run_and_the_run_can_be_resumed(
 
 def test_run_can_be_resumed_after_the_quota_ran_out_inside_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(quota_after=PEOPLE)) as server:
-        values = settings(server, quota_wait_seconds=0)
+        values = build_settings(server, quota_wait_seconds=0)
         for _ in range(2):
             with pytest.raises(QuotaExhaustedError, match="still exhausted"):
                 run(STUDY, values, out=tmp_path / "run")
@@ -272,7 +272,7 @@ def test_server_without_batch_api_gives_an_error(vendor: str, tmp_path: Path) ->
         with pytest.raises(
             FatalModelError, match=r"no batch API at this address; leave out --batch"
         ):
-            run(STUDY, settings(server, vendor), out=tmp_path / "run")
+            run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
 
 
 @pytest.mark.parametrize("vendor", MODELS)
@@ -280,7 +280,7 @@ def test_rejection_of_a_whole_batch_marks_no_prompt_as_rejected(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values = settings(server, vendor)
+        values = build_settings(server, vendor)
         server.model.batches.plan = BatchPlan(reject=400)
         with pytest.raises(FatalModelError, match=r"batch API: .*Invalid batch"):
             run(STUDY, values, out=tmp_path / "run")
@@ -295,7 +295,7 @@ def test_possible_cost_of_a_refused_batch_is_reported(
     vendor: str, status: int, may_be_billed: int, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor, max_api_retries=1), server.model.batches
+        values, batch_api = build_settings(server, vendor, max_api_retries=1), server.model.batches
         batch_api.plan = BatchPlan(reject=status)
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
@@ -317,7 +317,7 @@ def test_failed_batch_may_be_billed_only_if_the_vendor_processed_calls(
     vendor: str, processed: int, may_be_billed: int, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor), server.model.batches
+        values, batch_api = build_settings(server, vendor), server.model.batches
         batch_api.plan = BatchPlan(fail="invalid_model", most_calls=1, processed=processed)
         with pytest.raises(FatalModelError, match="invalid_model"):
             run(STUDY, values, out=tmp_path / "run")
@@ -336,7 +336,7 @@ def test_failed_upload_does_not_count_as_possibly_billed(
     tmp_path: Path,
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, max_api_retries=1), server.model.batches
+        values, batch_api = build_settings(server, max_api_retries=1), server.model.batches
         batch_api.plan = BatchPlan(upload=503)
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
@@ -354,7 +354,7 @@ def test_batch_unknown_to_the_vendor_is_not_paid_for_again_without_consent(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        values, batch_api = settings(server, vendor), server.model.batches
+        values, batch_api = build_settings(server, vendor), server.model.batches
         batch_api.plan = BatchPlan(cancel=frozenset({0}))
         with pytest.raises(RunPausedError):
             run(STUDY, values, out=tmp_path / "run")
@@ -371,7 +371,7 @@ def test_batch_unknown_to_the_vendor_is_not_paid_for_again_without_consent(
 def test_resume_without_batches_reserves_the_batch_price_for_open_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
         # Enough for one call in a batch, and too little for one that is made directly.
-        values, batch_api = settings(server, budget_usd=0.0009), server.model.batches
+        values, batch_api = build_settings(server, budget_usd=0.0009), server.model.batches
         batch_api.plan = BatchPlan(hold=True)
         killed = start_process(values, tmp_path / "run")
         wait_until(lambda: bool(batch_api.jobs) and batch_api.jobs[0].looks > 1)
@@ -391,11 +391,11 @@ def test_results_do_not_depend_on_the_size_of_waves(
     wave: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ServerThread(FaultPlan()) as server:
-        whole = run(STUDY, settings(server), out=tmp_path / "whole")
+        whole = run(STUDY, build_settings(server), out=tmp_path / "whole")
         for module in (outbox_module, gateway_module):
             monkeypatch.setattr(module, "MAX_WAVE_CALLS", wave)
         before = len(server.model.batches.jobs)
-        parted = run(STUDY, settings(server), out=tmp_path / "parted")
+        parted = run(STUDY, build_settings(server), out=tmp_path / "parted")
         sizes = [len(job.items) for job in server.model.batches.jobs[before:]]
     assert max(sizes) == wave
     assert parted.manifest["journal_digest"] == whole.manifest["journal_digest"]
@@ -411,10 +411,10 @@ def test_auto_mode_uses_batches_only_if_enough_calls_wait(tmp_path: Path) -> Non
 
     study = Study(name="grows", title="Grows", config=StudyConfig, protocol=ask_more_in_each_stage)
     with ServerThread(FaultPlan()) as server:
-        values = settings(server, batch="auto", batch_at_least=4)
+        values = build_settings(server, batch="auto", batch_at_least=4)
         finished_run = run(study, values, out=tmp_path / "run")
         assert [len(job.items) for job in server.model.batches.jobs] == [4]
-        direct = run(study, settings(server, batch=False), out=tmp_path / "direct")
+        direct = run(study, build_settings(server, batch=False), out=tmp_path / "direct")
     assert read_journal_entries(finished_run) == read_journal_entries(direct)
     price = direct.manifest["cost_usd"]
     assert price / 2 < finished_run.manifest["cost_usd"] < price
@@ -433,7 +433,7 @@ def test_wave_waits_for_embeddings_and_computations(tmp_path: Path) -> None:
 
     study = Study(name="mixed", title="Mixed", config=StudyConfig, protocol=mix_effects)
     with ServerThread(FaultPlan(), latency=0.02) as server:
-        run(study, settings(server), out=tmp_path / "run")
+        run(study, build_settings(server), out=tmp_path / "run")
         assert [len(job.items) for job in server.model.batches.jobs] == [PEOPLE]
 
 
@@ -451,7 +451,7 @@ def test_capability_of_an_endpoint_is_learnt_from_a_batch(vendor: str, tmp_path:
     study = Study(name="forms", title="Forms", config=StudyConfig, protocol=ask_for_json)
     with ServerThread(FaultPlan(schema="refuse")) as server:
         server.model.says = lambda messages, body: {"text": '{"reason": "so"}'}
-        finished_run = run(study, settings(server, vendor), out=tmp_path / "run")
+        finished_run = run(study, build_settings(server, vendor), out=tmp_path / "run")
         assert len(server.model.batches.jobs) == 2  # with a schema, then without
     assert finished_run.table("answers")["missing"].null_count() == 3
 
@@ -462,14 +462,14 @@ def test_rejected_prompts_in_a_batch_are_missing_and_the_run_continues(tmp_path:
         server.model.says = lambda messages, body: (
             rejection if "to you, 2" in messages[-1]["content"] else {}
         )
-        finished_run = run(STUDY, settings(server), out=tmp_path / "run")
+        finished_run = run(STUDY, build_settings(server), out=tmp_path / "run")
     missing = finished_run.table("answers").filter(pl.col("missing").is_not_null())
     assert missing["missing"].to_list() == ["rejected"]
 
 
 def test_budget_covers_twice_as_many_calls_in_batches(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        values = settings(server, batch=False, max_tokens=10)
+        values = build_settings(server, batch=False, max_tokens=10)
         cost = run(STUDY, values, out=tmp_path / "a").manifest["cost_usd"]
         with pytest.raises(BudgetReachedError):
             run(STUDY, {**values, "budget_usd": cost * 0.9}, out=tmp_path / "b")
@@ -481,7 +481,7 @@ def test_ctrl_c_keeps_the_batch_open_and_prints_the_resume_command(tmp_path: Pat
     (tmp_path / "own.py").write_text(TWO_WAVES, "utf-8")
     with ServerThread(FaultPlan()) as server:
         server.model.batches.plan = BatchPlan(hold=True)
-        values = settings(server, study="own.py")
+        values = build_settings(server, study="own.py")
         (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
         command = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
         process = subprocess.Popen(
@@ -570,7 +570,7 @@ def test_models_without_batch_api_are_called_directly_with_a_notice(tmp_path: Pa
 
     with ServerThread(FaultPlan()) as server:
         several = [server.openai, server.openai]  # a batch cannot be spread over servers
-        values = {**settings(server), "endpoints": {"openai": several}}
+        values = {**build_settings(server), "endpoints": {"openai": several}}
         finished_run = run(STUDY, values, out=tmp_path / "run", progress=progress)
         assert server.model.batches.jobs == []
     assert finished_run.table("answers").height == 2 * PEOPLE
@@ -579,7 +579,7 @@ def test_models_without_batch_api_are_called_directly_with_a_notice(tmp_path: Pa
 
 def test_batch_mode_can_be_set_from_python(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        run(STUDY, settings(server, batch=False), out=tmp_path / "run", batch=True)
+        run(STUDY, build_settings(server, batch=False), out=tmp_path / "run", batch=True)
         assert server.model.batches.calls == 2 * PEOPLE
 
 
@@ -594,7 +594,7 @@ def test_random_faults_change_no_result_and_no_call_is_paid_twice(
         return frozenset(n for n in range(8) if draw.random() < 0.3)
 
     with ServerThread(FaultPlan()) as server:
-        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
+        direct = run(STUDY, build_settings(server, vendor, batch=False), out=tmp_path / "direct")
         before = server.model.counts["answered"]
         wave = int(draw.integers(1, 8))
         for module in (outbox_module, gateway_module):
@@ -606,7 +606,7 @@ def test_random_faults_change_no_result_and_no_call_is_paid_twice(
             swallow=draw_call_numbers(),
         )
         server.model.batches.plan = plan
-        values = settings(server, vendor, max_api_retries=20)
+        values = build_settings(server, vendor, max_api_retries=20)
         finished_run = run(STUDY, values, out=tmp_path / "run")
         assert server.model.counts["answered"] - before == 2 * PEOPLE
     assert finished_run.manifest["journal_digest"] == direct.manifest["journal_digest"]
@@ -649,8 +649,8 @@ def test_run_killed_at_each_request_pays_for_no_call_twice(
 ) -> None:
     """Kill each process one request later than the last, before or after the server handles it."""
     with ServerThread(FaultPlan()) as server:
-        direct = run(STUDY, settings(server, vendor, batch=False), out=tmp_path / "direct")
-        answered, values = server.model.counts["answered"], settings(server, vendor)
+        direct = run(STUDY, build_settings(server, vendor, batch=False), out=tmp_path / "direct")
+        answered, values = server.model.counts["answered"], build_settings(server, vendor)
         running: list[subprocess.Popen[str]] = []
         request_count = 0
 
@@ -685,7 +685,7 @@ def test_controls_of_a_batch_run_use_batches(tmp_path: Path) -> None:
     topic = {"description": "One purpose can be funded.", "options": ["Parks", "Streets"]}
     with ServerThread(FaultPlan()) as server:
         for name, batch in (("direct", False), ("batched", True)):
-            values = settings(server, batch=batch, topic=topic, **voting)
+            values = build_settings(server, batch=batch, topic=topic, **voting)
             values |= {"controls": {"order": True}, "embedding_model": "wordllama"}
             study = tmp_path / f"{name}.json"
             study.write_text(json.dumps({"study": "cross_pollination", **values}))

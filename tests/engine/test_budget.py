@@ -23,12 +23,12 @@ from folkmoot.models.scripted import ScriptedProvider
 SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", price_model="gpt-4o")
 
 
-def price(usd: float) -> CallPrice:
+def build_price(usd: float) -> CallPrice:
     return CallPrice(usd, usd)
 
 
 async def spend(budget: Budget, cost: float | None, max_usd: float = 0.0) -> None:
-    budget.record_cost(await budget.reserve_call(price(max_usd)), cost)
+    budget.record_cost(await budget.reserve_call(build_price(max_usd)), cost)
 
 
 async def test_without_limits_every_call_starts() -> None:
@@ -48,8 +48,8 @@ async def test_money_budget_stops_at_the_limit() -> None:
 
 async def test_call_that_does_not_fit_waits_for_calls_in_flight() -> None:
     budget = Budget(usd=1.0)
-    first = await budget.reserve_call(price(0.6))
-    waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
+    first = await budget.reserve_call(build_price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve_call(build_price(0.6)))
     await asyncio.sleep(0)
     assert not waiting.done()
     budget.record_cost(first, 0.1)  # the cost was below the reserved maximum
@@ -58,8 +58,8 @@ async def test_call_that_does_not_fit_waits_for_calls_in_flight() -> None:
 
 async def test_run_pauses_if_nothing_is_in_flight_and_the_next_call_does_not_fit() -> None:
     budget = Budget(usd=1.0)
-    first = await budget.reserve_call(price(0.6))
-    waiting = asyncio.ensure_future(budget.reserve_call(price(0.6)))
+    first = await budget.reserve_call(build_price(0.6))
+    waiting = asyncio.ensure_future(budget.reserve_call(build_price(0.6)))
     await asyncio.sleep(0)
     budget.record_cost(first, 0.5)
     with pytest.raises(BudgetReachedError, match=r"0\.5000 USD spent.*0\.6000 USD"):
@@ -68,9 +68,9 @@ async def test_run_pauses_if_nothing_is_in_flight_and_the_next_call_does_not_fit
 
 async def test_calls_get_money_in_order_of_arrival() -> None:
     budget = Budget(usd=1.0)
-    reservation = await budget.reserve_call(price(1.0))
-    early = asyncio.ensure_future(budget.reserve_call(price(0.7)))
-    late = asyncio.ensure_future(budget.reserve_call(price(0.7)))
+    reservation = await budget.reserve_call(build_price(1.0))
+    early = asyncio.ensure_future(budget.reserve_call(build_price(0.7)))
+    late = asyncio.ensure_future(budget.reserve_call(build_price(0.7)))
     await asyncio.sleep(0)
     budget.release_reservation(reservation)
     assert await early == 0.7 and not late.done()
@@ -80,8 +80,8 @@ async def test_calls_get_money_in_order_of_arrival() -> None:
 
 async def test_stop_cancels_calls_that_wait_for_money() -> None:
     budget = Budget(usd=1.0)
-    await budget.reserve_call(price(1.0))
-    waiting = [asyncio.ensure_future(budget.reserve_call(price(1.0))) for _ in range(3)]
+    await budget.reserve_call(build_price(1.0))
+    waiting = [asyncio.ensure_future(budget.reserve_call(build_price(1.0))) for _ in range(3)]
     await asyncio.sleep(0)
     budget.stop_calls(RunPausedError("enough"))
     for waiting_call in waiting:
@@ -105,8 +105,8 @@ async def test_free_calls_continue_after_the_money_is_spent() -> None:
 
 async def test_call_budget_is_exact_for_concurrent_calls() -> None:
     budget = Budget(calls=3)
-    reserved = [await budget.reserve_call(price(0.0)) for _ in range(3)]
-    waiting = [asyncio.ensure_future(budget.reserve_call(price(0.0))) for _ in range(2)]
+    reserved = [await budget.reserve_call(build_price(0.0)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(budget.reserve_call(build_price(0.0))) for _ in range(2)]
     await asyncio.sleep(0)
     budget.release_reservation(reserved[0])  # one call failed, so its slot is free again
     await waiting[0]
@@ -118,10 +118,10 @@ async def test_call_budget_is_exact_for_concurrent_calls() -> None:
 
 async def test_cost_of_earlier_processes_counts() -> None:
     with pytest.raises(BudgetReachedError):
-        await Budget(calls=5, spent_calls=5).reserve_call(price(0.0))
+        await Budget(calls=5, spent_calls=5).reserve_call(build_price(0.0))
     with pytest.raises(BudgetReachedError):
-        await Budget(usd=2.0, spent_usd=2.0).reserve_call(price(0.01))
-    await Budget(usd=2.5, spent_usd=2.0).reserve_call(price(0.1))
+        await Budget(usd=2.0, spent_usd=2.0).reserve_call(build_price(0.01))
+    await Budget(usd=2.5, spent_usd=2.0).reserve_call(build_price(0.1))
 
 
 async def test_warning_is_given_once_at_80_percent() -> None:
@@ -155,11 +155,11 @@ async def test_broken_replies_are_named_in_the_warning_but_not_counted_as_spent(
     # Of the 0.3 USD of earlier processes.
     budget.note_broken(Amount(2, 0.2))
     await spend(budget, 0.1, 0.2)
-    budget.settle_broken(await budget.reserve_call(price(0.5)))
+    budget.settle_broken(await budget.reserve_call(build_price(0.5)))
     assert messages == ["0.9000 of 1 USD (budget_usd) have been spent or may have been billed."]
     budget.count_possible(Amount(4, 0.05))
     with pytest.raises(BudgetReachedError) as caught:
-        await budget.reserve_call(price(0.3))
+        await budget.reserve_call(build_price(0.3))
     assert (
         "0.2000 USD spent, up to 0.7000 USD possibly billed for 3 replies that broke off, "
         "up to 0.0500 USD possibly paid by processes"
@@ -170,19 +170,19 @@ async def test_calls_of_killed_processes_above_the_budget_give_correct_sums() ->
     budget = Budget(calls=70, spent_calls=6)
     budget.count_possible(Amount(102, 0.1))
     with pytest.raises(BudgetReachedError, match="6 calls answered, and up to 102 possibly made"):
-        await budget.reserve_call(price(0.0))
+        await budget.reserve_call(build_price(0.0))
 
 
 async def test_zero_budget_allows_no_call() -> None:
     for budget in (Budget(usd=0.0), Budget(calls=0)):
         with pytest.raises(BudgetReachedError):
-            await budget.reserve_call(price(1e-6))
+            await budget.reserve_call(build_price(1e-6))
 
 
-def rate() -> ModelPrice:
-    price = find_price(SPEC)
-    assert price is not None
-    return price
+def find_rate() -> ModelPrice:
+    model_price = find_price(SPEC)
+    assert model_price is not None
+    return model_price
 
 
 calls = st.tuples(
@@ -256,7 +256,7 @@ async def test_money_budget_counts_replaced_entries(tmp_path: Path) -> None:
             await opened.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
         spent = journal.spent()
-    cost = rate().cost(Usage(1000, 100, 0))
+    cost = find_rate().cost(Usage(1000, 100, 0))
     assert cost is not None
     assert (spent.calls, spent.unpriced) == (2, ()) and spent.usd == pytest.approx(2 * cost)
 

@@ -58,7 +58,7 @@ def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def table_names(db: sqlite3.Connection) -> list[str]:
+def list_table_names(db: sqlite3.Connection) -> list[str]:
     rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
     return [row[0] for row in rows.fetchall()]
 
@@ -94,7 +94,7 @@ def iterate_changed_copies(
 ) -> Iterator[tuple[str, str, str, object]]:
     """Yield table, column, row and new value of each copy of the journal with one change."""
     with closing(sqlite3.connect(complete_run)) as db:
-        tables = [(table, *read_columns(db, table)) for table in table_names(db)]
+        tables = [(table, *read_columns(db, table)) for table in list_table_names(db)]
         for table, columns, key in tables:
             rows = db.execute(f"SELECT {key} FROM {table}").fetchall()
             assert rows, f"{table} is empty"
@@ -141,7 +141,7 @@ def test_every_changed_value_is_reported_and_the_run_cannot_be_resumed(
     assert count > 500 and missed == []
 
 
-def commands(run: Path) -> list[list[str]]:
+def build_commands(run: Path) -> list[list[str]]:
     return [
         ["verify", str(run)],
         ["show", str(run), "p_0001"],
@@ -171,7 +171,7 @@ def test_flipped_bits_crash_no_command(position: int, small_pilot: Path, tmp_pat
     )
     raw[offset] ^= 1 << (position % 8)
     path.write_bytes(raw)
-    for command in commands(run):
+    for command in build_commands(run):
         result = CliRunner().invoke(app, command)
         assert result.exit_code in (0, 2, 4), (offset, command, result.output, result.exception)
         assert "Internal error" not in result.output

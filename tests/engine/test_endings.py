@@ -51,7 +51,7 @@ def run(
     return folkmoot.run(study, {**all_settings, **settings}, out=out, key="a-test-key")
 
 
-def token_limit(body: Body) -> int | None:
+def read_token_limit(body: Body) -> int | None:
     config = body.get("generationConfig") or {}
     limit: int | None = body.get("max_tokens", config.get("maxOutputTokens"))
     return limit
@@ -74,7 +74,7 @@ def test_cut_reply_is_asked_for_once_more_with_twice_the_limit(
     limits: list[int | None] = []
 
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(token_limit(body))
+        limits.append(read_token_limit(body))
         if len(limits) == 1:
             return {"text": "I think that", "finish": CUT_WORD[model]}
         return {"text": "I think that parks matter."}
@@ -143,7 +143,7 @@ def test_first_reply_is_kept_if_a_longer_one_is_refused(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
-        if token_limit(body) == 150:
+        if read_token_limit(body) == 150:
             return {"text": "I think that", "finish": "length"}
         return {"status": 400, "message": "max_tokens is too large: the most is 200"}
 
@@ -166,7 +166,7 @@ def test_limit_of_the_provider_is_used_if_none_was_set(
     limits: list[int | None] = []
 
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(token_limit(body))
+        limits.append(read_token_limit(body))
         return {"text": "x" * 80, "finish": "length" if len(limits) == 1 else "stop"}
 
     server.model.says = reply_to  # the server reports 20 tokens for 80 characters
@@ -191,7 +191,7 @@ def test_cut_vote_does_not_count_as_the_option_that_it_begins_like(
     server: ServerThread, tmp_path: Path
 ) -> None:
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
-        is_retry = token_limit(body) == 4
+        is_retry = read_token_limit(body) == 4
         return {
             "text": "Plan A+" if is_retry else "Plan A",
             "finish": "stop" if is_retry else "length",
@@ -211,7 +211,7 @@ def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes
 ) -> None:
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
         digest = sum(map(ord, messages[-1]["content"])) % 3
-        if token_limit(body) == 10 and digest:
+        if read_token_limit(body) == 10 and digest:
             return {"text": "I thi" if digest == 1 else "", "finish": "length"}
         return {"text": "" if "empty" not in messages[-1]["content"] else "I think so."}
 
@@ -302,7 +302,7 @@ def test_limit_used_up_by_reasoning_is_doubled_once(server: ServerThread, tmp_pa
     limits: list[int | None] = []
 
     def reply_to(messages: list[dict[str, str]], body: Body) -> Body:
-        limits.append(token_limit(body))
+        limits.append(read_token_limit(body))
         return {"text": "<think>Well, on the one hand", "finish": "length"}
 
     server.model.says = reply_to
@@ -509,14 +509,14 @@ def test_unreadable_answers_are_reported_at_the_end(server: ServerThread, tmp_pa
         await session.ask(ANN, "How many?", answer_type=Json(Two, fallback_value=Two(words=0)))
         await session.ask(ANN, "What do you think?")
 
-    output = print_outcome(run(server, tmp_path / "run", ask_in_two_formats))
+    output = format_outcome(run(server, tmp_path / "run", ask_in_two_formats))
     assert "3 of 6 answers missing (unparsed: 3)." in output
     assert "1 of 6 answers needed a second question about which option" in output
     assert "1 of 6 answers could not be read. The tables hold the minimal answer" in output
-    assert "missing" not in print_outcome(run(server, tmp_path / "said", ask_for_opinion))
+    assert "missing" not in format_outcome(run(server, tmp_path / "said", ask_for_opinion))
 
 
-def print_outcome(finished_run: Run) -> str:
+def format_outcome(finished_run: Run) -> str:
     console = Console(record=True, width=200)
     print_results(finished_run.study, finished_run.folder, console)
     return console.export_text()

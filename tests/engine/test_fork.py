@@ -40,7 +40,7 @@ def hash_files(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def first_quoted_utterance(run: Path) -> tuple[str, str]:
+def find_first_quoted_utterance(run: Path) -> tuple[str, str]:
     """Return the id and text of the first public utterance that a later prompt quotes."""
     table = pl.read_parquet(run / "tables" / "utterances.parquet")
     quoted = pl.read_parquet(run / "tables" / "provenance.parquet")["source_id"].implode()
@@ -73,9 +73,9 @@ def test_only_calls_that_depend_on_the_reply_are_asked(
 ) -> None:
     base = small_run(study)
     before = hash_files(base)
-    name, text = first_quoted_utterance(base)
+    utterance_id, text = find_first_quoted_utterance(base)
     changed_text = ("no" if text == "yes" else "yes") if study == "workbook" else CHANGED_TEXT
-    fork = folkmoot.fork(base, name, say=changed_text, out=tmp_path / "fork")
+    fork = folkmoot.fork(base, utterance_id, say=changed_text, out=tmp_path / "fork")
 
     was, now = read_entries_by_address(base), read_entries_by_address(fork.path)
     fork_entry = fork.manifest["fork"]
@@ -100,8 +100,8 @@ def test_only_calls_that_depend_on_the_reply_are_asked(
 
 def test_unchanged_text_changes_nothing(small_run: SmallRun, tmp_path: Path) -> None:
     base = small_run("focus_group")
-    name, text = first_quoted_utterance(base)
-    fork = folkmoot.fork(base, name, say=text, out=tmp_path / "fork")
+    utterance_id, text = find_first_quoted_utterance(base)
+    fork = folkmoot.fork(base, utterance_id, say=text, out=tmp_path / "fork")
     assert fork.manifest["fork"]["asked"] == 0
     for table in RunFolder(base).table_names():
         assert fork.folder.read_table(table).equals(RunFolder(base).read_table(table)), table
@@ -111,14 +111,14 @@ def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
     small_run: SmallRun, tmp_path: Path
 ) -> None:
     base = small_run("focus_group")
-    name, text = first_quoted_utterance(base)
-    fork = folkmoot.fork(base, name, say=CHANGED_TEXT, out=tmp_path / "fork")
+    utterance_id, text = find_first_quoted_utterance(base)
+    fork = folkmoot.fork(base, utterance_id, say=CHANGED_TEXT, out=tmp_path / "fork")
     finding = next(
         finding for finding in compare_runs([RunFolder(base), fork.folder]) if finding.key == "fork"
     )
     assert CHANGED_TEXT in finding.says and text in finding.says
     rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
-    spans = fork.table("provenance").filter(pl.col("source_id") == name)
+    spans = fork.table("provenance").filter(pl.col("source_id") == utterance_id)
     read_addresses = set(spans["address"])
     assert read_addresses and {
         row["address"] for row in rows if row["changed words in the prompt"] == "yes"
@@ -198,7 +198,7 @@ def test_killed_fork_is_resumed_where_it_stopped(finished_hall: Path, tmp_path: 
             raise Crash
         return await inner.complete_request(request, address=address)
 
-    utterance_id, _ = first_quoted_utterance(finished_hall)
+    utterance_id, _ = find_first_quoted_utterance(finished_hall)
     whole_fork = folkmoot.fork(
         finished_hall,
         utterance_id,
@@ -306,7 +306,7 @@ def test_resumed_fork_with_different_prompts_must_be_made_again(tmp_path: Path) 
 
 def test_resumed_fork_needs_the_run_that_it_came_from(finished_hall: Path, tmp_path: Path) -> None:
     base, out = Path(shutil.copytree(finished_hall, tmp_path / "run")), tmp_path / "fork"
-    utterance_id, _ = first_quoted_utterance(base)
+    utterance_id, _ = find_first_quoted_utterance(base)
 
     def crash(_request: ModelRequest, _address: str) -> str:
         raise Crash
@@ -329,7 +329,7 @@ def test_repeats_in_a_path_that_is_no_folder_are_refused(
     out: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
     base = RunFolder(small_run("cross_pollination"))
-    utterance_id, _ = first_quoted_utterance(base.path)
+    utterance_id, _ = find_first_quoted_utterance(base.path)
     (tmp_path / "file").write_text("")
     options = RunOptions(out=tmp_path / out)
     with pytest.raises(StorageError, match="a file is where a folder is needed"):
@@ -342,16 +342,16 @@ def test_repeats_separate_the_effect_of_a_reply_from_chance(
 ) -> None:
     base = RunFolder(small_run("cross_pollination"))
     before = hash_files(base.path)
-    utterance_id, _ = first_quoted_utterance(base.path)
+    utterance_id, _ = find_first_quoted_utterance(base.path)
     options = RunOptions(out=tmp_path / "forks")
     grid = repeat_fork(base, utterance_id, ReplyReplacement(say=CHANGED_TEXT), 2, options)
     assert hash_files(base.path) == before
-    for changed, as_it_was in pairs_of(grid):
-        changed_run, unchanged_run = grid.run(changed), grid.run(as_it_was)
+    for changed_cell, unchanged_cell in pairs_of(grid):
+        changed_run, unchanged_run = grid.run(changed_cell), grid.run(unchanged_cell)
         assert changed_run is not None and unchanged_run is not None
         change, same = fork_change(changed_run), fork_change(unchanged_run)
         assert change is not None and same is not None
-        assert change.draw == same.draw == changed.repeat
+        assert change.draw == same.draw == changed_cell.repeat
         changed_entries, unchanged_entries, base_entries = (
             read_entries_by_address(changed_run.path),
             read_entries_by_address(unchanged_run.path),

@@ -59,7 +59,7 @@ async def open_gateway(
         await opened.close()
 
 
-def notices(events: list[Event]) -> list[str]:
+def list_notices(events: list[Event]) -> list[str]:
     return [event.message for event in events if isinstance(event, Notice)]
 
 
@@ -316,7 +316,7 @@ async def test_exhausted_quota_gets_one_wait_and_then_pauses_the_run(tmp_path: P
     events: list[Event] = []
     async with open_gateway(tmp_path, provider_with_quota, events=events) as opened:
         assert (await opened.complete_request("a", build_request())).text == "fine"
-    assert notices(events) == ["openai/gpt-4o: empty; waiting once for 0.01 s"]
+    assert list_notices(events) == ["openai/gpt-4o: empty; waiting once for 0.01 s"]
     provider_without_quota = ScriptedProvider(
         raise_errors_then([QuotaError("empty"), QuotaError("empty")])
     )
@@ -415,7 +415,7 @@ async def test_money_budget_stops_before_it_is_exceeded(tmp_path: Path) -> None:
             for i in range(20):
                 await opened.complete_request(f"a{i}", build_request())
         assert 0.8 <= opened.budget.spent_usd <= 1.0 + 1e-9
-    assert len(notices(events)) == 1 and "budget_usd" in notices(events)[0]
+    assert len(list_notices(events)) == 1 and "budget_usd" in list_notices(events)[0]
 
 
 async def test_embeddings_are_journaled_exactly(tmp_path: Path) -> None:
@@ -513,11 +513,11 @@ async def test_provider_notes_are_reported_once(tmp_path: Path) -> None:
     events: list[Event] = []
     async with open_gateway(tmp_path, model, events=events) as opened:
         await opened.complete_request("temperature", build_request())
-        assert notices(events) == ["takes no temperature"]
+        assert list_notices(events) == ["takes no temperature"]
         # Two models share the provider.
         await opened.complete_request("image", build_request(model="openai/other"))
         await opened.complete_request("seed", build_request())
-    assert notices(events) == ["takes no temperature", "takes no image", "takes no seed"]
+    assert list_notices(events) == ["takes no temperature", "takes no image", "takes no seed"]
 
 
 async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
@@ -541,4 +541,4 @@ async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
         first_server.found.append("takes no image")
         await opened.complete_request("c", build_request())
     lacks = ["image", "schema", "temperature"]
-    assert sorted(notices(events)) == [f"takes no {capability}" for capability in lacks]
+    assert sorted(list_notices(events)) == [f"takes no {capability}" for capability in lacks]

@@ -29,7 +29,7 @@ SETTINGS = StudyConfig(
 )
 
 
-def provider_factory(server: ServerThread) -> object:
+def build_provider_factory(server: ServerThread) -> object:
     def build_provider(name: str) -> tuple[Provider, ModelSpec]:
         url = server.openai if name.startswith("openai") else server.url
         spec = resolve_model(name, {name: url}, {})
@@ -42,7 +42,7 @@ def provider_factory(server: ServerThread) -> object:
 @pytest.mark.parametrize("model", ["openai/m", "anthropic/m", "google/m"])
 async def test_every_request_is_answered_and_journaled_once(model: str, tmp_path: Path) -> None:
     with ServerThread(BAD) as server, Journal(tmp_path / "journal.sqlite") as journal:
-        gateway = Gateway(journal, provider_factory(server), SETTINGS)  # type: ignore[arg-type]
+        gateway = Gateway(journal, build_provider_factory(server), SETTINGS)  # type: ignore[arg-type]
         requests = [ModelRequest(model, (Message("user", f"Question {i}"),)) for i in range(80)]
         replies = await asyncio.gather(
             *(gateway.complete_request(f"a/{i}", request) for i, request in enumerate(requests))

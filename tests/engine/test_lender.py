@@ -29,10 +29,10 @@ SPEC = ModelSpec("openai/gpt-4o", "openai", "gpt-4o", price_provider="openai", p
 USAGE = Usage(3, 20, 0)
 
 
-def rate() -> ModelPrice:
-    price = find_price(SPEC)
-    assert price is not None
-    return price
+def find_rate() -> ModelPrice:
+    model_price = find_price(SPEC)
+    assert model_price is not None
+    return model_price
 
 
 def build_request(number: int) -> ModelRequest:
@@ -88,7 +88,7 @@ def test_every_sent_call_is_on_disk_before(
                 not total.covers_amount(
                     Amount(
                         len(sent_addresses),
-                        len(sent_addresses) * (rate().cost(USAGE) or 0.0) - 1e-9,
+                        len(sent_addresses) * (find_rate().cost(USAGE) or 0.0) - 1e-9,
                     )
                 )
                 or (most_usd is not None and total.usd > most_usd + 1e-9)

@@ -70,7 +70,7 @@ def run_command(*words: str) -> Result:
     return CliRunner().invoke(app, [*words], terminal_width=400)
 
 
-def first_output_line(result: Result) -> str:
+def read_first_output_line(result: Result) -> str:
     return next(output_line for output_line in result.output.splitlines() if output_line.strip())
 
 
@@ -85,7 +85,7 @@ def test_file_without_a_model_pays_no_vendor_and_names_the_default_model(
     for arguments in (("check", path), *([("run", path, "--out", "run")] if runs else [])):
         result = run_command(*arguments)
         assert result.exit_code == 0, result.output
-        first_line = first_output_line(result)
+        first_line = read_first_output_line(result)
         assert "No model is named, so the embedded respondent answers" in first_line
         source = SOURCE_MODELS[study]
         assert (f"default is {source}" in first_line) if source else "default" not in first_line
@@ -104,7 +104,7 @@ def test_file_without_a_model_pays_no_vendor_and_names_the_default_model(
 
 def test_proposed_command_asks_the_default_models(vendors: ServerThread) -> None:
     path = str(write_study("town_hall"))
-    first_line = first_output_line(run_command("check", path))
+    first_line = read_first_output_line(run_command("check", path))
     for name in ("gpt-5-mini", "claude-haiku-4.5", "kimi-k2", "exaone-4.0"):
         assert name in first_line
     assert "--set model=gemini-3-flash" in first_line
@@ -193,7 +193,7 @@ def test_model_setting_of_the_original_program_is_used(
     """The setting is in a file `.env` or in the environment, which has priority."""
     path = str(small_study("negotiation", Path("files")))
     Path(".env").write_text("DEFAULT_MODEL=gpt-4o-mini\n")
-    assert "DEFAULT_MODEL sets the model: gpt-4o-mini" in first_output_line(
+    assert "DEFAULT_MODEL sets the model: gpt-4o-mini" in read_first_output_line(
         run_command("check", path)
     )
     monkeypatch.setenv("DEFAULT_MODEL", "gpt-4.1-mini")
@@ -202,7 +202,7 @@ def test_model_setting_of_the_original_program_is_used(
     small_run_options = ("--set", "conditions=[C1]", "--limit", "1", "--no-preflight")
     result = run_command("run", path, "--out", "run", *small_run_options)
     assert result.exit_code == 0, result.output
-    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in first_output_line(result)
+    assert "DEFAULT_MODEL sets the model: gpt-4.1-mini" in read_first_output_line(result)
     assert {model["asked"] for model in RunFolder("run").manifest["models"]} == {"gpt-4.1-mini"}
     run_with_named_model = folkmoot.run(STUDY, {"model": "gpt-4.1-nano"}, out="own")
     assert "gpt-4.1-mini" not in {

@@ -54,7 +54,7 @@ TALK = Study(name="talk", title="Talk", config=StudyConfig, protocol=ask_partici
 STUDY = Study(name="votes", title="Votes", config=StudyConfig, protocol=ask_for_votes)
 
 
-def settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
+def build_settings(server: ServerThread, vendor: str = "openai", **more: Any) -> dict[str, Any]:
     url = server.openai if vendor == "openai" else server.url
     return {"model": MODELS[vendor], "endpoints": {vendor: url}, "concurrency": 8, **more}
 
@@ -69,7 +69,7 @@ def test_cost_without_usage_is_never_reported_as_zero(
     vendor: str, usage: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(usage=usage)) as server:
-        finished_run = run(STUDY, settings(server, vendor), out=tmp_path / "run")
+        finished_run = run(STUDY, build_settings(server, vendor), out=tmp_path / "run")
     manifest = finished_run.manifest
     (model,) = manifest["models"]
     assert manifest["cost_usd"] is None and manifest["cost_unknown_for"] == [MODELS[vendor]]
@@ -91,7 +91,7 @@ def test_money_budget_ends_the_run_at_the_first_reply_without_usage(
     vendor: str, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(usage="none")) as server:
-        run_settings = settings(server, vendor, budget_usd=5.0, concurrency=1)
+        run_settings = build_settings(server, vendor, budget_usd=5.0, concurrency=1)
         with pytest.raises(FatalModelError, match="budget_calls"):
             run(STUDY, run_settings, out=tmp_path / "run")
         assert server.model.counts["answered"] == 1
@@ -100,7 +100,7 @@ def test_money_budget_ends_the_run_at_the_first_reply_without_usage(
         with pytest.raises(InputError, match="budget_calls"):  # no call is repeated
             resume_run(run_settings, tmp_path / "run")
         assert server.model.counts["answered"] == 1
-        resume_run(settings(server, vendor, budget_calls=50), tmp_path / "run")
+        resume_run(build_settings(server, vendor, budget_calls=50), tmp_path / "run")
         assert server.model.counts["answered"] == 12
 
 
@@ -129,7 +129,7 @@ def test_budget_is_neither_exceeded_nor_left_unused(
         name="talk", title="Talk", config=StudyConfig, protocol=ask_participants_at_length
     )
     with ServerThread(FaultPlan()) as server:
-        run_settings = settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
+        run_settings = build_settings(server, budget_usd=usd, concurrency=32, max_tokens=limit)
         with pytest.raises(BudgetReachedError):
             run(study, run_settings, out=tmp_path / "run")
     with Journal(tmp_path / "run" / "journal.sqlite") as journal:
@@ -142,7 +142,7 @@ def test_budget_is_neither_exceeded_nor_left_unused(
 
 def test_cost_of_a_resume_counts_against_the_same_budget(tmp_path: Path) -> None:
     with ServerThread(FaultPlan()) as server:
-        run_settings = settings(server, budget_usd=0.0005, max_tokens=10)
+        run_settings = build_settings(server, budget_usd=0.0005, max_tokens=10)
         with pytest.raises(BudgetReachedError):
             run(STUDY, run_settings, out=tmp_path / "run")
         answered_before = server.model.counts["answered"]
@@ -161,7 +161,7 @@ def test_broken_reply_is_charged_at_its_reservation_and_its_cost_is_unknown(
 ) -> None:
     with ServerThread(FaultPlan(**{fault: 0.4})) as server:
         retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
-        run_settings = settings(server, vendor, budget_usd=1.0, **retry_settings)
+        run_settings = build_settings(server, vendor, budget_usd=1.0, **retry_settings)
         finished_run = run(STUDY, run_settings, out=tmp_path / "run")
         broken_count = server.model.counts[fault]
     manifest = finished_run.manifest
@@ -187,7 +187,7 @@ def test_broken_replies_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
     """No call is ever answered, so no cost is known. The budget ends the run nevertheless."""
     with ServerThread(FaultPlan(half=1.0)) as server:
         retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
-        run_settings = settings(server, budget_usd=0.01, concurrency=1, **retry_settings)
+        run_settings = build_settings(server, budget_usd=0.01, concurrency=1, **retry_settings)
         out = tmp_path / "run"
         with pytest.raises(RunPausedError):
             run(STUDY, run_settings, out=out)
@@ -237,7 +237,7 @@ def test_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) ->
     received: list[str] = []
     with ServerThread(FaultPlan()) as server:
         server.model.between = send_stream
-        run_settings = settings(server, concurrency=1)
+        run_settings = build_settings(server, concurrency=1)
         with pytest.raises(FatalModelError, match="stream of events"):
             run(STUDY, run_settings, out=tmp_path / "run")
     assert len(received) == 1
@@ -246,7 +246,7 @@ def test_server_that_only_streams_is_named_at_the_first_reply(tmp_path: Path) ->
 
 def test_possibly_billed_attempts_are_reported(tmp_path: Path) -> None:
     with ServerThread(FaultPlan(drop=0.3)) as server:
-        run_settings = settings(server, api_retry_base_seconds=0.001, max_api_retries=20)
+        run_settings = build_settings(server, api_retry_base_seconds=0.001, max_api_retries=20)
         finished_run = run(STUDY, run_settings, out=tmp_path / "run")
         dropped_count = server.model.counts["drop"]
     assert dropped_count > 0 and finished_run.manifest["lost_tries"] == dropped_count
@@ -257,7 +257,7 @@ def test_reasoning_tokens_counted_separately_are_paid(tmp_path: Path) -> None:
     manifests = {}
     for usage in ("full", "apart"):
         with ServerThread(FaultPlan(usage=usage)) as server:
-            manifests[usage] = run(TALK, settings(server), out=tmp_path / usage).manifest
+            manifests[usage] = run(TALK, build_settings(server), out=tmp_path / usage).manifest
     added_tokens = manifests["apart"]["output_tokens"] - manifests["full"]["output_tokens"]
     assert added_tokens == 3 * 50
     dearer = manifests["apart"]["cost_usd"] - manifests["full"]["cost_usd"]
@@ -273,7 +273,9 @@ def test_prompt_blocked_by_gemini_costs_its_input_and_ends_no_run(
     }
     monkeypatch.setattr(ModelServer, "_answered", lambda *_: web.json_response(blocked))
     with ServerThread(FaultPlan()) as server:
-        finished_run = run(TALK, settings(server, "google", budget_usd=5.0), out=tmp_path / "run")
+        finished_run = run(
+            TALK, build_settings(server, "google", budget_usd=5.0), out=tmp_path / "run"
+        )
     assert set(finished_run.table("answers")["missing"]) == {"filtered"}
     manifest = finished_run.manifest
     assert (manifest["calls"], manifest["input_tokens"], manifest["output_tokens"]) == (3, 30, 0)
@@ -292,7 +294,7 @@ def test_one_reply_of_unknown_cost_does_not_hide_the_cost_of_others(
 
     monkeypatch.setattr(ModelServer, "_answered", answer_once_without_usage)
     with ServerThread(FaultPlan()) as server:
-        finished_run = run(TALK, settings(server), out=tmp_path / "run")
+        finished_run = run(TALK, build_settings(server), out=tmp_path / "run")
     with JournalReader(finished_run.path / "journal.sqlite") as journal:
         known_costs = [
             entry.cost_usd for entry in journal.read_entries() if entry.cost_usd is not None

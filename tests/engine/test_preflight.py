@@ -205,9 +205,9 @@ class GridRunner:
         for name, value in build_environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(folder)
-        server.model.says = self.says
+        server.model.says = self.reply_to
 
-    def says(self, messages: list[dict[str, str]], body: dict[str, Any]) -> dict[str, Any]:
+    def reply_to(self, messages: list[dict[str, str]], body: dict[str, Any]) -> dict[str, Any]:
         if body["model"] == "gpt-4o-mini":
             if self.mini:
                 return self.mini
@@ -215,9 +215,9 @@ class GridRunner:
                 return {"status": 400, "message": "response_format json_schema: not supported"}
         return answer_correctly(messages, body)
 
-    def run(self, *words: str, long: int = 0) -> Result:
+    def run(self, *arguments: str, long: int = 0) -> Result:
         write_study(self.server, self._folder, long=long)
-        return CliRunner().invoke(app, ["run", "study.yaml", "--out", "grid", *words])
+        return CliRunner().invoke(app, ["run", "study.yaml", "--out", "grid", *arguments])
 
     @property
     def answered(self) -> int:
@@ -284,8 +284,10 @@ def test_grid_preflight_stops_with_exit_code_2_if_one_cell_cannot_work(
 
 def test_answer_type_of_a_single_cell_is_tested(grid_runner: GridRunner) -> None:
     cut_reply = {"text": "", "finish": "length"}
-    original_answers, model = grid_runner.says, grid_runner.server.model
-    model.says = lambda m, body: cut_reply if body["max_tokens"] == 5 else original_answers(m, body)
+    original_answers, model = grid_runner.reply_to, grid_runner.server.model
+    model.says = lambda messages, body: (
+        cut_reply if body["max_tokens"] == 5 else original_answers(messages, body)
+    )
     result = grid_runner.run("--grid", "max_tokens=50,5", "--preflight")
     assert result.exit_code == 2, result.output
     assert "(in the cell max_tokens 5)" in " ".join(result.output.split())

@@ -53,12 +53,12 @@ def run(request: pytest.FixtureRequest, finished_and_paused_run: Path, tmp_path:
     return Path(shutil.copytree(finished_and_paused_run / request.param, tmp_path / request.param))
 
 
-def study_path(run: Path) -> Path:
+def find_study_path(run: Path) -> Path:
     return run.parent / "cross_pollination.yaml"
 
 
 def edit_study(run: Path, old: str, new: str) -> tuple[str, ...]:
-    path = study_path(run)
+    path = find_study_path(run)
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
@@ -105,7 +105,7 @@ REFUSED: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "an unknown setting": lambda run: edit_study(run, "pilot_id:", "pilot_ids: x\npilot_id:"),
     "another prompt": change_prompt,
     "people in seats": lambda run: ("--seat", "p_0001"),
-    "no study file": lambda run: (study_path(run).unlink(), ())[1],
+    "no study file": lambda run: (find_study_path(run).unlink(), ())[1],
     "a changed reply": lambda run: change_journal(run, CHANGE_REPLY),
     "an entry less": lambda run: change_journal(run, "DELETE FROM entries WHERE number = 7"),
     "a journal of another format": lambda run: change_journal(
@@ -124,7 +124,7 @@ def test_refused_resume_changes_no_file(kind: str, run: Path) -> None:
     arguments = REFUSED[kind](run)
     before = read_tree(run)
     model = () if "--model" in arguments else ("--model", "synthetic")
-    command = ["run", str(study_path(run)), "--out", str(run), "--resume", *model, *arguments]
+    command = ["run", str(find_study_path(run)), "--out", str(run), "--resume", *model, *arguments]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2, result.output
     assert read_tree(run) == before
@@ -133,7 +133,7 @@ def test_refused_resume_changes_no_file(kind: str, run: Path) -> None:
 def test_run_locked_by_another_process_is_unchanged(run: Path) -> None:
     before = read_tree(run)
     with FileLock(run / ".lock"):
-        command = ["run", str(study_path(run)), "--out", str(run), "--resume"]
+        command = ["run", str(find_study_path(run)), "--out", str(run), "--resume"]
         assert CliRunner().invoke(app, [*command, "--model", "synthetic"]).exit_code == 2
     assert read_tree(run) == before
 
@@ -144,7 +144,15 @@ def test_finished_run_stays_finished_and_verified(
     run = Path(shutil.copytree(finished_and_paused_run / "done", tmp_path / "done"))
     shutil.copy(finished_and_paused_run / "cross_pollination.yaml", tmp_path)
     edit_study(run, "can be funded", "will be funded")
-    command = ["run", str(study_path(run)), "--out", str(run), "--resume", "--model", "synthetic"]
+    command = [
+        "run",
+        str(find_study_path(run)),
+        "--out",
+        str(run),
+        "--resume",
+        "--model",
+        "synthetic",
+    ]
     assert CliRunner().invoke(app, command).exit_code == 2
     assert RunFolder(run).is_finished
     shutil.copy(finished_and_paused_run / "cross_pollination.yaml", tmp_path)

@@ -132,7 +132,7 @@ def test_links_do_not_bypass_consent(folder: Path, linked: str, tmp_path: Path) 
     study = (
         APPROVED_STUDY + "import helper\nSTUDY = Study(helper.TITLE, 'x', StudyConfig, protocol)\n"
     )
-    if linked == "study":  # the study file is a link, and the folder of its target is on the path
+    if linked == "study":  # the study file is a link, and the folder of the link is on the path
         sys.path.insert(0, str(folder))
         (folder / "own.py").unlink()
         (target_folder / "own.py").write_text(study)
@@ -141,13 +141,13 @@ def test_links_do_not_bypass_consent(folder: Path, linked: str, tmp_path: Path) 
         (folder / "own.py").write_text(study)
     with pytest.raises(InputError, match="Python code"):
         load_study_file(
-            folder / "own.yaml", consent=Consent(versions=consent_versions(folder / "own.py"))
+            folder / "own.yaml", consent=Consent(versions=build_consent_versions(folder / "own.py"))
         )
     assert load_study_file(folder / "own.yaml", consent=FULL_CONSENT).study.name == "read"
     assert not mark.exists()
 
 
-def consent_versions(path: Path) -> dict[str, str]:
+def build_consent_versions(path: Path) -> dict[str, str]:
     """Return the versions of a consent to this file only."""
     return {str(path.resolve()): hashlib.sha256(path.read_bytes()).hexdigest()}
 

@@ -27,7 +27,7 @@ TOPICS = {
 WARNING = "speaks English only"
 
 
-def pilot(folder: Path, question: str, options: list[str]) -> Path:
+def build_pilot(folder: Path, question: str, options: list[str]) -> Path:
     path = folder / "pilot.yaml"
     settings = {
         "study": "cross_pollination",
@@ -46,7 +46,7 @@ def pilot(folder: Path, question: str, options: list[str]) -> Path:
 def test_run_in_another_language_warns_that_the_respondent_speaks_english(
     language: str, tmp_path: Path
 ) -> None:
-    path = pilot(tmp_path, *TOPICS[language])
+    path = build_pilot(tmp_path, *TOPICS[language])
     checked = CliRunner().invoke(app, ["check", str(path)])
     assert checked.exit_code == 0 and WARNING in " ".join(checked.output.split())
     folkmoot.run(path, out=tmp_path / "run")
@@ -61,7 +61,7 @@ def test_english_studies_give_no_warning(study: str, tmp_path: Path) -> None:
 
 
 def test_only_the_embedded_respondent_gives_the_warning(tmp_path: Path) -> None:
-    path = pilot(tmp_path, *TOPICS["de"])
+    path = build_pilot(tmp_path, *TOPICS["de"])
     checked = CliRunner().invoke(app, ["check", str(path), "--model", "openai/gpt-4o"])
     assert WARNING not in " ".join(checked.output.split())
     scripted = ScriptedProvider(lambda _request, _address: "Parks und Gärten")

@@ -70,7 +70,7 @@ def run_pilot(**settings: Any) -> Run:
     return folkmoot.run(write_study_file(**settings), out="run", seed=1)
 
 
-def embedding_models(run: Run) -> set[str]:
+def list_embedding_models(run: Run) -> set[str]:
     return {model["asked"] for model in run.manifest["models"] if not model["roles"]}
 
 
@@ -122,7 +122,7 @@ def test_real_run_embeds_with_its_vendor_and_the_plan_says_so(
 ) -> None:
     run = run_pilot(model=model)
     assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == embeds
-    assert run.manifest["embedding_model"] == embeds and embedding_models(run) == {embeds}
+    assert run.manifest["embedding_model"] == embeds and list_embedding_models(run) == {embeds}
     printed = CliRunner().invoke(app, ["check", "pilot.yaml"])
     assert embeds in printed.output, printed.output
 
@@ -149,11 +149,13 @@ def test_missing_embedding_model_stops_the_run_and_names_two_solutions(
 def test_both_solutions_work(server: ServerThread) -> None:
     model_name = "openai/text-embedding-3-small"
     run = run_pilot(model="claude-haiku-4.5", embedding_model=model_name)
-    assert embedding_models(run) == {model_name} and not run.folder.is_synthetic
+    assert list_embedding_models(run) == {model_name} and not run.folder.is_synthetic
     for name, model in (("wordllama", WORD_VECTOR_MODEL), ("synthetic", "synthetic")):
         write_study_file(model="claude-haiku-4.5", embedding_model=name)
         local_run = folkmoot.run("pilot.yaml", out=name, seed=1)
-        assert embedding_models(local_run) == {model} == {local_run.manifest["embedding_model"]}
+        assert (
+            list_embedding_models(local_run) == {model} == {local_run.manifest["embedding_model"]}
+        )
         assert not local_run.folder.is_synthetic  # the respondent answered no question
         assert all(
             model_entry["cost_usd"] == 0
@@ -165,7 +167,7 @@ def test_both_solutions_work(server: ServerThread) -> None:
 def test_local_embedding_model_is_sealed_and_the_hash_is_used_when_named() -> None:
     run = run_pilot()
     assert run.folder.plan["sealed"]["design"]["data"]["embedding_model"] == WORD_VECTOR_MODEL
-    assert embedding_models(run) == {WORD_VECTOR_MODEL} and run.folder.is_synthetic
+    assert list_embedding_models(run) == {WORD_VECTOR_MODEL} and run.folder.is_synthetic
     assert verify_run(run.folder).is_consistent
     with JournalReader(run.path / "journal.sqlite") as journal:
         assert {len(entry.blob or b"") % 1024 for entry in journal.read_entries("embed")} == {0}
@@ -204,7 +206,7 @@ def test_run_from_before_word_vectors_is_resumed_and_verified_with_its_hash(
 def test_named_embedding_model_is_used_for_every_answering_model(server: ServerThread) -> None:
     run = run_pilot(model="synthetic", embedding_model="text-embedding-3-small")
     assert run.manifest["embedding_model"] == "text-embedding-3-small"
-    assert embedding_models(run) == {"text-embedding-3-small"} and run.folder.is_synthetic
+    assert list_embedding_models(run) == {"text-embedding-3-small"} and run.folder.is_synthetic
 
 
 def test_dry_run_calls_no_vendor(server: ServerThread) -> None:

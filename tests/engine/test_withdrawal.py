@@ -110,7 +110,7 @@ def run_without_words(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
     return run_with_late_withdrawal(folder / "run", write_study(folder))
 
 
-def files_containing(folder: Path, word: str) -> list[str]:
+def find_files_containing(folder: Path, word: str) -> list[str]:
     """Return the files that contain a word, in their bytes, cells or journal texts."""
     files = []
     for path in folder.rglob("*"):
@@ -144,15 +144,15 @@ def test_no_text_of_the_human_remains(
     run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
 ) -> None:
     complete_run, withdrawn_run = run_with_all_words, run_without_words
-    before = files_containing(complete_run.path, HIDDEN_WORDS[1])
+    before = find_files_containing(complete_run.path, HIDDEN_WORDS[1])
     assert "journal.sqlite" in before and any(file.startswith("tables/") for file in before)
     with sqlite3.connect(complete_run.path / "journal.sqlite") as db:
         count_other_entries = "SELECT count(*) FROM entries WHERE model_asked != 'human'"
         assert db.execute(count_other_entries).fetchone()[0] > 10
 
     for word in HIDDEN_WORDS:
-        assert files_containing(withdrawn_run.path, word) == []
-    marks = files_containing(withdrawn_run.path, "[withdrawn ")
+        assert find_files_containing(withdrawn_run.path, word) == []
+    marks = find_files_containing(withdrawn_run.path, "[withdrawn ")
     assert set(before) - {"journal.sqlite"} <= set(marks) | {"run.log", "log.jsonl"}
     rows = withdrawn_run.table("answers").filter(pl.col("speaker_id") == "p_0002")
     assert rows["missing"].fill_null("").is_in(["withdrawn"]).all()
@@ -312,7 +312,8 @@ def test_word_that_is_also_a_protocol_name_stays_in_rows_of_others(tmp_path: Pat
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
     after = RunFolder(run.path).read_table("answers")
     assert (
-        files_containing(run.path, "Moderator, opening") == [] and after["missing"][0] == WITHDRAWN
+        find_files_containing(run.path, "Moderator, opening") == []
+        and after["missing"][0] == WITHDRAWN
     )
     assert before.filter(pl.col("speaker_id") != "ann").equals(
         after.filter(pl.col("speaker_id") != "ann")
@@ -401,7 +402,11 @@ def test_re_asks_lose_the_texts_of_the_human_and_keep_those_of_others(tmp_path: 
         *("vote/lead/ask0", "vote/lead/ask0.r1", "vote/lead/ask0.r2"),
     ]
     withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-    assert files_containing(run.path, "porcelain") == files_containing(run.path, "godmother") == []
+    assert (
+        find_files_containing(run.path, "porcelain")
+        == find_files_containing(run.path, "godmother")
+        == []
+    )
     after = read_messages(RunFolder(run.path))
     barns = {address: "".join(texts).count("Build a barn.") for address, texts in before.items()}
     assert {
@@ -548,8 +553,8 @@ def test_votes_for_a_proposal_are_removed_although_another_speaker_used_its_word
         assert WITHDRAWAL_MARK.fullmatch(value["vote/eve/ask0"])
         assert "Marmalade" not in "".join(read_messages(run_after)["count/ask0"])
     for spelled in ("Jam tarts", "jam tarts", "Marmalade"):
-        assert files_containing(run.path, spelled) == []
-    assert "journal.sqlite" in files_containing(run.path, SHARED_WORD_REPLIES["talk/ask0"])
+        assert find_files_containing(run.path, spelled) == []
+    assert "journal.sqlite" in find_files_containing(run.path, SHARED_WORD_REPLIES["talk/ask0"])
 
 
 async def quote_often(session: Session[StudyConfig]) -> None:
@@ -595,7 +600,7 @@ def test_work_grows_linearly_with_the_run(tmp_path: Path, monkeypatch: pytest.Mo
             character_count = 0
             withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
             work_by_size.append(character_count)
-        assert files_containing(run.path, "marmalade") == []
+        assert find_files_containing(run.path, "marmalade") == []
     assert work_by_size[1] < 2.2 * work_by_size[0]
 
 
@@ -612,7 +617,7 @@ def test_quotations_by_any_speaker_are_listed_and_removed(changeable_talk: RunFo
     assert "unknown source" in description
     assert "lead3/lead/ask0 (moderator lead) “I sold my grandfather's boat”" in description
     withdraw_texts(changeable_talk, personal_texts, "researcher")
-    assert files_containing(changeable_talk.path, "grandfather") == []
+    assert find_files_containing(changeable_talk.path, "grandfather") == []
     texts = dict(changeable_talk.read_table("utterances").select("address", "text").iter_rows())
     assert texts["lead3/lead/ask0"].startswith("Ann, you sold your boat: [withdrawn ")
     assert texts["overview/ask0"].startswith("Both speak of water. One of them [withdrawn ")
@@ -625,7 +630,7 @@ def test_summary_of_the_human_alone_is_removed_with_its_embedding(
     uses = {reply.address: reply.use for reply in personal_texts.replies if reply.use != QUOTATION}
     assert uses == {"notes/ask0": SUMMARY, "overview/ask0": DESCRIPTION}
     withdraw_texts(changeable_talk, personal_texts, "researcher")
-    assert files_containing(changeable_talk.path, "heirloom") == []
+    assert find_files_containing(changeable_talk.path, "heirloom") == []
     with JournalReader(changeable_talk.path / "journal.sqlite") as journal:
         (vectors,) = (entry.blob for entry in journal.read_entries("embed"))
     summary, overview = np.frombuffer(vectors or b"", dtype=np.float32).reshape(2, -1)
@@ -664,9 +669,13 @@ def test_interrupted_withdrawal_is_completed_by_the_next_command(
             withdraw_texts(changeable_talk, find_personal_texts(changeable_talk, ANN), "researcher")
     run = RunFolder(changeable_talk.path)
     if not finish_withdrawal(run.path):
-        assert "journal.sqlite" in files_containing(run.path, "grandfather")
+        assert "journal.sqlite" in find_files_containing(run.path, "grandfather")
         withdraw_texts(run, find_personal_texts(run, ANN), "researcher")
-    assert files_containing(run.path, "grandfather") == files_containing(run.path, "heirloom") == []
+    assert (
+        find_files_containing(run.path, "grandfather")
+        == find_files_containing(run.path, "heirloom")
+        == []
+    )
     assert len(read_withdrawals(run.path)) == 1
     assert verify_run(run, TALK).differences == []
 
@@ -688,7 +697,7 @@ withdrawal.withdraw_texts(run, found, "researcher")
     result = subprocess.run([sys.executable, "-c", code, str(changeable_talk.path)], check=False)
     assert result.returncode == -signal.SIGKILL
     assert finish_withdrawal(changeable_talk.path)
-    assert files_containing(changeable_talk.path, "grandfather") == []
+    assert find_files_containing(changeable_talk.path, "grandfather") == []
     assert verify_run(RunFolder(changeable_talk.path), TALK).differences == []
 
 
@@ -727,18 +736,18 @@ def test_process_that_completes_a_withdrawal_reports_it(
     output = capsys.readouterr().out
     assert ("interrupted is now complete" in output) is not completed_by_another
     assert "has withdrawn from this run already" in output
-    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
 
 
 def test_withdrawal_without_a_terminal_lists_texts_and_deletes_nothing(
     finished_run: folkmoot.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files_containing(finished_run.path, HIDDEN_WORDS[0])
+    before = find_files_containing(finished_run.path, HIDDEN_WORDS[0])
     with pytest.raises(typer.Exit):
         withdraw_command(str(finished_run.path), "p_0002", yes=False)
-    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == before and not read_withdrawals(
-        finished_run.path
-    )
+    assert find_files_containing(
+        finished_run.path, HIDDEN_WORDS[0]
+    ) == before and not read_withdrawals(finished_run.path)
     output = capsys.readouterr().out
     assert "answers of this participant" in output and "Add --yes" in output
 
@@ -754,12 +763,14 @@ def test_later_codings_are_deleted_and_can_be_repeated(study: Path) -> None:
     )
     options = RunOptions(custom_provider=coder(by_words))
     code_finished_run(run.folder, SECOND, options)
-    assert any(name.startswith("codings/") for name in files_containing(run.path, HIDDEN_WORDS[0]))
+    assert any(
+        name.startswith("codings/") for name in find_files_containing(run.path, HIDDEN_WORDS[0])
+    )
     withdraw_command(str(run.path), "p_0002", yes=True)
-    assert files_containing(run.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(run.path, HIDDEN_WORDS[0]) == []
     assert list(verify_codings(RunFolder(run.path))) == []
     code_finished_run(RunFolder(run.path), SECOND, options)
-    assert files_containing(run.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(run.path, HIDDEN_WORDS[0]) == []
     assert [
         verification.differences for _, verification in verify_codings(RunFolder(run.path))
     ] == [[]]
@@ -774,9 +785,9 @@ def test_quotes_in_code_corrections_are_removed_with_the_text(finished_run: folk
         if len(words := text.split()) > 2
     ]
     append_amendments(finished_run.path, amendments)
-    assert "amendments.jsonl" in files_containing(finished_run.path, "grandmother's porcelain")
+    assert "amendments.jsonl" in find_files_containing(finished_run.path, "grandmother's porcelain")
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
-    assert files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(finished_run.path, HIDDEN_WORDS[0]) == []
     remaining_texts = {text_id: text for text_id, text in texts if HIDDEN_WORDS[0] not in text}
     quotes = {
         item.data["text_id"]: item.data["quote"] for item in read_amendments(finished_run.path)[:-1]
@@ -803,8 +814,8 @@ def test_researcher_can_withdraw_a_human_later(
     cached.write_text(HUMAN_TEXT)
     withdraw_command(str(finished_run.path), "p_0002", yes=True)
     assert (
-        files_containing(finished_run.path, HIDDEN_WORDS[0])
-        == files_containing(tmp_path / "cache", HIDDEN_WORDS[0])
+        find_files_containing(finished_run.path, HIDDEN_WORDS[0])
+        == find_files_containing(tmp_path / "cache", HIDDEN_WORDS[0])
         == []
     )
     assert read_withdrawals(finished_run.path)[0].author == "researcher"

@@ -83,12 +83,12 @@ def test_wrong_key_stops_the_run_at_once(
 ) -> None:
     server = serve(FaultPlan(key=KEY))
     study, out = write_panel_study(tmp_path), tmp_path / "run"
-    wrong = "another-key-entirely-1999"
-    printed = CommandLine(server.openai, wrong).run("run", study, "--out", out, expect=2)
-    assert "key" in printed and wrong not in printed and has_resume_command(printed)
+    wrong_api_key = "another-key-entirely-1999"
+    printed = CommandLine(server.openai, wrong_api_key).run("run", study, "--out", out, expect=2)
+    assert "key" in printed and wrong_api_key not in printed and has_resume_command(printed)
     assert server.model.counts["received"] <= 8  # only the calls that were in flight
     assert not count_journaled_requests(out) and not (out / "tables").exists()
-    assert wrong.encode() not in read_all_bytes(tmp_path)
+    assert wrong_api_key.encode() not in read_all_bytes(tmp_path)
     CommandLine(server.openai).run("run", study, "--out", out, "--resume")
     assert read_table_bytes(out) == undisturbed_panel
 

@@ -119,8 +119,8 @@ def test_kill_inside_a_session_that_a_control_repeats_loses_no_call(
 def test_killed_fork_of_a_run_can_be_resumed(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, utterances["utterance_id"][0], "--say", "The costs are unfair to us."]
     complete_fork, killed_fork = tmp_path / "whole", tmp_path / "killed"
     command_line.run("fork", *change, "--out", complete_fork, "--trust")
     args = ["fork", *change, "--out", killed_fork, "--trust"]
@@ -168,8 +168,8 @@ def test_budget_that_ends_inside_a_fork_of_a_control_pauses_it(study: str, tmp_p
 
 def test_resume_command_of_a_fork_is_printed(dialogues: Path, tmp_path: Path, serve: Serve) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, utterances["utterance_id"][0], "--say", "The costs are unfair to us."]
     paused = tmp_path / "paused"
     output = command_line.run(
         "fork", *change, "--out", paused, "--trust", "--budget", 1e-6, expect=75
@@ -184,8 +184,8 @@ def test_budget_that_ends_inside_a_fork_of_a_run_pauses_it(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = [dialogues, spoken["utterance_id"][0], "--say", "The costs are unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, utterances["utterance_id"][0], "--say", "The costs are unfair to us."]
     complete_fork, paused = tmp_path / "whole", tmp_path / "paused"
     command_line.run("fork", *change, "--out", complete_fork, "--trust")
     cost = float(RunFolder(complete_fork).manifest["cost_usd"])
@@ -255,17 +255,17 @@ def test_possibly_paid_calls_of_a_killed_fork_count_against_the_budget_of_repeat
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line, forks = CommandLine(serve(answers="respondent").openai), tmp_path / "forks"
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = [dialogues, spoken["utterance_id"][-1], "--say", "The costs are unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = [dialogues, utterances["utterance_id"][-1], "--say", "The costs are unfair to us."]
     command_line.run("fork", *change, "--repeats", 1, "--out", forks, "--trust")
-    changed, as_it_was = next(pairs_of(read_grid(forks)))
+    changed_cell, unchanged_cell = next(pairs_of(read_grid(forks)))
     resume = ["fork", forks, "--resume", "--trust", "--budget", 0.5]
     for max_usd, code, expected_text in (
         (0.6, 75, "is used up"),
         (None, 2, "budget_usd cannot be kept"),
     ):
-        shutil.rmtree(cell_folder(forks, as_it_was), ignore_errors=True)
-        with closing(sqlite3.connect(cell_folder(forks, changed) / JOURNAL)) as db, db:
+        shutil.rmtree(cell_folder(forks, unchanged_cell), ignore_errors=True)
+        with closing(sqlite3.connect(cell_folder(forks, changed_cell) / JOURNAL)) as db, db:
             db.execute("DROP TABLE IF EXISTS loans")
             db.execute(LOANS)
             # The entry of a process that was killed with a call in flight.
@@ -279,8 +279,8 @@ def test_stopped_repeats_are_resumed_as_a_whole_within_one_budget(
 ) -> None:
     server = serve(answers="respondent")
     command_line = CommandLine(server.openai)
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = ["fork", dialogues, utterances["utterance_id"][-1], "--say", "It is unfair to us."]
     repeats = ["--repeats", 2, "--trust"]
     complete_forks, forks = tmp_path / "whole", tmp_path / "forks"
     command_line.run(*change, *repeats, "--out", complete_forks)
@@ -317,8 +317,8 @@ def test_repeats_killed_before_the_first_fork_start_again(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     command_line = CommandLine(serve(answers="respondent").openai)
-    spoken = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
-    change = ["fork", dialogues, spoken["utterance_id"][-1], "--say", "It is unfair to us."]
+    utterances = RunFolder(dialogues).read_table("utterances").filter(speaker_role="participant")
+    change = ["fork", dialogues, utterances["utterance_id"][-1], "--say", "It is unfair to us."]
     command = [*change, "--repeats", 1, "--trust", "--out", tmp_path / "forks"]
     command_line.run(*command)
     # The state of a process that was killed before its first fork.

@@ -35,7 +35,7 @@ from tests.engine.test_seats import build_seat_host
 from tests.engine.test_withdrawal import (
     FOCUS_GROUP_STUDY,
     HIDDEN_WORDS,
-    files_containing,
+    find_files_containing,
     give_human_answer,
 )
 from tests.kit.test_coding import SECOND
@@ -99,7 +99,7 @@ def test_no_withdrawal_deletes_a_coding_while_it_is_made(cup: RunFolder) -> None
     assert cli("verify", cup.path)[0] == 0
     exit_code, said = cli("withdraw", cup.path, SEAT, "--yes")
     assert exit_code == 0, said
-    assert files_containing(cup.path, HIDDEN_WORDS[0]) == [] and not folder.exists()
+    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == [] and not folder.exists()
 
 
 def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
@@ -120,7 +120,7 @@ def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
     provider = coder()
     code(RunFolder(cup.path), provider)
     assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
-    assert files_containing(cup.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == []
     kinds = [amendment.kind for amendment in read_amendments(cup.path)]
     assert kinds == [withdrawal.AMENDMENT_KIND, "coding"]
 
@@ -134,7 +134,7 @@ def test_a_human_who_withdrew_in_a_killed_run_is_not_read_by_a_later_coder(cup: 
     provider = coder()
     code(cup, provider)
     assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
-    assert files_containing(cup.path, HIDDEN_WORDS[0]) == []
+    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == []
 
 
 def test_a_coding_that_cannot_be_recorded_is_recorded_by_the_same_command(

@@ -90,7 +90,7 @@ def test_dialogue_sends_the_same_first_bytes_each_time(
     assert len(keys) == PEOPLE  # one key for each conversation: see docs/decisions/0055
     for number in range(PEOPLE):
         dialogue_bodies = sorted(
-            (b for b in bodies if f'"{number}: You are'.encode() in b), key=len
+            (body for body in bodies if f'"{number}: You are'.encode() in body), key=len
         )
         assert len(dialogue_bodies) == TURNS
         for before, after in pairwise(dialogue_bodies):
@@ -104,7 +104,7 @@ def test_anthropic_requests_have_cache_marks_and_unchanged_text(
     bodies, _ = record_bodies("anthropic/claude-haiku-4-5", tmp_path / "run", monkeypatch)
     for number in range(PEOPLE):
         dialogue_bodies = sorted(
-            (b for b in bodies if f'"{number}: You are'.encode() in b), key=len
+            (body for body in bodies if f'"{number}: You are'.encode() in body), key=len
         )
         # A later request with this prefix is not certain.
         assert b"cache_control" not in dialogue_bodies[0]
@@ -113,14 +113,14 @@ def test_anthropic_requests_have_cache_marks_and_unchanged_text(
             assert data["system"][-1]["cache_control"] == {"type": "ephemeral"}
             assert data["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
             assert body.count(b"cache_control") == 2  # a request may have four
-        texts = [text_without_marks(json.loads(body)) for body in dialogue_bodies]
+        texts = [remove_marks(json.loads(body)) for body in dialogue_bodies]
         for before, after in pairwise(texts):
             assert after[: len(before)] == before
 
 
-def text_without_marks(body: dict[str, Any]) -> list[tuple[str, str]]:
+def remove_marks(body: dict[str, Any]) -> list[tuple[str, str]]:
     def text(content: Any) -> str:
-        return content if isinstance(content, str) else "".join(b["text"] for b in content)
+        return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
     turns = [(turn["role"], text(turn["content"])) for turn in body["messages"]]
     return [("system", text(body["system"])), *turns]

@@ -91,7 +91,7 @@ def test_hosted_endpoint_needs_its_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right"),
+    ("wrong_name", "likely_name"),
     [
         ("gpt-4oo", "gpt-4o"),
         ("claude-haiku4.5", "claude-haiku-4.5"),
@@ -100,10 +100,10 @@ def test_hosted_endpoint_needs_its_url() -> None:
         ("antropic/claude-haiku-4.5", "anthropic"),
     ],
 )
-def test_wrong_name_suggests_similar_names(wrong: str, right: str) -> None:
+def test_wrong_name_suggests_similar_names(wrong_name: str, likely_name: str) -> None:
     with pytest.raises(InputError) as caught:
-        resolve_model(wrong, environ={})
-    assert right in str(caught.value) and wrong.partition("/")[0] in str(caught.value)
+        resolve_model(wrong_name, environ={})
+    assert likely_name in str(caught.value) and wrong_name.partition("/")[0] in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "openai/", "  "])

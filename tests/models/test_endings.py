@@ -127,7 +127,7 @@ def test_error_beside_empty_choices_is_an_error() -> None:
 
 @pytest.mark.parametrize("wire", [openai, anthropic, google])
 @pytest.mark.parametrize(
-    ("sent", "text"),
+    ("raw_text", "text"),
     [
         ("<think>No? Yes.</think>\n\nYes", "Yes"),
         ("No? Yes.\n</think>\n\nYes", "Yes"),  # the prompt template opened the tag
@@ -146,16 +146,16 @@ def test_error_beside_empty_choices_is_an_error() -> None:
         ("People [think] it is fine.", "People [think] it is fine."),
     ],
 )
-def test_reasoning_is_removed(wire: Callable[..., Completion], sent: str, text: str) -> None:
-    assert wire("stop", sent).text == text
+def test_reasoning_is_removed(wire: Callable[..., Completion], raw_text: str, text: str) -> None:
+    assert wire("stop", raw_text).text == text
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_text_after_the_reasoning_is_kept(thoughts: str, reply: str) -> None:
     if "think" in (thoughts + reply).lower():
         return
-    for sent in (f"<think>{thoughts}</think>{reply}", f"{thoughts}</think>{reply}"):
-        assert strip_reasoning(sent) == reply.strip()
+    for raw_text in (f"<think>{thoughts}</think>{reply}", f"{thoughts}</think>{reply}"):
+        assert strip_reasoning(raw_text) == reply.strip()
     assert strip_reasoning(reply) == reply
 
 

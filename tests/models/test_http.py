@@ -60,7 +60,7 @@ def test_every_kind_of_error_is_recognised(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected_text"),
     [
         ({"code": 402, "message": "no credits"}, "HTTP 402: no credits"),
         (
@@ -70,8 +70,8 @@ def test_every_kind_of_error_is_recognised(
         ({"code": "no_money", "message": "no credits"}, "HTTP 402: no_money: no credits"),
     ],
 )
-def test_status_is_reported_once(error: dict[str, object], told: str) -> None:
-    assert str(error_from_response(402, {}, json.dumps({"error": error}).encode())) == told
+def test_status_is_reported_once(error: dict[str, object], expected_text: str) -> None:
+    assert str(error_from_response(402, {}, json.dumps({"error": error}).encode())) == expected_text
 
 
 def test_refusals_contain_a_reason() -> None:
@@ -82,7 +82,7 @@ def test_refusals_contain_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [  # messages of servers and vendors, as reported by users
         {"message": "request (4152 tokens) exceeds the available context size (4096 tokens), try "
          "increasing it", "type": "exceed_context_size_error", "n_ctx": 4096},
@@ -109,22 +109,22 @@ def test_refusals_contain_a_reason() -> None:
     ],
 )  # fmt: skip
 def test_prompt_that_is_too_long_is_recognised_for_every_server(
-    said: dict[str, object],
+    message: dict[str, object],
 ) -> None:
-    error = error_from_response(400, {}, json.dumps({"error": said}).encode())
+    error = error_from_response(400, {}, json.dumps({"error": message}).encode())
     assert isinstance(error, RefusedError) and error.reason == "too_long"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
         "temperature exceeds the maximum of 2",
         "Invalid input: messages must alternate",
     ],
 )
-def test_setting_that_is_too_large_is_no_prompt_that_is_too_long(said: str) -> None:
-    error = error_from_response(400, {}, json.dumps({"error": {"message": said}}).encode())
+def test_setting_that_is_too_large_is_no_prompt_that_is_too_long(message: str) -> None:
+    error = error_from_response(400, {}, json.dumps({"error": {"message": message}}).encode())
     assert isinstance(error, RejectedError)
 
 

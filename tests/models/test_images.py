@@ -121,8 +121,8 @@ def test_data_url_image_is_sent_as_bytes() -> None:
         "media_type": "image/png",
         "data": "iVBORw0KGgo=",
     }
-    part = gemini.encode_request(request)["contents"][0]["parts"][1]
-    assert part == {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    content_part = gemini.encode_request(request)["contents"][0]["parts"][1]
+    assert content_part == {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 
 IN_SYSTEM = build_image_request(

@@ -191,7 +191,7 @@ async def test_embeddings_are_sent_in_batches() -> None:
         vectors, _ = await model.embed_texts("e", texts, address="a")
         await model.close()
     assert (server.counts["received"], server.counts["largest_batch"]) == (5, 50)
-    np.testing.assert_allclose(vectors, [vector(t) for t in texts], rtol=1e-6)
+    np.testing.assert_allclose(vectors, [vector(text) for text in texts], rtol=1e-6)
 
 
 async def test_timeouts_and_closed_ports_are_transient() -> None:

@@ -60,7 +60,7 @@ def test_references_are_resolved() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Invalid parameter: 'response_format' of type 'json_schema' is not supported",
         "Unknown name responseJsonSchema",
@@ -68,18 +68,18 @@ def test_references_are_resolved() -> None:
         "Invalid schema: additionalProperties is required",
     ],
 )
-def test_error_about_the_format_reduces_the_mode_by_one_step(said: str) -> None:
-    first_reduction = reduce_capabilities(Capabilities(), REQUEST, said, MODES)
+def test_error_about_the_format_reduces_the_mode_by_one_step(message: str) -> None:
+    first_reduction = reduce_capabilities(Capabilities(), REQUEST, message, MODES)
     assert first_reduction == Capabilities(structured_output_mode="json")
-    second_reduction = reduce_capabilities(first_reduction, REQUEST, said, MODES)
+    second_reduction = reduce_capabilities(first_reduction, REQUEST, message, MODES)
     assert second_reduction == Capabilities(structured_output_mode="prompt")
-    assert reduce_capabilities(second_reduction, REQUEST, said, MODES) is None
+    assert reduce_capabilities(second_reduction, REQUEST, message, MODES) is None
     plain_request = ModelRequest("m", REQUEST.messages)
-    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) is None
+    assert reduce_capabilities(Capabilities(), plain_request, message, MODES) is None
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         (
             "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.",
@@ -97,17 +97,19 @@ def test_error_about_the_format_reduces_the_mode_by_one_step(said: str) -> None:
         ("messages: must not be empty", None),
     ],
 )
-def test_other_complaints(said: str, expected: Capabilities | None) -> None:
+def test_errors_about_other_capabilities_are_recognised(
+    message: str, expected: Capabilities | None
+) -> None:
     assert (
         reduce_capabilities(
-            Capabilities(), ModelRequest("m", REQUEST.messages, 0.3, 5), said, MODES
+            Capabilities(), ModelRequest("m", REQUEST.messages, 0.3, 5), message, MODES
         )
         == expected
     )
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
         "System role not supported",
@@ -129,16 +131,16 @@ def test_other_complaints(said: str, expected: Capabilities | None) -> None:
         "First message must be from user",
     ],
 )
-def test_error_about_the_system_message_is_recognised(said: str) -> None:
+def test_error_about_the_system_message_is_recognised(message: str) -> None:
     plain_request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) == Capabilities(
+    assert reduce_capabilities(Capabilities(), plain_request, message, MODES) == Capabilities(
         system=False
     )
-    assert reduce_capabilities(Capabilities(system=False), plain_request, said, MODES) is None
+    assert reduce_capabilities(Capabilities(system=False), plain_request, message, MODES) is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "The system is overloaded",
         "Internal server error",
@@ -147,9 +149,9 @@ def test_error_about_the_system_message_is_recognised(said: str) -> None:
         "you must not exceed 100 messages",
     ],
 )
-def test_other_errors_keep_the_system_message(said: str) -> None:
+def test_other_errors_keep_the_system_message(message: str) -> None:
     plain_request = ModelRequest("m", (Message("system", "Be Ann."), Message("user", "Hi")))
-    assert reduce_capabilities(Capabilities(), plain_request, said, MODES) is None
+    assert reduce_capabilities(Capabilities(), plain_request, message, MODES) is None
 
 
 def test_only_chat_template_errors_of_the_server_change_capabilities() -> None:

@@ -17,7 +17,7 @@ from tests.servers.model_server import ModelServer
 
 
 @pytest.mark.parametrize(
-    ("base", "whole"),
+    ("base", "full_url"),
     [
         ("http://h/v1", "http://h/v1/chat"),
         ("http://h:8/v1/", "http://h:8/v1/chat"),
@@ -27,8 +27,8 @@ from tests.servers.model_server import ModelServer
         ("http://h/v1#part", "http://h/v1/chat"),
     ],
 )
-def test_path_is_inserted_before_the_query(base: str, whole: str) -> None:
-    assert join_url(base, "/chat") == whole
+def test_path_is_inserted_before_the_query(base: str, full_url: str) -> None:
+    assert join_url(base, "/chat") == full_url
 
 
 def test_missing_version_is_added() -> None:

@@ -56,7 +56,7 @@ SENTENCES = {
 }
 
 
-def package_files() -> tuple[Path, Path]:
+def find_package_files() -> tuple[Path, Path]:
     names = word_vectors.VECTOR_FILE[0], word_vectors.TOKEN_FILE[0]
     vectors, tokens = map(word_vectors.find_package_file, names)
     return vectors, tokens
@@ -83,8 +83,8 @@ def test_vector_does_not_depend_on_the_batch(texts: list[str], at: int) -> None:
 
 
 def test_vectors_equal_those_of_the_original_code() -> None:
-    vectors, tokenizer = word_vectors.load_vectors(*package_files())
-    assert np.array_equal(vectors, load_file(package_files()[0])["embedding.weight"])
+    vectors, tokenizer = word_vectors.load_vectors(*find_package_files())
+    assert np.array_equal(vectors, load_file(find_package_files()[0])["embedding.weight"])
     reference_model = WordLlamaInference(vectors, Config.l2_supercat, tokenizer)
     texts = [text for sentences in SENTENCES.values() for text in sentences]
     assert np.allclose(embed(texts), reference_model.embed(texts, norm=True), atol=1e-5)
@@ -93,8 +93,8 @@ def test_vectors_equal_those_of_the_original_code() -> None:
 def test_topics_with_different_words_are_separated() -> None:
     texts = [text for sentences in SENTENCES.values() for text in sentences]
     topics = [topic for topic, sentences in SENTENCES.items() for _ in sentences]
-    by_hash = topic_agreement(hashed_embeddings.embed_texts, texts, topics)
-    assert topic_agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
+    by_hash = compute_topic_agreement(hashed_embeddings.embed_texts, texts, topics)
+    assert compute_topic_agreement(embed, texts, topics) > max(0.5, by_hash + 0.3)
 
 
 def test_word_vector_model_answers_no_question() -> None:
@@ -115,7 +115,7 @@ def test_other_files_with_the_same_name_are_refused(
     assert f"pip install {word_vectors.PACKAGE}" in str(refused.value)
 
 
-def topic_agreement(
+def compute_topic_agreement(
     embed_function: Callable[[Sequence[str]], FloatArray],
     texts: Sequence[str],
     groups: Sequence[object],
@@ -142,7 +142,7 @@ def test_topics_of_real_questions_are_found_better_than_with_hashes() -> None:
         [question["topic"] for question in frequent_questions],
     )
     vectors, hashed = (
-        topic_agreement(embed_function, texts, topics)
+        compute_topic_agreement(embed_function, texts, topics)
         for embed_function in (embed, hashed_embeddings.embed_texts)
     )
     print(f"topics: word vectors {vectors:.2f}, hash {hashed:.2f}")
@@ -188,8 +188,8 @@ def test_agreement_on_statements_is_not_visible_in_their_words(name: str) -> Non
 async def test_runs_of_a_process_share_one_copy() -> None:
     first, second = WordVectors(), WordVectors()
     vector, _ = await first.embed_texts("wordllama", ["a park"], address="a")
-    loaded = word_vectors.load_vectors(*package_files())
+    loaded = word_vectors.load_vectors(*find_package_files())
     await first.close()
     second_vector, _ = await second.embed_texts("wordllama", ["a park"], address="a")
     assert (second_vector == vector).all()
-    assert word_vectors.load_vectors(*package_files())[0] is loaded[0]
+    assert word_vectors.load_vectors(*find_package_files())[0] is loaded[0]

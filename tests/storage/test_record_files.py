@@ -106,14 +106,14 @@ def test_vectors_are_read_by_name_from_any_layout(tmp_path: Path) -> None:
         iterate_vectors(tmp_path / "broken.json", "embeddings")
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float32("nan")])
-def test_nan_is_refused_with_its_place(bad: float) -> None:
+@pytest.mark.parametrize("invalid_value", [float("nan"), float("inf"), np.float32("nan")])
+def test_nan_is_refused_with_its_place(invalid_value: float) -> None:
     with pytest.raises(ValueError, match=r"\$\.a\[1\]"):
-        format_json({"a": [1, bad, "x"]})
+        format_json({"a": [1, invalid_value, "x"]})
     with pytest.raises(ValueError, match=r"\$\.a"):
-        format_json({"a": np.array([bad])})
+        format_json({"a": np.array([invalid_value])})
     with pytest.raises(ValueError, match=r"\$\.a"):
-        format_json({"a": bad})
+        format_json({"a": invalid_value})
 
 
 def test_values_unknown_to_json_are_refused() -> None:
@@ -140,7 +140,7 @@ def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "expected_text"),
     [
         (errno.ENOSPC, "the disk is full"),
         (errno.EROFS, "not writable"),
@@ -148,11 +148,11 @@ def test_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
         (errno.EIO, "cannot be written"),
     ],
 )
-def test_error_of_the_disk_is_reported(tmp_path: Path, number: int, said: str) -> None:
+def test_error_of_the_disk_is_reported(tmp_path: Path, number: int, expected_text: str) -> None:
     def fail(_file: IO[bytes]) -> None:
         raise OSError(number, os.strerror(number))
 
-    with pytest.raises(StorageError, match=said) as caught:
+    with pytest.raises(StorageError, match=expected_text) as caught:
         files.write_with(tmp_path / "a.txt", fail)
     assert "a.txt" in str(caught.value)
     assert list(tmp_path.iterdir()) == []

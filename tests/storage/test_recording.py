@@ -32,7 +32,9 @@ def build_varied_rows(count: int) -> list[dict[str, object]]:
     ]
 
 
-def expected_rows(rows: list[dict[str, object]], columns: list[str]) -> list[dict[str, object]]:
+def build_expected_rows(
+    rows: list[dict[str, object]], columns: list[str]
+) -> list[dict[str, object]]:
     return [
         {**dict.fromkeys(columns), **row}
         | ({"said": f'["a", {row["n"]}]'} if "said" in row else {})
@@ -58,7 +60,7 @@ def test_recording_contains_its_rows_for_any_order_of_arrival(
     assert data.columns == list(dict.fromkeys(column for row in rows for column in row))
     kinds = {"n": pl.Int64(), "half": pl.Float64(), "who": pl.String(), "said": pl.String()}
     assert data.dtypes == [kinds.get(column, pl.Boolean()) for column in data.columns]
-    assert data.to_dicts() == expected_rows(rows, data.columns)
+    assert data.to_dicts() == build_expected_rows(rows, data.columns)
     file.remove_file()
     assert list(tmp_path.iterdir()) == []
 

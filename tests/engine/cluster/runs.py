@@ -50,7 +50,7 @@ def count_journaled(run: Path, shards: Iterable[Path] | None = None) -> int:
     return len(addresses)
 
 
-def worker_pid(shard: Path) -> int:
+def read_worker_pid(shard: Path) -> int:
     """Return the process id of the worker that writes a shard."""
     return int(shard.stem.split("-")[0])
 

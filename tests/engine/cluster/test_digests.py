@@ -14,7 +14,7 @@ import folkmoot
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.engine.study.study import registered_studies
 from tests.contract.runs import digest, play
-from tests.engine.cluster.runs import worker_pid
+from tests.engine.cluster.runs import read_worker_pid
 from tests.faults.lab import write_pilot_study
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -63,7 +63,7 @@ def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(folkmoot.run, study, out=out, trust=True, executor="ray", workers=3)
             wait_until(lambda: len(server.model.log) >= 1.5 * call_count)
-            os.kill(worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
+            os.kill(read_worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
             finished_run = run.result()
     assert "a worker was lost" in (out / "run.log").read_text("utf-8")
     assert digest(finished_run) == digest(run_in_process)

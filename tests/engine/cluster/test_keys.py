@@ -16,7 +16,7 @@ from tests.servers.thread import ServerThread
 pytestmark = pytest.mark.xdist_group("ray")
 
 
-def files_with_key(folder: Path) -> list[Path]:
+def find_files_with_key(folder: Path) -> list[Path]:
     """Return the files in a folder that contain the key."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return [path for path in files if KEY.encode() in path.read_bytes()]
@@ -36,9 +36,9 @@ def test_no_file_of_ray_or_folkmoot_contains_the_key(
     assert run.manifest["calls"] > 4  # this proves that the workers had the key
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     (session / "logs" / "probe").write_text(KEY)
-    assert [path.name for path in files_with_key(session)] == ["probe"]
+    assert [path.name for path in find_files_with_key(session)] == ["probe"]
     (session / "logs" / "probe").unlink()
-    assert files_with_key(tmp_path) == []
+    assert find_files_with_key(tmp_path) == []
 
 
 CONNECT_WITHOUT_TOKEN = """

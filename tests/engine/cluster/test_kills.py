@@ -28,8 +28,8 @@ from tests.engine.cluster.runs import (
     HeadProcess,
     assert_same_results,
     count_journaled,
+    read_worker_pid,
     run_two_stages,
-    worker_pid,
     write_study_file,
 )
 from tests.servers.faults import FaultPlan
@@ -137,7 +137,7 @@ def test_only_entries_that_a_lost_disk_had_not_sent_are_asked_again(
             assert {path.parent == out / SHARD_FOLDER for path in shards} == {shared}
             wait_until(lambda: count_journaled(out, shards=shards) == 3 * PEOPLE - 1)
             for shard in shards:
-                os.kill(worker_pid(shard), signal.SIGKILL)
+                os.kill(read_worker_pid(shard), signal.SIGKILL)
             paid = Counter(server.model.log)
             unsent = len(entries_after_row(lost_shard, deaf_head.arrived[lost_shard]))
             delete_shard(lost_shard)
@@ -176,7 +176,7 @@ class LosingActor:
 
         await self._actor.run_chunk.remote(*args)
         with suppress(ProcessLookupError):  # an earlier chunk may have killed it
-            os.kill(worker_pid(self._shard), signal.SIGKILL)
+            os.kill(read_worker_pid(self._shard), signal.SIGKILL)
         raise ObjectLostError("00" * 28, "", "")
 
 
@@ -214,7 +214,7 @@ def test_calls_in_flight_of_a_killed_worker_are_possibly_paid(
         out = tmp_path / "run"
         run = pool.submit(run_two_stages, study, out, executor="ray", workers=2)
         wait_until_held(server, out)
-        os.kill(worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
+        os.kill(read_worker_pid(list_shards(out / SHARD_FOLDER)[0]), signal.SIGKILL)
         wait_until(lambda: "a worker was lost" in (out / "run.log").read_text())
         release_server(server)
         finished_run = run.result()

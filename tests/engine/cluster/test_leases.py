@@ -51,7 +51,7 @@ class Fleet:
         return SharedLimits(budget, LOCAL_MODEL_CONCURRENCY, tell=lambda urgent: None, loan=loan)
 
     def apply_lease(self, number: int, lease: Lease) -> None:
-        apply_lease(lease, self.workers[number], worker_loan(self.workers[number]))
+        apply_lease(lease, self.workers[number], require_loan(self.workers[number]))
 
     def stop_calls(self, error: FolkmootError) -> None:
         self.head.stop_calls(error)
@@ -83,7 +83,7 @@ class Fleet:
         """Report the use of a worker and return its next lease. Its payments are journaled."""
         paid, self.paid[number] = self.paid[number], []
         worker = self.workers[number]
-        uses, money = build_report(worker, worker_loan(worker), is_quiet=True)
+        uses, money = build_report(worker, require_loan(worker), is_quiet=True)
         for cost in paid:
             self.leases.record_cost(number, cost)
         return self.leases.issue_lease(number, uses, money)
@@ -106,7 +106,7 @@ class Fleet:
             round_trip.cancel()
 
 
-def worker_loan(worker: SharedLimits) -> Loan:
+def require_loan(worker: SharedLimits) -> Loan:
     assert worker.loan is not None
     return worker.loan
 

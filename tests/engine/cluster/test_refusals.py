@@ -32,8 +32,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def refusal_message(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
-    """Return why a run is refused. No model is called, and no folder remains."""
+def provoke_refusal(tmp_path: Path, settings: dict[str, Any], **options: Any) -> str:
+    """Start a run that must be refused and return the message. Nothing is called or written."""
     with ServerThread(FaultPlan()) as server:
         study = write_study_file(tmp_path, server.openai, **settings)
         with pytest.raises((InputError, ProtocolError)) as error:
@@ -57,7 +57,7 @@ def test_unsupported_setting_is_named(
     settings: dict[str, Any], options: dict[str, Any], expected_text: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("ray")
-    assert expected_text in refusal_message(tmp_path, settings, **options)
+    assert expected_text in provoke_refusal(tmp_path, settings, **options)
 
 
 def test_humans_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_humans_in_seats_are_refused_on_the_command_line(tmp_path: Path) -> None
 
 def test_missing_ray_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "find_spec", lambda name: None)
-    assert 'pip install "folkmoot[ray]"' in refusal_message(tmp_path, {})
+    assert 'pip install "folkmoot[ray]"' in provoke_refusal(tmp_path, {})
 
 
 def test_ray_that_cannot_be_loaded_is_named(
@@ -83,7 +83,7 @@ def test_ray_that_cannot_be_loaded_is_named(
 
     monkeypatch.setattr(refusals, "find_spec", lambda name: object())
     monkeypatch.setattr(refusals, "import_module", raise_import_error)
-    assert "cannot be loaded: ray: undefined symbol" in refusal_message(tmp_path, {})
+    assert "cannot be loaded: ray: undefined symbol" in provoke_refusal(tmp_path, {})
 
 
 def test_node_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_node_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", raise_timeout)
-    assert "Ray did not start: The current node timed out" in refusal_message(
+    assert "Ray did not start: The current node timed out" in provoke_refusal(
         tmp_path, {}, workers=1
     )
 
@@ -109,7 +109,7 @@ def test_worker_that_dies_at_its_start_is_named(
             os._exit(1)
 
     monkeypatch.setattr(head, "Worker", DyingWorker)
-    assert "a worker could not start" in refusal_message(tmp_path, {}, workers=1)
+    assert "a worker could not start" in provoke_refusal(tmp_path, {}, workers=1)
 
 
 VOTE = "    async def vote(scope: Scope, who: Speaker) -> None:\n"
@@ -131,7 +131,7 @@ def test_unsendable_object_is_named_with_its_line(
     text = f"import threading\n{STUDY.read_text('utf-8')}".replace(VOTE, before + VOTE + within)
     study_path = tmp_path / "own.py"
     study_path.write_text(text)
-    message = refusal_message(tmp_path, {"study": str(study_path)})
+    message = provoke_refusal(tmp_path, {"study": str(study_path)})
     assert expected_text in message, message
 
 
@@ -141,11 +141,11 @@ def test_study_file_missing_on_workers_is_refused(
     head = pytest.importorskip("folkmoot.engine.cluster.head")
     other_consent = Consent(versions={str(Path(STUDY).resolve()): "of another file"})
     monkeypatch.setattr(head, "agreement_for_workers", lambda _path: other_consent)
-    assert f"{STUDY} differs from the file on the machine" in refusal_message(
+    assert f"{STUDY} differs from the file on the machine" in provoke_refusal(
         tmp_path, {}, workers=1
     )
     monkeypatch.setattr(head, "study_code_path", lambda *_: tmp_path / "elsewhere.py")
-    assert "elsewhere.py, and this machine has no such file" in refusal_message(
+    assert "elsewhere.py, and this machine has no such file" in provoke_refusal(
         tmp_path, {}, workers=1
     )
 
