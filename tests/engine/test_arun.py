@@ -14,8 +14,8 @@ from folkmoot.models.scripted import ScriptedProvider
 
 
 async def protocol(session: Session) -> None:
-    async def ask_about_plan(scope: folkmoot.Scope, n: int) -> None:
-        scope.record("said", {"text": await scope.ask(Speaker(f"p{n}"), "Well?")})
+    async def ask_about_plan(scope: folkmoot.Scope, number: int) -> None:
+        scope.record("said", {"text": await scope.ask(Speaker(f"p{number}"), "Well?")})
 
     await session.map(range(3), ask_about_plan)
 

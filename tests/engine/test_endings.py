@@ -218,8 +218,8 @@ def test_replay_of_cut_and_empty_replies_makes_no_calls_and_gives_the_same_bytes
     server.model.says = reply_to
 
     async def ask_about_many_plans(session: Session) -> None:
-        async def ask_about_plan(scope: Scope, i: int) -> None:
-            reply = await scope.ask(ANN, f"What do you think of plan {i}?")
+        async def ask_about_plan(scope: Scope, number: int) -> None:
+            reply = await scope.ask(ANN, f"What do you think of plan {number}?")
             scope.record("said", {"text": None if isinstance(reply, Missing) else reply})
 
         await session.map(range(12), ask_about_plan)

@@ -10,7 +10,7 @@ from folkmoot.engine.limits.rate_limiter import RateLimiter
 from folkmoot.errors import RunPausedError
 
 
-class Clock:
+class ManualClock:
     """A clock that the test moves."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ def test_no_more_calls_than_allowed_are_admitted() -> None:
 
 
 def test_concurrency_halves_once_per_burst_and_recovers_slowly() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(16, clock=clock)
     assert count_admitted(limiter) == 16
     start_time = limiter.current_time()
@@ -57,7 +57,7 @@ def test_concurrency_halves_once_per_burst_and_recovers_slowly() -> None:
 
 
 def test_limiter_never_blocks_completely() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(4, clock=clock)
     for _ in range(20):
         assert limiter.try_acquire()
@@ -68,7 +68,7 @@ def test_limiter_never_blocks_completely() -> None:
 
 
 def test_retry_after_holds_the_whole_model() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(8, clock=clock)
     assert limiter.try_acquire()
     limiter.record_rate_limit(limiter.current_time(), 5.0)
@@ -80,7 +80,7 @@ def test_retry_after_holds_the_whole_model() -> None:
 
 
 def test_spacing_is_the_minimum_time_between_two_starts() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(100, spacing=3.0, clock=clock)
     assert count_admitted(limiter) == 1
     clock.now += 2.9
@@ -90,7 +90,7 @@ def test_spacing_is_the_minimum_time_between_two_starts() -> None:
 
 
 def test_requests_per_minute_are_learnt_from_headers() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(1000, clock=clock)
     hints = {"requests_limit": 60.0, "requests_remaining": 10.0, "requests_reset": 50.0}
     assert limiter.try_acquire()
@@ -102,7 +102,7 @@ def test_requests_per_minute_are_learnt_from_headers() -> None:
 
 
 def test_tokens_are_counted_once_limited_and_a_very_large_call_still_passes() -> None:
-    clock = Clock()
+    clock = ManualClock()
     limiter = RateLimiter(1000, clock=clock)
     assert not limiter.counts_tokens
     limiter.try_acquire()
@@ -119,13 +119,13 @@ async def test_waiting_calls_are_admitted_in_order_of_arrival() -> None:
     limiter = RateLimiter(1)
     order: list[int] = []
 
-    async def call(i: int) -> None:
+    async def call(number: int) -> None:
         await limiter.acquire()
-        order.append(i)
+        order.append(number)
         await asyncio.sleep(0)
         limiter.release()
 
-    await asyncio.gather(*(call(i) for i in range(20)))
+    await asyncio.gather(*(call(number) for number in range(20)))
     assert order == list(range(20))
     assert limiter.in_flight == 0
 

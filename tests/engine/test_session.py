@@ -92,9 +92,9 @@ def test_results_and_rows_are_in_input_order(tmp_path: Path) -> None:
     orders: list[list[str]] = []
 
     async def protocol(session: Session) -> None:
-        async def ask_and_record(scope: Scope, n: int) -> str | Missing:
-            answer = await scope.ask(ANN, f"{n}?")
-            scope.record("numbers", {"n": n})
+        async def ask_and_record(scope: Scope, number: int) -> str | Missing:
+            answer = await scope.ask(ANN, f"{number}?")
+            scope.record("numbers", {"n": number})
             return answer
 
         results = await session.child("stage").map(range(20), ask_and_record)
@@ -114,9 +114,9 @@ def test_map_waits_for_open_replies_before_it_raises(tmp_path: Path) -> None:
     """Replies in flight are paid for when one item fails, so they are awaited and journaled."""
 
     async def protocol(session: Session) -> None:
-        async def ask_or_fail(scope: Scope, n: int) -> None:
-            await scope.ask(ANN, f"{n}?")
-            if n == 0:
+        async def ask_or_fail(scope: Scope, number: int) -> None:
+            await scope.ask(ANN, f"{number}?")
+            if number == 0:
                 raise ValueError("broken study")
             await scope.ask(ANN, "and then?")
 
@@ -427,7 +427,7 @@ def test_refusal_is_a_missing_answer_with_its_reason(tmp_path: Path) -> None:
 
 def test_finished_run_replays_without_calls(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def ask_and_record(scope: Scope, n: int) -> float | Missing:
+        async def ask_and_record(scope: Scope, number: int) -> float | Missing:
             return await scope.ask(ANN, "How many?", answer_type=Number(0, 100))
 
         numbers = await session.child("stage").map(range(30), ask_and_record)
@@ -496,8 +496,8 @@ def test_embeddings_have_length_one_and_are_the_same_after_replay(
 
 def test_stored_value_can_be_loaded_and_leaves_no_file(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
-        async def store_number(scope: Scope, n: int) -> StoredValue[dict[str, object]]:
-            return scope.store({"n": n, "text": "long " * 1000})
+        async def store_number(scope: Scope, number: int) -> StoredValue[dict[str, object]]:
+            return scope.store({"n": number, "text": "long " * 1000})
 
         handles = await session.map(range(20), store_number)
         assert [handle.load()["n"] for handle in handles.values()] == list(range(20))
@@ -562,9 +562,9 @@ def test_sealed_data_is_on_disk_before_the_next_effect(tmp_path: Path, effect: s
             record_sealed_parts()
             return await super().embed_texts(*args, **options)
 
-    def look_and_return(x: int) -> int:
+    def look_and_return(number: int) -> int:
         record_sealed_parts()
-        return 2 * x
+        return 2 * number
 
     async def protocol(session: Session) -> None:
         for name in ("a", "b"):

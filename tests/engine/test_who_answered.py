@@ -226,7 +226,7 @@ def test_study_without_embeddings_needs_no_embedding_model(server: ServerThread)
 
 
 class UndeclaredConfig(StudyConfig):
-    """A custom study whose type does not declare that it embeds."""
+    """A custom study. Its type does not declare the use of embeddings."""
 
 
 async def embed_undeclared(session: Session) -> None:

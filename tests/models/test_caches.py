@@ -360,13 +360,15 @@ And you, {{ who }}?
 """
 
 
-@pytest.mark.parametrize("template", [False, True])
-def test_cache_marks_leave_no_text_and_have_correct_offsets(template: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_custom_template", [False, True])
+def test_cache_marks_leave_no_text_and_have_correct_offsets(
+    has_custom_template: bool, tmp_path: Path
+) -> None:
     for folder in ("shipped", "own"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "talk.md").write_text(WITH_MARKS)
     (tmp_path / "shipped" / "plain.md").write_text(WITH_MARKS.replace("{{ cache -}}\n", ""))
-    library = PromptLibrary(tmp_path / "shipped", tmp_path / "own" if template else None)
+    library = PromptLibrary(tmp_path / "shipped", tmp_path / "own" if has_custom_template else None)
     assert library.find_problems() == []
     for replies in ([], ["Yes."], ["Yes.", "No."]):
         prompt = library.render_prompt("talk", heard=replies, who="Ann")

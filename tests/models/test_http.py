@@ -1,4 +1,4 @@
-"""Which error a response stands for, and how long a server asks to wait."""
+"""Which error a response means, and how long a server asks to wait."""
 
 from __future__ import annotations
 

@@ -47,11 +47,11 @@ def test_list_written_item_by_item_is_never_complete_in_memory(tmp_path: Path) -
     alive = 0
 
     class Item(dict[str, str]):
-        def __init__(self, n: int) -> None:
+        def __init__(self, number: int) -> None:
             nonlocal alive
             alive += 1
             assert alive < 4
-            super().__init__(id=f"p_{n}", said="☃" * n)
+            super().__init__(id=f"p_{number}", said="☃" * number)
 
         def __del__(self) -> None:
             nonlocal alive

@@ -53,7 +53,7 @@ def test_killed_worker_changes_no_text_source_in_a_study_with_embeddings(
     cluster: None, key: None, tmp_path: Path
 ) -> None:
     with ServerThread(FaultPlan(), latency=0.05, answers="respondent") as server:
-        # Chats and embeddings are calls to two models, whose workers share the concurrency.
+        # Chats and embeddings use two models. The workers of both share the concurrency.
         endpoints = f"endpoints: {{openai/m: {server.openai}, openai/e: {server.openai}}}\n"
         study = write_pilot_study(tmp_path, f"conditions: [simple_passive, acp]\n{endpoints}")
         text = study.read_text("utf-8").replace("openai/test-model", "openai/m")
