@@ -61,7 +61,7 @@ def texts(name: str, folder: Path = HAND) -> Texts:
     return found
 
 
-def build_seat_host(name: str, some: Texts | None = None) -> Codings:
+def by_hand(name: str, some: Texts | None = None) -> Codings:
     book = BOOKS[name]
 
     def key(code: str | list[str]) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def embedded(book: coding.Codebook, text: coding.TextToCode) -> str:
 
 
 def alpha(name: str, codes: Codings, some: Texts | None = None) -> float:
-    hand = coding.CoderResult("coder", "hand", "person", build_seat_host(name, some))
+    hand = coding.CoderResult("coder", "hand", "person", by_hand(name, some))
     other = coding.CoderResult("second_coder", "other", "model", codes)
     return coding.CodebookResults(BOOKS[name], {}, (hand,)).agreement_with(other).value
 
@@ -128,15 +128,12 @@ def test_alpha_of_the_embedded_coder_and_the_hand(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(BOOKS))
 def test_alpha_of_the_hand_with_itself_is_one(name: str) -> None:
-    assert alpha(name, build_seat_host(name)) == pytest.approx(1.0)
+    assert alpha(name, by_hand(name)) == pytest.approx(1.0)
 
 
 def test_alpha_of_the_list_of_theory_words_and_the_hand() -> None:
     """The phrase rule for C3 finds other sentences than a reader does (α −.16 when measured)."""
-    hand = {
-        t: {("{}", "impure"): ""} if codes else {}
-        for t, codes in build_seat_host("mediator").items()
-    }
+    hand = {t: {("{}", "impure"): ""} if codes else {} for t, codes in by_hand("mediator").items()}
     rule: Codings = {
         t: {("{}", "impure"): ""} if theory_words(text.text) else {}
         for t, (text, _) in texts("mediator").items()
@@ -163,7 +160,7 @@ def test_alpha_of_a_lexicon_of_tone_and_the_hand() -> None:
 def test_empty_talk_of_a_small_model_shows_what_the_embedded_coder_is_worth(name: str) -> None:
     """Texts of SmolLM2-135M in these studies, coded by hand: next to nothing of sense."""
     said = texts(name, HAND / "local_model")
-    right = build_seat_host(name, said)
+    right = by_hand(name, said)
     found = by(name, embedded, said)
     wrong = sum(len(found[t].keys() - right[t].keys()) for t in said)
     assert (len(said), round(alpha(name, found, said), 2), wrong) == EMPTY_TALK[name]

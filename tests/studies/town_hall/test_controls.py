@@ -17,7 +17,7 @@ from folkmoot.studies.town_hall.findings import compute_findings
 from folkmoot.studies.town_hall.participants import STORIES, load_profiles
 
 from .hall_script import make_model, run_hall, small_hall
-from .test_discussion_by_hand import answer_by_hand as build_seat_host
+from .test_discussion_by_hand import answer_by_hand as by_hand
 
 pytestmark = pytest.mark.xdist_group("controls of a hall")  # one run is enough
 VULNERABLE = ("A05", "A06", "A07", "A08")
@@ -171,7 +171,7 @@ def test_a_placebo_has_no_gap_on_average(tmp_path: Path) -> None:
         "level_settings": {"placebo": {"labels": "shuffled"}},
         "sets": 8,
     }
-    found = run_hall(tmp_path, settings, make_model(build_seat_host)).table("discussions")
+    found = run_hall(tmp_path, settings, make_model(by_hand)).table("discussions")
     gap = pl.col("gap_weighted_inclusivity_score")
     real = found.filter(level="2-1").select(gap.mean()).item()
     placebo = found.filter(level="placebo").select(gap.mean()).item()

@@ -28,13 +28,13 @@ from .hall_script import (
     run_hall,
     small_hall,
 )
-from .test_discussion_by_hand import answer_by_hand as build_seat_host
+from .test_discussion_by_hand import answer_by_hand as by_hand
 
 
 def test_same_answers_give_the_same_measures_at_level_1_and_2_1(tmp_path: Path) -> None:
     shared = small_hall(tmp_path / "a") | {"levels": ["1"]}
-    one = run_hall(tmp_path / "a", shared, make_model(answer_in_one_session(build_seat_host)))
-    each = run_hall(tmp_path / "b", small_hall(tmp_path / "b"), make_model(build_seat_host))
+    one = run_hall(tmp_path / "a", shared, make_model(answer_in_one_session(by_hand)))
+    each = run_hall(tmp_path / "b", small_hall(tmp_path / "b"), make_model(by_hand))
     for name in ("metrics_summary", "reaction_spectrum", "vulnerable_tracking", "satisfaction"):
         a = one.folder.read_json(f"set01_lv1/{name}.json")
         b = each.folder.read_json(f"set01_lv2-1/{name}.json")
@@ -69,7 +69,7 @@ def test_a_round_is_one_call(plain_hall: Callable[[str], tuple[Run, ScriptedProv
 def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
     # About 750 tokens a resident in round 2 (four reactions and a reflection): two fit at a time.
     settings = small_hall(tmp_path) | {"levels": ["1"], "longest_shared_reply": 1200}
-    model = make_model(answer_in_one_session(build_seat_host), keep=True)
+    model = make_model(answer_in_one_session(by_hand), keep=True)
     hall_run = run_hall(tmp_path, settings, model)
     rounds = hall_run.folder.read_json("set01_lv1/discussion_log.json")["rounds"]
     assert all(r["calls_of_shared_session"] > 1 for r in rounds)
@@ -92,7 +92,7 @@ def test_too_long_a_round_is_split_and_said_so(tmp_path: Path) -> None:
 
 
 def test_residents_in_a_cut_reply_are_asked_again(tmp_path: Path) -> None:
-    whole = answer_in_one_session(build_seat_host)
+    whole = answer_in_one_session(by_hand)
 
     def cut(key: CallKey, request: ModelRequest) -> Any:
         said = whole(key, request)
@@ -111,7 +111,7 @@ def test_residents_in_a_cut_reply_are_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_refused_round_is_asked_for_again_and_not_called_too_long(tmp_path: Path) -> None:
-    whole = answer_in_one_session(build_seat_host)
+    whole = answer_in_one_session(by_hand)
     refused: list[CallKey] = []
 
     def once(key: CallKey, request: ModelRequest) -> Any:
