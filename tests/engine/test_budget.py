@@ -217,21 +217,21 @@ def test_budget_is_never_exceeded_and_never_left_unused(
             concurrency=concurrency, budget_usd=usd, api_retry_base_seconds=0.0, max_api_retries=3
         )
         with Journal(folder / "journal.sqlite") as journal:
-            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
+            gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
 
             async def make_call(number: int) -> object:
                 text, limit, *_ = planned_calls[number]
                 request = ModelRequest("openai/gpt-4o", (Message("user", text),), max_tokens=limit)
-                return await opened.complete_request(str(number), request)
+                return await gateway.complete_request(str(number), request)
 
             outcomes = await asyncio.wait_for(
                 asyncio.gather(*map(make_call, range(len(planned_calls))), return_exceptions=True),
                 60,
             )
-            await opened.wait_for_calls_in_flight()
-            model_state = opened._model_states["openai/gpt-4o"]
+            await gateway.wait_for_calls_in_flight()
+            model_state = gateway._model_states["openai/gpt-4o"]
             prices = [model_state.price(len(p[0].encode()) + 32, p[1]) for p in planned_calls]
-            return opened.budget.spent_usd, prices, outcomes
+            return gateway.budget.spent_usd, prices, outcomes
 
     with tempfile.TemporaryDirectory() as folder:
         spent, prices, outcomes = asyncio.run(run(Path(folder)))
@@ -246,14 +246,14 @@ def test_budget_is_never_exceeded_and_never_left_unused(
 
 async def test_money_budget_counts_replaced_entries(tmp_path: Path) -> None:
     """Entries that --accept-changes replaced were paid for as well."""
-    model = ScriptedProvider(lambda r, a: Completion("x", Usage(1000, 100, 0)))
+    model = ScriptedProvider(lambda _request, _address: Completion("x", Usage(1000, 100, 0)))
     for text, accept in (("one", False), ("two", True)):
         with Journal(tmp_path / "journal.sqlite", accept_changes=accept) as journal:
-            opened = Gateway(journal, lambda name: (model, SPEC), StudyConfig())
-            await opened.complete_request(
+            gateway = Gateway(journal, lambda name: (model, SPEC), StudyConfig())
+            await gateway.complete_request(
                 "a", ModelRequest("openai/gpt-4o", (Message("user", text),))
             )
-            await opened.close()
+            await gateway.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
         spent = journal.spent()
     cost = find_rate().cost(Usage(1000, 100, 0))
@@ -273,21 +273,21 @@ async def test_ctrl_c_cancels_calls_that_wait_for_money(tmp_path: Path) -> None:
 
     config = StudyConfig(budget_usd=0.0006)
     with Journal(tmp_path / "journal.sqlite") as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
+        gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
         hello_request = ModelRequest("openai/gpt-4o", (Message("user", "Hello"),), max_tokens=40)
-        first = asyncio.ensure_future(opened.complete_request("a", hello_request))
+        first = asyncio.ensure_future(gateway.complete_request("a", hello_request))
         await call_started.wait()
         waiting = [
-            asyncio.ensure_future(opened.complete_request(name, hello_request)) for name in "bcd"
+            asyncio.ensure_future(gateway.complete_request(name, hello_request)) for name in "bcd"
         ]
         await asyncio.sleep(0)
-        opened.stop_calls(RunPausedError("Ctrl-C"))
+        gateway.stop_calls(RunPausedError("Ctrl-C"))
         for waiting_call in waiting:
             with pytest.raises(RunPausedError, match="Ctrl-C"):
                 await waiting_call
         may_answer.set()
         assert (await first).text == "x"
-        await opened.wait_for_calls_in_flight()
-        await opened.close()
+        await gateway.wait_for_calls_in_flight()
+        await gateway.close()
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 1

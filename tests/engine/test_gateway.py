@@ -53,10 +53,10 @@ async def open_gateway(
 ) -> AsyncIterator[Gateway]:
     with Journal(folder / "journal.sqlite") as journal:
         progress = events.append if events is not None else ignore_progress
-        opened = Gateway(journal, lambda name: (model, spec), settings, progress)
-        yield opened
-        await opened.wait_for_calls_in_flight()
-        await opened.close()
+        gateway = Gateway(journal, lambda name: (model, spec), settings, progress)
+        yield gateway
+        await gateway.wait_for_calls_in_flight()
+        await gateway.close()
 
 
 def list_notices(events: list[Event]) -> list[str]:
@@ -80,7 +80,7 @@ def raise_errors_then(
 async def test_answer_is_requested_once_and_then_replayed(tmp_path: Path) -> None:
     usage = Usage(1000, 100, 50)
     model = ScriptedProvider(
-        lambda r, a: Completion("hi \ud800", usage, "served", "id-1", "length")
+        lambda _request, _address: Completion("hi \ud800", usage, "served", "id-1", "length")
     )
     async with open_gateway(tmp_path, model) as first_gateway:
         live = await first_gateway.complete_request("a/ask0", build_request())
@@ -95,28 +95,30 @@ async def test_answer_is_requested_once_and_then_replayed(tmp_path: Path) -> Non
 
 
 async def test_cost_follows_the_price_list(tmp_path: Path) -> None:
-    model = ScriptedProvider(lambda r, a: Completion("x", Usage(1_000_000, 0)))
-    async with open_gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", build_request())
+    model = ScriptedProvider(lambda _request, _address: Completion("x", Usage(1_000_000, 0)))
+    async with open_gateway(tmp_path, model) as gateway:
+        reply = await gateway.complete_request("a", build_request())
     assert reply.cost_usd == pytest.approx(2.5)
 
 
 async def test_unknown_price_gives_unknown_cost(tmp_path: Path) -> None:
     spec = ModelSpec("x/y", "openai", "y")
-    async with open_gateway(tmp_path, ScriptedProvider(lambda r, a: "x"), FAST, spec) as opened:
-        reply = await opened.complete_request("a", build_request())
+    async with open_gateway(
+        tmp_path, ScriptedProvider(lambda _request, _address: "x"), FAST, spec
+    ) as gateway:
+        reply = await gateway.complete_request("a", build_request())
     assert reply.cost_usd is None
 
 
 async def test_money_budget_refuses_an_unknown_price_before_the_first_call(
     tmp_path: Path,
 ) -> None:
-    model = ScriptedProvider(lambda r, a: "x")
+    model = ScriptedProvider(lambda _request, _address: "x")
     settings = StudyConfig(budget_usd=1.0)
-    async with open_gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as opened:
+    async with open_gateway(tmp_path, model, settings, ModelSpec("x/y", "openai", "y")) as gateway:
         for call in (
-            opened.complete_request("a", build_request()),
-            opened.embed_texts("b", "x/y", ["text"]),
+            gateway.complete_request("a", build_request()),
+            gateway.embed_texts("b", "x/y", ["text"]),
         ):
             with pytest.raises(FatalModelError, match=r"price .* is unknown.*budget_calls"):
                 await call
@@ -125,44 +127,44 @@ async def test_money_budget_refuses_an_unknown_price_before_the_first_call(
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(10), Usage(None, 10), Usage(None, None, 5)])
 async def test_reply_without_usage_has_unknown_cost(usage: Usage, tmp_path: Path) -> None:
-    model = ScriptedProvider(lambda r, a: Completion("x", usage))
-    async with open_gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", build_request())
+    model = ScriptedProvider(lambda _request, _address: Completion("x", usage))
+    async with open_gateway(tmp_path, model) as gateway:
+        reply = await gateway.complete_request("a", build_request())
         assert (reply.cost_usd, reply.usage) == (None, usage)
-        stats = opened.usage_by_model["openai/gpt-4o"]
+        stats = gateway.usage_by_model["openai/gpt-4o"]
         assert (stats.calls_without_price, stats.calls_without_token_count) == (1, 1)
-    async with open_gateway(tmp_path, model) as opened:  # a replay has the same result
-        assert (await opened.complete_request("a", build_request()))[:3] == reply[:3]
+    async with open_gateway(tmp_path, model) as gateway:  # a replay has the same result
+        assert (await gateway.complete_request("a", build_request()))[:3] == reply[:3]
 
 
 async def test_local_model_costs_nothing_with_and_without_usage(tmp_path: Path) -> None:
     local_model = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
-    model = ScriptedProvider(lambda r, a: Completion("x", Usage()))
-    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=0.0), local_model) as opened:
-        assert (await opened.complete_request("a", build_request())).cost_usd == 0.0
+    model = ScriptedProvider(lambda _request, _address: Completion("x", Usage()))
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=0.0), local_model) as gateway:
+        assert (await gateway.complete_request("a", build_request())).cost_usd == 0.0
 
 
 async def test_money_budget_refuses_a_model_without_usage_at_once(
     tmp_path: Path,
 ) -> None:
-    model = ScriptedProvider(lambda r, a: Completion("x", Usage()))
-    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
+    model = ScriptedProvider(lambda _request, _address: Completion("x", Usage()))
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as gateway:
         for address in "ab":
             with pytest.raises(
                 FatalModelError, match=r"does not report how many tokens.*budget_calls"
             ):
-                await opened.complete_request(address, build_request())
+                await gateway.complete_request(address, build_request())
     assert model.calls == 1
-    async with open_gateway(tmp_path, model, StudyConfig(budget_calls=3)) as opened:
+    async with open_gateway(tmp_path, model, StudyConfig(budget_calls=3)) as gateway:
         assert (
-            await opened.complete_request("a", build_request())
+            await gateway.complete_request("a", build_request())
         ).replayed  # the paid reply is kept
 
 
 async def test_rejected_request_costs_nothing(tmp_path: Path) -> None:
     model = ScriptedProvider(raise_errors_then([RefusedError("filtered", reason="filtered")]))
-    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as opened:
-        assert (await opened.complete_request("a", build_request())).cost_usd == 0.0
+    async with open_gateway(tmp_path, model, StudyConfig(budget_usd=1.0)) as gateway:
+        assert (await gateway.complete_request("a", build_request())).cost_usd == 0.0
 
 
 async def test_failed_attempts_count_as_possibly_billed(tmp_path: Path) -> None:
@@ -171,15 +173,15 @@ async def test_failed_attempts_count_as_possibly_billed(tmp_path: Path) -> None:
             [TransientError("dropped"), RateLimitedError("slow"), TransientError("?")]
         )
     )
-    async with open_gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", build_request())
-        assert opened.usage_by_model["openai/gpt-4o"].lost_calls == 2
+    async with open_gateway(tmp_path, model) as gateway:
+        await gateway.complete_request("a", build_request())
+        assert gateway.usage_by_model["openai/gpt-4o"].lost_calls == 2
 
 
 async def test_request_uses_the_api_id_of_the_model(tmp_path: Path) -> None:
-    model = ScriptedProvider(lambda r, a: "x", keep_requests=True)
-    async with open_gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", build_request())
+    model = ScriptedProvider(lambda _request, _address: "x", keep_requests=True)
+    async with open_gateway(tmp_path, model) as gateway:
+        await gateway.complete_request("a", build_request())
     assert model.seen[0][1].model == "gpt-4o" and model.seen[0][0] == "a"
     with Journal(tmp_path / "journal.sqlite") as journal:
         (entry,) = journal.read_entries()
@@ -198,12 +200,12 @@ async def test_request_uses_the_api_id_of_the_model(tmp_path: Path) -> None:
 async def test_different_request_at_the_same_address_is_drift(
     tmp_path: Path, changed: ModelRequest
 ) -> None:
-    model = ScriptedProvider(lambda r, a: "x")
-    async with open_gateway(tmp_path, model) as opened:
-        await opened.complete_request("a", build_request())
-    async with open_gateway(tmp_path, model) as opened:
+    model = ScriptedProvider(lambda _request, _address: "x")
+    async with open_gateway(tmp_path, model) as gateway:
+        await gateway.complete_request("a", build_request())
+    async with open_gateway(tmp_path, model) as gateway:
         with pytest.raises(DriftError):
-            await opened.complete_request("a", changed)
+            await gateway.complete_request("a", changed)
     assert model.calls == 1
 
 
@@ -216,9 +218,9 @@ async def test_transient_errors_are_retried_and_counted(tmp_path: Path) -> None:
     events: list[Event] = []
     async with open_gateway(
         tmp_path, ScriptedProvider(raise_errors_then(errors)), events=events
-    ) as opened:
-        reply = await opened.complete_request("a", build_request())
-        stats = opened.usage_by_model["openai/gpt-4o"]
+    ) as gateway:
+        reply = await gateway.complete_request("a", build_request())
+        stats = gateway.usage_by_model["openai/gpt-4o"]
     assert reply.text == "fine"
     assert (stats.calls, stats.retries) == (1, 3)
     retries = [(event.reason, event.attempt) for event in events if isinstance(event, CallRetried)]
@@ -234,11 +236,11 @@ async def test_exhausted_retries_pause_the_run_and_nothing_is_journaled(
         raise TransientError("no network")
 
     model = ScriptedProvider(fail)
-    async with open_gateway(tmp_path, model) as opened:
+    async with open_gateway(tmp_path, model) as gateway:
         with pytest.raises(RunPausedError, match="4 attempts"):
-            await opened.complete_request("a", build_request())
+            await gateway.complete_request("a", build_request())
         with pytest.raises(RunPausedError):
-            await opened.complete_request("b", build_request())
+            await gateway.complete_request("b", build_request())
     assert model.calls == 4
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert len(journal) == 0
@@ -246,9 +248,9 @@ async def test_exhausted_retries_pause_the_run_and_nothing_is_journaled(
 
 async def test_excessive_wait_pauses_the_run(tmp_path: Path) -> None:
     model = ScriptedProvider(raise_errors_then([RateLimitedError("tomorrow", retry_after=86_400)]))
-    async with open_gateway(tmp_path, model) as opened:
+    async with open_gateway(tmp_path, model) as gateway:
         with pytest.raises(RunPausedError, match="86400 s"):
-            await opened.complete_request("a", build_request())
+            await gateway.complete_request("a", build_request())
 
 
 async def test_rate_limits_do_not_fail_a_call_while_others_succeed(tmp_path: Path) -> None:
@@ -261,14 +263,14 @@ async def test_rate_limits_do_not_fail_a_call_while_others_succeed(tmp_path: Pat
             raise RateLimitedError("429")
         return "fine"
 
-    async def make_other_calls(opened: Gateway) -> None:
+    async def make_other_calls(gateway: Gateway) -> None:
         for i in range(200):
-            await opened.complete_request(f"other{i}", build_request())
+            await gateway.complete_request(f"other{i}", build_request())
             await turns(3)
 
-    async with open_gateway(tmp_path, ScriptedProvider(answer)) as opened:
-        noise = asyncio.ensure_future(make_other_calls(opened))
-        assert (await opened.complete_request("unlucky", build_request())).text == "fine"
+    async with open_gateway(tmp_path, ScriptedProvider(answer)) as gateway:
+        noise = asyncio.ensure_future(make_other_calls(gateway))
+        assert (await gateway.complete_request("unlucky", build_request())).text == "fine"
         await noise
 
 
@@ -278,8 +280,8 @@ async def test_refusal_is_a_result_and_is_journaled(tmp_path: Path) -> None:
 
     model = ScriptedProvider(raise_refusal)
     for _ in range(2):
-        async with open_gateway(tmp_path, model) as opened:
-            reply = await opened.complete_request("a", build_request())
+        async with open_gateway(tmp_path, model) as gateway:
+            reply = await gateway.complete_request("a", build_request())
             assert (reply.text, reply.finish) == ("", "refused:too_long")
     assert model.calls == 1
 
@@ -290,9 +292,11 @@ async def test_refusal_is_a_result_and_is_journaled(tmp_path: Path) -> None:
 async def test_every_refusal_finish_reason_is_recognised(
     tmp_path: Path, finish: str, recorded_finish: str
 ) -> None:
-    model = ScriptedProvider(lambda r, a: Completion("I cannot help with that.", finish=finish))
-    async with open_gateway(tmp_path, model) as opened:
-        reply = await opened.complete_request("a", build_request())
+    model = ScriptedProvider(
+        lambda _request, _address: Completion("I cannot help with that.", finish=finish)
+    )
+    async with open_gateway(tmp_path, model) as gateway:
+        reply = await gateway.complete_request("a", build_request())
     assert (reply.finish, reply.text) == (recorded_finish, "I cannot help with that.")
 
 
@@ -302,9 +306,9 @@ async def test_wrong_key_stops_all_calls_at_once(tmp_path: Path) -> None:
 
     model = ScriptedProvider(raise_wrong_key)
     settings = StudyConfig(concurrency=1)
-    async with open_gateway(tmp_path, model, settings) as opened:
+    async with open_gateway(tmp_path, model, settings) as gateway:
         results = await asyncio.gather(
-            *(opened.complete_request(f"a{i}", build_request()) for i in range(50)),
+            *(gateway.complete_request(f"a{i}", build_request()) for i in range(50)),
             return_exceptions=True,
         )
     assert all(isinstance(result, FatalModelError) for result in results)
@@ -314,15 +318,15 @@ async def test_wrong_key_stops_all_calls_at_once(tmp_path: Path) -> None:
 async def test_exhausted_quota_gets_one_wait_and_then_pauses_the_run(tmp_path: Path) -> None:
     provider_with_quota = ScriptedProvider(raise_errors_then([QuotaError("empty")]))
     events: list[Event] = []
-    async with open_gateway(tmp_path, provider_with_quota, events=events) as opened:
-        assert (await opened.complete_request("a", build_request())).text == "fine"
+    async with open_gateway(tmp_path, provider_with_quota, events=events) as gateway:
+        assert (await gateway.complete_request("a", build_request())).text == "fine"
     assert list_notices(events) == ["openai/gpt-4o: empty; waiting once for 0.01 s"]
     provider_without_quota = ScriptedProvider(
         raise_errors_then([QuotaError("empty"), QuotaError("empty")])
     )
-    async with open_gateway(tmp_path, provider_without_quota) as opened:
+    async with open_gateway(tmp_path, provider_without_quota) as gateway:
         with pytest.raises(QuotaExhaustedError):
-            await opened.complete_request("b", build_request())
+            await gateway.complete_request("b", build_request())
     assert provider_without_quota.calls == 2
 
 
@@ -337,16 +341,16 @@ async def test_stop_waits_for_calls_in_flight(tmp_path: Path) -> None:
 
     model = ScriptedProvider(answer_slowly)
     settings = StudyConfig(concurrency=2)
-    async with open_gateway(tmp_path, model, settings) as opened:
+    async with open_gateway(tmp_path, model, settings) as gateway:
         calls = [
-            asyncio.ensure_future(opened.complete_request(f"a{i}", build_request()))
+            asyncio.ensure_future(gateway.complete_request(f"a{i}", build_request()))
             for i in range(5)
         ]
         await two_are_out.wait()
-        opened.stop_calls(RunPausedError("enough"))
-        draining = asyncio.ensure_future(opened.wait_for_calls_in_flight())
+        gateway.stop_calls(RunPausedError("enough"))
+        draining = asyncio.ensure_future(gateway.wait_for_calls_in_flight())
         # As the items of a cluster worker do.
-        other_calls = asyncio.ensure_future(opened.wait_for_calls_in_flight())
+        other_calls = asyncio.ensure_future(gateway.wait_for_calls_in_flight())
         await turns(10)
         assert not draining.done()
         go.set()
@@ -375,11 +379,11 @@ async def test_stop_cancels_calls_that_wait_for_a_retry(tmp_path: Path) -> None:
         raise TransientError("500", retry_after=300)
 
     model = ScriptedProvider(fail)
-    async with open_gateway(tmp_path, model) as opened:
-        call = asyncio.ensure_future(opened.complete_request("a", build_request()))
+    async with open_gateway(tmp_path, model) as gateway:
+        call = asyncio.ensure_future(gateway.complete_request("a", build_request()))
         await first_call_started.wait()
         await turns(10)  # it waits for the next retry
-        opened.stop_calls(RunPausedError("enough"))
+        gateway.stop_calls(RunPausedError("enough"))
         with pytest.raises(RunPausedError, match="enough"):
             await call
     assert model.calls == 1
@@ -388,45 +392,45 @@ async def test_stop_cancels_calls_that_wait_for_a_retry(tmp_path: Path) -> None:
 async def test_call_budget_is_exact_and_replays_are_free(tmp_path: Path) -> None:
     model = ScriptedProvider(lambda _request, _address: "x", latency=0.001)
     settings = StudyConfig(budget_calls=5)
-    async with open_gateway(tmp_path, model, settings) as opened:
+    async with open_gateway(tmp_path, model, settings) as gateway:
         results = await asyncio.gather(
-            *(opened.complete_request(f"a{i}", build_request()) for i in range(9)),
+            *(gateway.complete_request(f"a{i}", build_request()) for i in range(9)),
             return_exceptions=True,
         )
     assert sum(isinstance(result, Completion) for result in results) == 5 == model.calls
     assert sum(isinstance(result, BudgetReachedError) for result in results) == 4
     larger_budget = StudyConfig(budget_calls=7)
-    async with open_gateway(tmp_path, model, larger_budget) as opened:
+    async with open_gateway(tmp_path, model, larger_budget) as gateway:
         for i in range(7):
-            await opened.complete_request(f"a{i}", build_request())
+            await gateway.complete_request(f"a{i}", build_request())
         with pytest.raises(BudgetReachedError):
-            await opened.complete_request("a7", build_request())
+            await gateway.complete_request("a7", build_request())
     assert model.calls == 7
 
 
 async def test_money_budget_stops_before_it_is_exceeded(tmp_path: Path) -> None:
     model = ScriptedProvider(
-        lambda r, a: Completion("x", Usage(40_000, 0)), latency=0.001
+        lambda _request, _address: Completion("x", Usage(40_000, 0)), latency=0.001
     )  # 0.10 USD
     events: list[Event] = []
     settings = StudyConfig(concurrency=4, budget_usd=1.0)
-    async with open_gateway(tmp_path, model, settings, events=events) as opened:
+    async with open_gateway(tmp_path, model, settings, events=events) as gateway:
         with pytest.raises(BudgetReachedError):
             for i in range(20):
-                await opened.complete_request(f"a{i}", build_request())
-        assert 0.8 <= opened.budget.spent_usd <= 1.0 + 1e-9
+                await gateway.complete_request(f"a{i}", build_request())
+        assert 0.8 <= gateway.budget.spent_usd <= 1.0 + 1e-9
     assert len(list_notices(events)) == 1 and "budget_usd" in list_notices(events)[0]
 
 
 async def test_embeddings_are_journaled_exactly(tmp_path: Path) -> None:
-    model = ScriptedProvider(lambda r, a: "x")
+    model = ScriptedProvider(lambda _request, _address: "x")
     texts = ["one two", "two three", ""]
-    async with open_gateway(tmp_path, model) as opened:
-        live = await opened.embed_texts("e", "openai/emb", texts)
-    async with open_gateway(tmp_path, model) as opened:
-        replayed = await opened.embed_texts("e", "openai/emb", texts)
+    async with open_gateway(tmp_path, model) as gateway:
+        live = await gateway.embed_texts("e", "openai/emb", texts)
+    async with open_gateway(tmp_path, model) as gateway:
+        replayed = await gateway.embed_texts("e", "openai/emb", texts)
         with pytest.raises(DriftError):
-            await opened.embed_texts("e", "openai/emb", ["changed", "b", "c"])
+            await gateway.embed_texts("e", "openai/emb", ["changed", "b", "c"])
     assert model.calls == 1
     assert live.shape == (3, 64) and live.dtype == np.float32
     np.testing.assert_array_equal(live, replayed)
@@ -445,9 +449,9 @@ async def test_concurrency_is_bounded(tmp_path: Path) -> None:
 
     async with open_gateway(
         tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=7)
-    ) as opened:
+    ) as gateway:
         await asyncio.gather(
-            *(opened.complete_request(f"a{i}", build_request()) for i in range(60))
+            *(gateway.complete_request(f"a{i}", build_request()) for i in range(60))
         )
     assert max_open_calls == 7
 
@@ -456,10 +460,10 @@ async def test_bug_in_a_provider_is_raised(tmp_path: Path) -> None:
     def raise_key_error(request: ModelRequest, address: str) -> str:
         raise KeyError("bug")
 
-    async with open_gateway(tmp_path, ScriptedProvider(raise_key_error)) as opened:
+    async with open_gateway(tmp_path, ScriptedProvider(raise_key_error)) as gateway:
         with pytest.raises(KeyError):
-            await opened.complete_request("a", build_request())
-        assert opened.in_flight == 0
+            await gateway.complete_request("a", build_request())
+        assert gateway.in_flight == 0
 
 
 async def test_local_provider_yields_to_the_event_loop(tmp_path: Path) -> None:
@@ -476,10 +480,10 @@ async def test_local_provider_yields_to_the_event_loop(tmp_path: Path) -> None:
         return "x"
 
     local = ModelSpec("synthetic", "synthetic", "synthetic", local=True)
-    async with open_gateway(tmp_path, ScriptedProvider(compute_answer), spec=local) as opened:
+    async with open_gateway(tmp_path, ScriptedProvider(compute_answer), spec=local) as gateway:
         ticking = asyncio.ensure_future(count_turn())
         for i in range(300):
-            await opened.complete_request(f"a{i}", build_request())
+            await gateway.complete_request(f"a{i}", build_request())
         ticking.cancel()
     assert turns > 1
 
@@ -497,10 +501,10 @@ async def test_several_models_share_one_concurrency_limit(tmp_path: Path) -> Non
 
     async with open_gateway(
         tmp_path, ScriptedProvider(answer), StudyConfig(concurrency=6)
-    ) as opened:
+    ) as gateway:
         requests = [build_request(model=f"openai/m{i % 3}") for i in range(60)]
         await asyncio.gather(
-            *(opened.complete_request(f"a{i}", request) for i, request in enumerate(requests))
+            *(gateway.complete_request(f"a{i}", request) for i, request in enumerate(requests))
         )
     assert max_open_calls == 6
 
@@ -509,21 +513,25 @@ async def test_provider_notes_are_reported_once(tmp_path: Path) -> None:
     class Talkative(ScriptedProvider):
         notes: ClassVar[list[str]] = []
 
-    model = Talkative(lambda r, address: Talkative.notes.append(f"takes no {address}") or "x")
+    model = Talkative(
+        lambda _request, address: Talkative.notes.append(f"takes no {address}") or "x"
+    )
     events: list[Event] = []
-    async with open_gateway(tmp_path, model, events=events) as opened:
-        await opened.complete_request("temperature", build_request())
+    async with open_gateway(tmp_path, model, events=events) as gateway:
+        await gateway.complete_request("temperature", build_request())
         assert list_notices(events) == ["takes no temperature"]
         # Two models share the provider.
-        await opened.complete_request("image", build_request(model="openai/other"))
-        await opened.complete_request("seed", build_request())
+        await gateway.complete_request("image", build_request(model="openai/other"))
+        await gateway.complete_request("seed", build_request())
     assert list_notices(events) == ["takes no temperature", "takes no image", "takes no seed"]
 
 
 async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
     class Server(ScriptedProvider):
         def __init__(self) -> None:
-            super().__init__(lambda r, a: self.found.append("takes no temperature") or "x")
+            super().__init__(
+                lambda _request, _address: self.found.append("takes no temperature") or "x"
+            )
             self.found: list[str] = []
 
         @property
@@ -534,11 +542,11 @@ async def test_notes_of_two_servers_are_reported_once(tmp_path: Path) -> None:
     events: list[Event] = []
     async with open_gateway(
         tmp_path, LoadBalancer([first_server, second_server]), events=events
-    ) as opened:
-        await opened.complete_request("a", build_request())
+    ) as gateway:
+        await gateway.complete_request("a", build_request())
         second_server.found.append("takes no schema")
-        await opened.complete_request("b", build_request())
+        await gateway.complete_request("b", build_request())
         first_server.found.append("takes no image")
-        await opened.complete_request("c", build_request())
+        await gateway.complete_request("c", build_request())
     lacks = ["image", "schema", "temperature"]
     assert sorted(list_notices(events)) == [f"takes no {capability}" for capability in lacks]

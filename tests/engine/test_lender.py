@@ -106,12 +106,13 @@ def test_every_sent_call_is_on_disk_before(
             concurrency=concurrency, api_retry_base_seconds=0.0, max_api_retries=3, **limits
         )
         with Journal(path) as journal:
-            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
+            gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
             calls = (
-                opened.complete_request(str(n), build_request(n)) for n in range(len(planned_calls))
+                gateway.complete_request(str(n), build_request(n))
+                for n in range(len(planned_calls))
             )
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
-            await opened.wait_for_calls_in_flight()
+            await gateway.wait_for_calls_in_flight()
         errors = [error for error in outcomes if isinstance(error, BaseException)]
         assert all(isinstance(error, BudgetReachedError) for error in errors)
         assert not failed_checks
@@ -132,13 +133,13 @@ async def test_cancelled_call_stays_possibly_paid(tmp_path: Path) -> None:
 
     path = tmp_path / "journal.sqlite"
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
-        await opened.complete_request("0", build_request(0))
-        hung = asyncio.ensure_future(opened.complete_request("1", build_request(1)))
+        gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
+        await gateway.complete_request("0", build_request(0))
+        hung = asyncio.ensure_future(gateway.complete_request("1", build_request(1)))
         await call_started.wait()
         hung.cancel()
         await asyncio.gather(hung, return_exceptions=True)
-        await opened.wait_for_calls_in_flight()
+        await gateway.wait_for_calls_in_flight()
     paid, possible = read_money(path)
     assert paid.calls == possible.calls == 1 and possible.usd > paid.usd
 
@@ -153,10 +154,10 @@ async def test_runs_that_share_a_journal_add_up(tmp_path: Path) -> None:
 
     with Journal(path) as journal:
         for number in range(3):
-            opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
+            gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), StudyConfig())
             for i in range(100):
-                await opened.complete_request(f"{number}/{i}", build_request(i))
-            await opened.wait_for_calls_in_flight()
+                await gateway.complete_request(f"{number}/{i}", build_request(i))
+            await gateway.wait_for_calls_in_flight()
             await journal.flush()
             assert read_money(path)[1] == Amount()
     assert min(outs) > 0
@@ -168,11 +169,11 @@ async def test_failed_call_is_no_longer_outstanding(tmp_path: Path) -> None:
 
     path, config = tmp_path / "journal.sqlite", StudyConfig(max_api_retries=0)
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
+        gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), SPEC), config)
         with pytest.raises(RunPausedError):
-            await opened.complete_request("0", build_request(0))
+            await gateway.complete_request("0", build_request(0))
         assert read_money(path)[1].calls > 0
-        await opened.wait_for_calls_in_flight()
+        await gateway.wait_for_calls_in_flight()
     assert read_money(path) == (Amount(), Amount())
 
 
@@ -185,10 +186,10 @@ async def test_local_model_needs_no_loan(tmp_path: Path) -> None:
         return Completion("x", USAGE)
 
     with Journal(path) as journal:
-        opened = Gateway(journal, lambda name: (ScriptedProvider(answer), local), StudyConfig())
+        gateway = Gateway(journal, lambda name: (ScriptedProvider(answer), local), StudyConfig())
         for number in range(20):
-            await opened.complete_request(str(number), build_request(number))
-        await opened.wait_for_calls_in_flight()
+            await gateway.complete_request(str(number), build_request(number))
+        await gateway.wait_for_calls_in_flight()
 
 
 async def test_calls_of_unknown_price_are_lent_at_an_unknown_price(tmp_path: Path) -> None:
@@ -203,14 +204,14 @@ async def test_calls_of_unknown_price_are_lent_at_an_unknown_price(tmp_path: Pat
 
     specs = {"openai/gpt-4o": SPEC, "own/m": ModelSpec("own/m", "own", "m")}
     with Journal(path) as journal:
-        opened = Gateway(
+        gateway = Gateway(
             journal, lambda name: (ScriptedProvider(answer), specs[name]), StudyConfig()
         )
-        await opened.complete_request("priced", build_request(0))
+        await gateway.complete_request("priced", build_request(0))
         unknown = ModelRequest("own/m", (Message("user", "Hello"),))
         # The earlier advance loan does not cover it.
-        await opened.complete_request("unpriced", unknown)
-        await opened.wait_for_calls_in_flight()
+        await gateway.complete_request("unpriced", unknown)
+        await gateway.wait_for_calls_in_flight()
     assert max_usd_by_address["priced"] and max_usd_by_address["unpriced"] is None
 
 

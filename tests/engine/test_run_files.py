@@ -23,7 +23,12 @@ def test_run_fails_if_a_file_cannot_be_written(tmp_path: Path, name: str) -> Non
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     with pytest.raises(StorageError, match=Path(name).name):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
+        folkmoot.run(
+            study,
+            {},
+            out=tmp_path / "run",
+            provider=ScriptedProvider(lambda _request, _address: "yes"),
+        )
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["outcome"] == "failed"
     assert "failed" in (tmp_path / "run" / "run.log").read_text()
@@ -38,7 +43,7 @@ def test_paused_run_says_why_it_has_no_tables(tmp_path: Path) -> None:
             await session.ask(Speaker("ann"), "Well?")
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    provider = ScriptedProvider(lambda r, a: "yes")
+    provider = ScriptedProvider(lambda _request, _address: "yes")
     with pytest.raises(BudgetReachedError):
         folkmoot.run(study, {"budget_calls": 1}, out=tmp_path / "run", provider=provider)
     log = (tmp_path / "run" / "run.log").read_text()
@@ -51,11 +56,18 @@ def test_full_disk_for_the_log_is_reported_and_no_data_is_lost(tmp_path: Path, n
     async def protocol(session: Session) -> None: ...
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
+    folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda _request, _address: "yes")
+    )
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("/dev/full")
     with pytest.raises(StorageError, match="the disk is full; free some space, then try again"):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
+        folkmoot.run(
+            study,
+            {},
+            out=tmp_path / "run",
+            provider=ScriptedProvider(lambda _request, _address: "yes"),
+        )
 
 
 def test_files_exist_at_the_end_of_the_run(tmp_path: Path) -> None:
@@ -66,7 +78,7 @@ def test_files_exist_at_the_end_of_the_run(tmp_path: Path) -> None:
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     run = folkmoot.run(
-        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda _request, _address: "yes")
     )
     assert json.loads((run.path / "count.json").read_text()) == 49
     assert len(list((run.path / "texts").iterdir())) == 50
@@ -80,7 +92,12 @@ def test_file_that_cannot_be_written_stops_the_protocol_at_that_call(tmp_path: P
 
     study = Study("trial", "Trial", StudyConfig, protocol)
     with pytest.raises(StorageError, match=r"a\.json"):
-        folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
+        folkmoot.run(
+            study,
+            {},
+            out=tmp_path / "run",
+            provider=ScriptedProvider(lambda _request, _address: "yes"),
+        )
     assert not (tmp_path / "run" / "b.json").exists()
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
@@ -94,7 +111,9 @@ def test_large_finished_run_leaves_no_objects_in_memory(tmp_path: Path) -> None:
         ring += [Mark(), ring]
 
     study = Study("trial", "Trial", StudyConfig, protocol)
-    folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes"))
+    folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda _request, _address: "yes")
+    )
     assert not [tracked for tracked in gc.get_objects() if type(tracked) is Mark]
 
 

@@ -65,7 +65,7 @@ def test_concurrent_calls_in_one_scope_are_refused(tmp_path: Path) -> None:
         await asyncio.gather(session.ask(ANN, "a"), session.ask(ANN, "b"))
 
     with pytest.raises(ProtocolError, match="one thing at a time"):
-        run(tmp_path, protocol, ScriptedProvider(lambda r, a: "x", latency=0.01))
+        run(tmp_path, protocol, ScriptedProvider(lambda _request, _address: "x", latency=0.01))
 
 
 def test_repeated_address_is_refused(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def build_vote(replies: list[str]) -> tuple[ScriptedProvider, Callable[[Session]
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall", "10 %"]))
 
     return ScriptedProvider(
-        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+        lambda _request, address: replies[int(address.partition(".r")[2] or 0)], keep_requests=True
     ), protocol
 
 
@@ -280,7 +280,7 @@ def test_cut_vote_is_clarified_with_twice_the_limit(tmp_path: Path) -> None:
         await session.ask(ANN, "Which?", answer_type=options, max_tokens=16)
 
     model = ScriptedProvider(
-        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+        lambda _request, address: replies[int(address.partition(".r")[2] or 0)], keep_requests=True
     )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["recorded"], row["how"], model.calls) == ("Park", "clarified", 2)
@@ -314,7 +314,9 @@ def test_declined_json_answer_is_missing_despite_a_fallback(tmp_path: Path) -> N
         answer = await session.ask(ANN, "How much?", answer_type=answer_type)
         assert isinstance(answer, Missing) and answer.reason == "declined"
 
-    model = ScriptedProvider(lambda r, a: '{"declined": true, "stance": 5}', keep_requests=True)
+    model = ScriptedProvider(
+        lambda _request, _address: '{"declined": true, "stance": 5}', keep_requests=True
+    )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["missing"], row["how"], row["recorded"]) == ("declined", "refused", "declined")
     ((_, request),) = model.seen
@@ -329,7 +331,7 @@ def test_number_can_be_declined(tmp_path: Path, way_out: str) -> None:
         await session.ask(ANN, "How sure?", answer_type=Number(0, 100))
 
     model = ScriptedProvider(
-        lambda r, a: replies[int(a.partition(".r")[2] or 0)], keep_requests=True
+        lambda _request, address: replies[int(address.partition(".r")[2] or 0)], keep_requests=True
     )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     reason = way_out.lower().strip(".").replace(" ", "_")
@@ -356,7 +358,8 @@ def test_last_re_ask_of_a_number_uses_json_with_a_decline_option(
         await session.ask(ANN, "How sure?", answer_type=Number(0, 100))
 
     model = ScriptedProvider(
-        lambda r, a: last if a.endswith(".r2") else "From 0 to 100, I agree.", keep_requests=True
+        lambda _request, address: last if address.endswith(".r2") else "From 0 to 100, I agree.",
+        keep_requests=True,
     )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["missing"], row["reasks"]) == (value, missing, 2)
@@ -381,7 +384,9 @@ def test_beginning_of_an_answer_is_not_the_answer(
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=answer_type)
 
-    model = ScriptedProvider(lambda r, a: Completion(reply, Usage(1, 1), finish="length"))
+    model = ScriptedProvider(
+        lambda _request, _address: Completion(reply, Usage(1, 1), finish="length")
+    )
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["value"], row["finish"]) == (value, "length")
 
@@ -401,7 +406,7 @@ def test_prompt_above_the_context_length_is_no_refusal(
     async def protocol(session: Session) -> None:
         await session.ask(ANN, "Which?", answer_type=Choice(["Park", "Mall"]))
 
-    model = ScriptedProvider(lambda r, a: Completion("", Usage(1, 0), finish=finish))
+    model = ScriptedProvider(lambda _request, _address: Completion("", Usage(1, 0), finish=finish))
     (row,) = run(tmp_path, protocol, model).table("answers").to_dicts()
     assert (row["how"], row["recorded"]) == (reason, None)
 
@@ -435,7 +440,9 @@ def test_finished_run_replays_without_calls(tmp_path: Path) -> None:
         total = await session.child("sum").compute(add_up, vectors, list(numbers.values()))
         session.record("result", {"total": total["sum"], "draw": float(session.rng.random())})
 
-    first_run = run(tmp_path, protocol, ScriptedProvider(lambda r, a: str(len(a))))
+    first_run = run(
+        tmp_path, protocol, ScriptedProvider(lambda _request, address: str(len(address)))
+    )
     silent = ScriptedProvider(fail_on_call)
     second_run = run(tmp_path, protocol, silent)
     assert second_run.table("result").equals(first_run.table("result"))

@@ -46,7 +46,7 @@ def test_tables_and_codebook_come_from_the_class_with_and_without_rows(tmp_path:
 
     study = Study("trial", "Trial", StudyConfig, protocol, tables=(Vote, Withdrawal))
     run = folkmoot.run(
-        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda _request, _address: "yes")
     )
     votes, withdrawals = run.table("votes"), run.table("withdrawals")
     assert votes.columns == list(Vote.columns())
@@ -65,7 +65,7 @@ def test_study_describes_its_columns_in_an_engine_table(tmp_path: Path) -> None:
     described = {"utterances": {"mood": "how it was said"}}
     study = Study("trial", "Trial", StudyConfig, protocol, codebook=described)
     run = folkmoot.run(
-        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda r, a: "yes")
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda _request, _address: "yes")
     )
     columns = run.folder.codebook()["utterances"]["columns"]
     assert columns["mood"]["meaning"] == "how it was said"
