@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.sweeps import SCREEN_WIDTHS
-from tests.view.conftest import CHROMIUM, FLAGS
+from tests.view.conftest import BROWSER_FLAGS, CHROMIUM_PATH
 
 
 class StudioProcess:
@@ -64,10 +64,10 @@ def studio(tmp_path_factory: pytest.TempPathFactory, screen_width: int) -> Itera
 
 @pytest.fixture(scope="module")  # a browser keeps an event loop, which no other test should meet
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
+    if CHROMIUM_PATH is None:
         pytest.skip("no Chromium on this machine")
     expect.set_options(timeout=60_000)  # on a busy machine
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        opened = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS))
         yield opened
         opened.close()
