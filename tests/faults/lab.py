@@ -20,7 +20,7 @@ from folkmoot.errors import StorageError
 from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire.openai_chat import encode_request
 from tests.default_signals import with_default_signals
-from tests.servers.answers import digest_of
+from tests.servers.answers import calculate_digest
 from tests.waiting import wait_until
 
 KEY = "key-that-must-not-be-found-0451"
@@ -163,12 +163,12 @@ def _wire_digest(request: Any) -> str:
     sent = ModelRequest(
         wire, messages, request["temperature"], request["max_tokens"], request.get("schema")
     )
-    return digest_of(encode_request(sent))
+    return calculate_digest(encode_request(sent))
 
 
 def _embed_digest(request: Any) -> str:
     wire = request["model"].partition("/")[2]
-    return digest_of({"model": wire, "input": request["texts"], "encoding_format": "float"})
+    return calculate_digest({"model": wire, "input": request["texts"], "encoding_format": "float"})
 
 
 def texts_of(folder: Path) -> bytes:

@@ -18,7 +18,7 @@ from folkmoot.models.wire.openai_chat import (
     encode_request,
     provider,
 )
-from tests.servers.answers import vector
+from tests.servers.answers import create_embedding
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
@@ -188,7 +188,7 @@ async def test_embeddings_go_out_in_batches() -> None:
         vectors, _ = await model.embed_texts("e", texts, address="a")
         await model.close()
     assert (server.counts["received"], server.counts["largest_batch"]) == (5, 50)
-    np.testing.assert_allclose(vectors, [vector(t) for t in texts], rtol=1e-6)
+    np.testing.assert_allclose(vectors, [create_embedding(t) for t in texts], rtol=1e-6)
 
 
 async def test_time_outs_are_transient_and_so_is_a_port_that_closes() -> None:

@@ -17,7 +17,7 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import RunCollection
 from folkmoot.view.site import Guard, create_app
-from tests.servers.pages import Answer, PageServer
+from tests.servers.pages import PageResponse, PageServer
 from tests.waiting import wait_until
 
 CHROMIUM_PATH = (
@@ -77,9 +77,9 @@ def wait_for_search_results(server: PageServer, run: str, query: str) -> str:
     return page_text
 
 
-def wait_for_computed_page(server: PageServer, path: str, **headers: str) -> Answer:
+def wait_for_computed_page(server: PageServer, path: str, **headers: str) -> PageResponse:
     """Return a page that is computed in a separate process, once it is complete."""
-    response: Answer | None = None
+    response: PageResponse | None = None
 
     def is_complete() -> bool:
         nonlocal response
