@@ -104,12 +104,12 @@ def test_a_negated_or_questioned_signal_does_not_count(text: str) -> None:
 
 @given(
     thanks=st.sampled_from(("", "Thank you.", "Thanks, that is clear!", "I see what you mean.")),
-    between=st.sampled_from((" ", "\n", "\n\n")),
-    around=st.sampled_from(
+    separator=st.sampled_from((" ", "\n", "\n\n")),
+    decoration=st.sampled_from(
         (("", ""), ("**", "**"), ("[", "]"), ('"', '"'), ("_", "_"), ("`", "`"))
     ),
     end=st.sampled_from(("", ".", "!", " ✅")),
-    case=st.sampled_from((str.upper, str.title, str.lower)),
+    change_case=st.sampled_from((str.upper, str.title, str.lower)),
 )
 def test_thanks_and_decoration_do_not_hide_the_signal(
     thanks: str,
