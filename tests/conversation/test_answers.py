@@ -194,8 +194,8 @@ def test_a_percentage_is_read_only_on_a_scale_to_100_or_to_1(reply: str) -> None
     for high, value in ((100, 85), (1, 0.85)):
         parsed = Number(0, high).parse_reply(reply)
         assert isinstance(parsed, ParsedAnswer) and parsed.value == value
-    for other in (Number(), Number(0), Number(0, 1000), Number(1, 100), Number(-1, 1)):
-        assert isinstance(other.parse_reply(reply), ParseFailure)
+    for answer_type in (Number(), Number(0), Number(0, 1000), Number(1, 100), Number(-1, 1)):
+        assert isinstance(answer_type.parse_reply(reply), ParseFailure)
     # It may mean 85 %.
     assert isinstance(Number(0, 1).parse_reply("0.85%"), ParseFailure)
 
@@ -203,17 +203,20 @@ def test_a_percentage_is_read_only_on_a_scale_to_100_or_to_1(reply: str) -> None
 def test_an_answer_that_the_reply_withdraws_is_not_read() -> None:
     number, choice = Number(0, 10).last_reask, Choice(OPTIONS).clarifying_answer
     assert number is not None and choice is not None
-    for answer_type, stated_value, other in ((number, 7, 2), (choice, OPTIONS[0], OPTIONS[1])):
+    for answer_type, stated_value, other_value in (
+        (number, 7, 2),
+        (choice, OPTIONS[0], OPTIONS[1]),
+    ):
         key = "number" if answer_type is number else "stated"
         answer = json.dumps({key: stated_value})
         withdrawn_answer = answer_type.parse_reply(
-            f"Last time I said {answer}. Now I would say {other}."
+            f"Last time I said {answer}. Now I would say {other_value}."
         )
         assert isinstance(withdrawn_answer, ParseFailure)
         for reply in (
             answer,
-            f"Not {other}: {answer}",
-            f"{answer} I prefer {stated_value} to {other}.",
+            f"Not {other_value}: {answer}",
+            f"{answer} I prefer {stated_value} to {other_value}.",
         ):
             parsed = answer_type.parse_reply(reply)
             assert isinstance(parsed, ParsedAnswer) and parsed.value == stated_value, reply

@@ -86,8 +86,11 @@ def test_options_are_written_at_their_path_in_the_schema() -> None:
     assert schema is not None
     assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
     assert list(schema["properties"]) == schema["required"] == ["lines"]
-    plain = Json(Scene).schema
-    assert plain is not None and "enum" not in plain["$defs"]["Line"]["properties"]["speaker"]
+    schema_without_options = Json(Scene).schema
+    assert (
+        schema_without_options is not None
+        and "enum" not in schema_without_options["$defs"]["Line"]["properties"]["speaker"]
+    )
 
 
 def test_definitions_of_excluded_fields_are_removed() -> None:
@@ -303,7 +306,7 @@ UNCHANGED: Any = object()
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [
         # Only the field that repeats its own description is left out.
         ({"vote": "yes", "reason": "Why, in one sentence."}, {"vote": "yes"}),
@@ -328,10 +331,12 @@ UNCHANGED: Any = object()
         ("why, in one sentence", UNCHANGED),
     ],
 )
-def test_only_a_field_that_repeats_its_own_description_is_dropped(value: Any, kept: Any) -> None:
+def test_only_a_field_that_repeats_its_own_description_is_dropped(
+    value: Any, expected: Any
+) -> None:
     remaining, dropped = drop_descriptions(value, json_schema(Described))
-    assert remaining == (value if kept is UNCHANGED else kept)
-    assert bool(dropped) == (kept is not UNCHANGED)
+    assert remaining == (value if expected is UNCHANGED else expected)
+    assert bool(dropped) == (expected is not UNCHANGED)
 
 
 def test_every_line_of_an_answer_format_is_recognised_in_a_reply() -> None:

@@ -277,7 +277,7 @@ def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salv
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("written", "expected"),
     [
         ("7", 7),
         ("+7", 7),
@@ -299,18 +299,18 @@ def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salv
 )
 @pytest.mark.parametrize("space", ["", " ", "\n"])
 def test_a_value_without_quotation_marks_is_read_completely_or_not_at_all(
-    written: str, read: int | None, space: str
+    written: str, expected: int | None, space: str
 ) -> None:
     """A part of the text ("7 or 8", "−7") would be a number that was not given."""
-    rest = json.dumps(
+    other_fields = json.dumps(
         {name: VALID_REPLY[name] for name in VALID_REPLY if name not in ("level", "tags")}
     )[1:]
-    reply = '{"tags": ["noise"],' + space + f'"level": {written}' + ("," + "\n" + rest)
+    reply = '{"tags": ["noise"],' + space + f'"level": {written}' + ("," + "\n" + other_fields)
     parsed = Json(Opinion).parse_reply(reply)
-    if read is None:
+    if expected is None:
         assert isinstance(parsed, ParseFailure), parsed
     else:
-        assert isinstance(parsed, ParsedAnswer) and parsed.value.level == read
+        assert isinstance(parsed, ParsedAnswer) and parsed.value.level == expected
 
 
 def test_a_remark_does_not_move_a_number_to_another_entry() -> None:

@@ -41,9 +41,9 @@ def write_custom_prompts(tmp_path: Path, **files: str) -> Path:
 
 def render_failing_prompt(tmp_path: Path, text: str) -> str:
     (tmp_path / "p.md").write_text(text)
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError) as error:
         PromptLibrary(tmp_path).render_prompt("p", x=1)
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_wording_is_exact(packaged_prompts: Path) -> None:

@@ -132,13 +132,13 @@ def test_an_undefined_name_is_reported_as_undefined(tmp_path: Path) -> None:
             PromptLibrary(tmp_path / "shipped", tmp_path / "own").render_prompt("p", x=1)
 
 
-def test_every_shipped_prompt_can_be_copied_and_changed(tmp_path: Path) -> None:
+def test_every_packaged_prompt_can_be_copied_and_changed(tmp_path: Path) -> None:
     studies, _ = load_installed_studies()
     copied = 0
     for study in studies:
         if study.prompts is not None:
-            own = shutil.copytree(study.prompts, tmp_path / study.name)
-            library = PromptLibrary(study.prompts, Path(own))
+            custom_folder = shutil.copytree(study.prompts, tmp_path / study.name)
+            library = PromptLibrary(study.prompts, Path(custom_folder))
             assert library.find_problems() == []
             copied += len(library.prompt_files)
     assert copied > 50

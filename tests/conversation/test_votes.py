@@ -313,7 +313,10 @@ SIMILAR_OPTIONS = st.sampled_from(
     ["Park", "park", "Ｐark", "Park A", "Park A+", "Mall", "No", "10 %", "1 %"]
 )
 OPTION_LISTS = st.lists(OPTION | SIMILAR_OPTIONS, min_size=2, max_size=6, unique=True)
-QUOTED_FORMS = [f"{a}{{}}{b}" for a, b in ('""', "''", "«»", "„“", "»«", "‘’", "()", "[]", "``")]
+QUOTED_FORMS = [
+    f"{opening}{{}}{closing}"
+    for opening, closing in ('""', "''", "«»", "„“", "»«", "‘’", "()", "[]", "``")
+]
 MARKED_FORMS = ["**{}**", "*{}*", "_{}_", "__{}__", "- {}", "• {}", "# {}", "\\boxed{{{}}}"]
 CLOSED_FORMS = ["{}", "{}.", "{}!", "{}。", " {} ", "\n{}\n", "{}\u200b"]
 NUMBERED_FORMS = [

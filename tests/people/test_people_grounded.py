@@ -20,16 +20,16 @@ from folkmoot.people.sources.grounded.population import band_of, income_fifth
 from folkmoot.people.sources.names import name_book
 from folkmoot.randomness import generator
 
-N = 3000
+PROFILE_COUNT = 3000
 DATA = joint.us_figures()
 
 
 @pytest.fixture(scope="module")
 def profiles() -> list[Profile]:
-    return PersonaGenerator().generate_profiles(N, generator(11, ("grounded",)))
+    return PersonaGenerator().generate_profiles(PROFILE_COUNT, generator(11, ("grounded",)))
 
 
-def is_close(count: int, share: float, n: int = N) -> bool:
+def is_close(count: int, share: float, n: int = PROFILE_COUNT) -> bool:
     """Return whether a count is within five standard errors of a share."""
     return bool(abs(count - n * share) <= 5 * np.sqrt(n * share * (1 - share)) + 1)
 
@@ -112,7 +112,7 @@ def test_vals_follow_resources_and_motivation(profiles: list[Profile]) -> None:
 
     counts = Counter(profile.vals for profile in profiles)
     assert len(counts) == 8
-    assert all(0.05 < count / N < 0.2 for count in counts.values())
+    assert all(0.05 < count / PROFILE_COUNT < 0.2 for count in counts.values())
     assert (
         calculate_mean("innovator", "income")
         > calculate_mean("thinker", "income")

@@ -271,10 +271,10 @@ def test_incomes_are_plausible_for_occupation_and_household(
         ["dishwasher", "fast food worker", "housekeeper", "packer"]
     )
     assert sample.filter(is_alone & has_low_paid_job)["income_usd"].max() < 100_000
-    for job, other in (("physician", "cashier"), ("software developer", "cook")):
+    for job, other_job in (("physician", "cashier"), ("software developer", "cook")):
         higher_income = calculate_median(sample, "own_income_usd", col("occupation") == job)
         assert higher_income > 3 * calculate_median(
-            sample, "own_income_usd", col("occupation") == other
+            sample, "own_income_usd", col("occupation") == other_job
         )
 
 

@@ -81,14 +81,14 @@ def test_english_is_recognised_by_language_not_by_alphabet() -> None:
 
 def test_equal_seeds_give_equal_lines_and_excluded_lines_are_never_drawn(mixed_file: Path) -> None:
     first, _ = sample_lines(mixed_file, 20, generator(5, ("hub",)))
-    again, _ = sample_lines(mixed_file, 20, generator(5, ("hub",)))
-    other, _ = sample_lines(mixed_file, 20, generator(6, ("hub",)))
-    assert first == again
-    assert set(first) != set(other)
-    rest, _ = sample_lines(
+    repeated, _ = sample_lines(mixed_file, 20, generator(5, ("hub",)))
+    with_other_seed, _ = sample_lines(mixed_file, 20, generator(6, ("hub",)))
+    assert first == repeated
+    assert set(first) != set(with_other_seed)
+    remaining_lines, _ = sample_lines(
         mixed_file, 40, generator(5, ("hub",)), exclude={line.casefold() for line in first}
     )
-    assert not set(first) & set(rest)
+    assert not set(first) & set(remaining_lines)
 
 
 def test_every_line_is_equally_likely(tmp_path: Path) -> None:
@@ -166,11 +166,15 @@ async def test_fetch_reports_progress_and_caches(
     server, url = hub
     progress_reports: list[tuple[int, int | None]] = []
     path = await fetch_file(
-        url, cache_dir=tmp_path, progress=lambda done, total: progress_reports.append((done, total))
+        url,
+        cache_dir=tmp_path,
+        progress=lambda received, total: progress_reports.append((received, total)),
     )
     assert path.read_bytes() == server.body
     assert progress_reports[-1] == (len(server.body), len(server.body))
-    assert [done for done, _ in progress_reports] == sorted(done for done, _ in progress_reports)
+    assert [received for received, _ in progress_reports] == sorted(
+        received for received, _ in progress_reports
+    )
     assert await fetch_file(url, cache_dir=tmp_path) == path
     assert server.hits == 1
     await fetch_file(url, cache_dir=tmp_path, refresh=True)

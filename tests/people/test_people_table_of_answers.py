@@ -47,16 +47,18 @@ def write_in_format(folder: Path, kind: str) -> Path:
     """Write the same three answers as a file of another format."""
     path = write_table(folder, *ROWS)
     table = pl.read_csv(path, infer_schema=False, null_values=["NA"])
-    other = folder / f"other{kind}"
+    formatted_path = folder / f"other{kind}"
     if kind == ".csv":
         return write_table(folder, *ROWS, encoding="utf-8-sig")
     if kind == ".tsv":
-        table.write_csv(other, separator="\t")
+        table.write_csv(formatted_path, separator="\t")
     elif kind == ".parquet":
         numbers = pl.col("before", "after", "age").cast(pl.Float64)
-        table.with_columns(numbers).write_parquet(other)
+        table.with_columns(numbers).write_parquet(formatted_path)
     elif kind == ".jsonl":
-        table.with_columns(pl.col("before", "after", "age").cast(pl.Int64)).write_ndjson(other)
+        table.with_columns(pl.col("before", "after", "age").cast(pl.Int64)).write_ndjson(
+            formatted_path
+        )
     else:
         cells = [list(row) for row in table.rows()]
         numbers_and_texts = [
@@ -69,8 +71,8 @@ def write_in_format(folder: Path, kind: str) -> Path:
             ]
             for row in cells
         ]
-        write_sheet(other, [list(table.columns), *numbers_and_texts])
-    return other
+        write_sheet(formatted_path, [list(table.columns), *numbers_and_texts])
+    return formatted_path
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".jsonl", ".xlsx"])
@@ -236,14 +238,16 @@ COLUMN_NAMES: list[object] = ["person", "item", "before", "after"]
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda s: s.merge_cells("A2:A3"), "Sheet!A2:A3: these cells are merged (unmerge"),
-        (lambda s: setattr(s.row_dimensions[3], "hidden", True), "Sheet!3: this row or column is"),
-        (lambda s: s.cell(2, 7, "note"), "Sheet!G2: no column name above this cell"),
-        (lambda s: s.cell(1, 5, "before"), "two columns are called before"),
-        (lambda s: s.cell(2, 3, "=1+1"), "Sheet!C2: this formula was never calculated"),
-        (lambda s: s.parent.create_sheet("notes").cell(1, 1, "x"), "2 sheets have cells: Sheet,"),
-        (lambda s: s.cell(90_000, 1, "x"), "is empty"),
-        (lambda s: s.delete_rows(1, 3), "all sheets are empty"),
+        (lambda sheet: sheet.merge_cells("A2:A3"), "Sheet!A2:A3: these cells are merged (unmerge"),
+        (lambda sheet: setattr(sheet.row_dimensions[3], "hidden", True),
+         "Sheet!3: this row or column is"),
+        (lambda sheet: sheet.cell(2, 7, "note"), "Sheet!G2: no column name above this cell"),
+        (lambda sheet: sheet.cell(1, 5, "before"), "two columns are called before"),
+        (lambda sheet: sheet.cell(2, 3, "=1+1"), "Sheet!C2: this formula was never calculated"),
+        (lambda sheet: sheet.parent.create_sheet("notes").cell(1, 1, "x"),
+         "2 sheets have cells: Sheet,"),
+        (lambda sheet: sheet.cell(90_000, 1, "x"), "is empty"),
+        (lambda sheet: sheet.delete_rows(1, 3), "all sheets are empty"),
     ],
 )  # fmt: skip
 def test_a_sheet_that_is_not_a_simple_table_is_refused_by_cell(

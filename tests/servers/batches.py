@@ -49,7 +49,7 @@ class Job:
     items: list[tuple[str, dict[str, Any]]]
     name: str = ""
     model: str = ""
-    made: float = field(default_factory=time.time)
+    created_at: float = field(default_factory=time.time)
     looks: int = 0
     results: list[tuple[str, str, Any]] | None = None  # key, outcome, status and body
 
@@ -128,9 +128,9 @@ class BatchEndpoints:
         after = request.query.get("after")
         start = 1 + next((i for i, job in enumerate(newest_jobs) if job.id == after), -1)
         page = newest_jobs[start : start + 2]
-        more = start + 2 < len(newest_jobs)
+        has_more = start + 2 < len(newest_jobs)
         return web.json_response(
-            {"data": [self._format_openai_batch(job) for job in page], "has_more": more}
+            {"data": [self._format_openai_batch(job) for job in page], "has_more": has_more}
         )
 
     async def openai_look(self, request: web.Request) -> web.Response:
@@ -164,8 +164,10 @@ class BatchEndpoints:
             "object": "batch",
             "status": "failed" if is_failed else state,
             "errors": {"object": "list", "data": errors} if is_failed else None,
-            "created_at": int(job.made),
-            "in_progress_at": None if is_failed and not self.plan.processed else int(job.made),
+            "created_at": int(job.created_at),
+            "in_progress_at": None
+            if is_failed and not self.plan.processed
+            else int(job.created_at),
             "metadata": {"name": job.name},
             "output_file_id": f"out-{job.id}" if is_ended and not is_failed else None,
             "error_file_id": f"err-{job.id}" if is_ended and not is_failed else None,
@@ -234,9 +236,9 @@ class BatchEndpoints:
             "type": "message_batch",
             "processing_status": "ended" if is_ended else "in_progress",
             "request_counts": counts,
-            "created_at": _format_time(job.made),
-            "expires_at": _format_time(job.made + 86400),
-            "cancel_initiated_at": _format_time(job.made) if is_cancelled else None,
+            "created_at": _format_time(job.created_at),
+            "expires_at": _format_time(job.created_at + 86400),
+            "cancel_initiated_at": _format_time(job.created_at) if is_cancelled else None,
             "results_url": f"/v1/messages/batches/{job.id}/results" if is_ended else None,
         }
 
@@ -255,8 +257,8 @@ class BatchEndpoints:
         """List batches, one on a page."""
         start = int(request.query.get("pageToken", "0"))
         page = {"operations": [self._format_operation(job) for job in self.jobs[start : start + 1]]}
-        more = {"nextPageToken": str(start + 1)} if start + 1 < len(self.jobs) else {}
-        return web.json_response({**page, **more})
+        next_page = {"nextPageToken": str(start + 1)} if start + 1 < len(self.jobs) else {}
+        return web.json_response({**page, **next_page})
 
     async def gemini_look(self, request: web.Request) -> web.Response:
         job = self._find_job(request)

@@ -34,9 +34,8 @@ class ModelServer:
     """State of one server: its fault plan, its counts and its answered requests."""
 
     says: Says = staticmethod(lambda messages, body: {})
-    between: Any = staticmethod(
-        lambda request, handler: handler(request)
-    )  # a test may set another one
+    # Runs between a request and its handler; a test may replace it.
+    between: Any = staticmethod(lambda request, handler: handler(request))
 
     def __init__(self, plan: FaultPlan, latency: float, answers: str) -> None:
         self.plan = plan

@@ -194,7 +194,7 @@ def write_workbook(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "saved_text"),
     sample_daily(
         [
             ('it\'s "so": 🙂', 'it\'s "so": 🙂'),
@@ -211,14 +211,14 @@ def write_workbook(folder: Path) -> Path:
         part="sweeps",
     ),
 )
-def test_a_cell_contains_the_entered_text(tmp_path: Path, text: str, kept: str) -> None:
+def test_a_cell_contains_the_entered_text(tmp_path: Path, text: str, saved_text: str) -> None:
     path = write_workbook(tmp_path)
     form = read_study_form(path)
     _, problems = form.save(path, {json.dumps(["roles", 1, "B"]): text}, "")
     assert problems == []
     saved_form = read_study_form(path)
     assert isinstance(saved_form, WorkbookForm)
-    assert saved_form.sheets.values["roles"][1] == {"A": "buyer", "B": kept}
+    assert saved_form.sheets.values["roles"][1] == {"A": "buyer", "B": saved_text}
 
 
 def write_example_workbook(folder: Path, change: Callable[[openpyxl.Workbook], None]) -> Path:
@@ -300,18 +300,18 @@ def test_a_comment_in_a_sheet_does_not_change_its_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "content"),
+    ("part_name", "content"),
     [
         ("xl/drawings/drawing1.xml", "drawings"),
         ("xl/threadedComments/threadedComment1.xml", "comments with replies"),
     ],
 )
 def test_a_workbook_with_parts_that_a_form_would_lose_has_no_form(
-    tmp_path: Path, part: str, content: str
+    tmp_path: Path, part_name: str, content: str
 ) -> None:
     path = write_example_workbook(tmp_path, lambda book: None)
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(part, "<a/>")
+        archive.writestr(part_name, "<a/>")
     form = read_study_form(path)
     assert isinstance(form, WorkbookForm)
     assert f"The workbook has {content}, which a form would lose" in form.reason

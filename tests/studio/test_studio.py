@@ -53,11 +53,11 @@ def check_page(page: Page, name: str) -> None:
             # To hide the caret, Playwright would add a style that the content policy forbids.
             page.screenshot(path=path, full_page=True, caret="initial")
     page.set_viewport_size(opened_size)
-    violations = Axe().run(page)
-    assert violations.violations_count == 0, (
+    axe_results = Axe().run(page)
+    assert axe_results.violations_count == 0, (
         name,
         opened_size["width"],
-        violations.generate_report(),
+        axe_results.generate_report(),
     )
 
 
@@ -107,18 +107,18 @@ def test_a_form_writes_the_study_file_and_shows_problems(page: Page, studio: Stu
     make_study(page, studio, "focus_group", "ovens")
     check_page(page, "study")
 
-    people = page.get_by_label("Participants in a group")
-    people.fill("four")
-    mistake = page.locator("#m-f-num_personas")
-    expect(mistake).to_contain_text("whole number")
+    group_size = page.get_by_label("Participants in a group")
+    group_size.fill("four")
+    problem = page.locator("#m-f-num_personas")
+    expect(problem).to_contain_text("whole number")
     expect(page.locator("#status a")).to_have_text("Participants in a group")
-    expect(people).to_have_attribute("aria-invalid", "true")
+    expect(group_size).to_have_attribute("aria-invalid", "true")
     check_page(page, "mistake")
     page.reload()
-    expect(people).to_have_attribute("aria-invalid", "true")
-    people.fill("4")
-    expect(mistake).to_be_empty()
-    expect(people).not_to_have_attribute("aria-invalid", re.compile(""))
+    expect(group_size).to_have_attribute("aria-invalid", "true")
+    group_size.fill("4")
+    expect(problem).to_be_empty()
+    expect(group_size).not_to_have_attribute("aria-invalid", re.compile(""))
     page.get_by_label("Material to show").fill("Two lines:\nof an oven")
     page.get_by_text("Further settings").click()
     page.get_by_role("button", name="Add to Price ladder").click()

@@ -52,7 +52,7 @@ PHONE: Presentation = (375, "dark")
 PRESENTATIONS: tuple[Presentation, ...] = (DESKTOP, (1280, "dark"), (375, "light"), PHONE)
 # Daily, axe checks every second page in one presentation, alternately on a dark phone.
 PAGES_TO_CHECK = sample_daily(
-    [(name, how) for name in PAGES for how in (DESKTOP, PHONE)],
+    [(name, presentation) for name in PAGES for presentation in (DESKTOP, PHONE)],
     daily=[(name, (DESKTOP, PHONE)[number % 2]) for number, name in enumerate([*PAGES][::2])],
     part="pages",
 )
@@ -99,8 +99,8 @@ def check_page(page: Page, name: str, axe_presentation: Presentation = PHONE) ->
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         if (width, scheme) == axe_presentation:
-            violations = Axe().run(page)
-            assert violations.violations_count == 0, (width, scheme, violations.generate_report())
+            axe_results = Axe().run(page)
+            assert axe_results.violations_count == 0, (width, scheme, axe_results.generate_report())
         if SCREENSHOT_FOLDER:
             page.screenshot(
                 path=Path(SCREENSHOT_FOLDER) / f"view-{name}-{width}-{scheme}.png", full_page=True
@@ -219,10 +219,10 @@ def test_rooms_and_participants_fit_a_page_enlarged_four_times(
     open_page: Page, page_server: PageServer, study: str
 ) -> None:
     open_page.set_viewport_size({"width": 320, "height": 256})
-    for part in ("rooms", "people"):
-        open_page.goto(f"{page_server.url}/run/{study}/-/{part}")
+    for page_name in ("rooms", "people"):
+        open_page.goto(f"{page_server.url}/run/{study}/-/{page_name}")
         open_page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        assert open_page.evaluate("document.documentElement.scrollWidth") <= 320, part
+        assert open_page.evaluate("document.documentElement.scrollWidth") <= 320, page_name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -241,9 +241,10 @@ def test_field_borders_have_enough_contrast(
 
 def calculate_luminance(colour: str) -> float:
     """Return the relative luminance (WCAG) of a colour such as `rgb(0, 90, 148)`."""
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    channels = [int(channel) / 255 for channel in re.findall(r"\d+", colour)[:3]]
     red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in channels
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -288,9 +289,8 @@ def test_a_link_with_its_token_opens_from_another_sites_page(
         link_page = Route("/", lambda _: HTMLResponse(f'<a href="{link}">your runs</a>'))
         with PageServer(create_app([link_page], Guard())) as other_site:
             page = browser.new_page()
-            page.goto(
-                other_site.url.replace("127.0.0.1", "localhost")
-            )  # a different site than 127.0.0.1
+            # A different site than 127.0.0.1.
+            page.goto(other_site.url.replace("127.0.0.1", "localhost"))
             page.get_by_role("link", name="your runs").click()
             expect(page.locator("h1")).to_have_text("Rooms")
             assert "secret" not in page.url

@@ -38,14 +38,14 @@ STRANGER_COUNT = 400
 
 @contextmanager
 def open_strangers(
-    port: int, sent: bytes, count: int = STRANGER_COUNT
+    port: int, request_bytes: bytes, count: int = STRANGER_COUNT
 ) -> Iterator[list[socket.socket]]:
     """Open `count` connections that send `sent` and nothing more."""
     with ExitStack() as stack:
         sockets = []
         for _ in range(count):
             stranger = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
-            stranger.sendall(sent)
+            stranger.sendall(request_bytes)
             sockets.append(stranger)
         yield sockets
 
@@ -98,15 +98,17 @@ def create_small_app() -> Starlette:
     return app
 
 
-@pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY % b"/?body"])
+@pytest.mark.parametrize("request_bytes", [b"", HALF_HEAD, HALF_BODY % b"/?body"])
 def test_half_sent_requests_of_one_address_are_limited_in_number(
-    sent: bytes, caplog: pytest.LogCaptureFixture
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = ConnectionLimits()
-    with PageServer(create_small_app()) as server, open_strangers(server.port, sent) as sockets:
-        assert (
-            server.get("/").status == 200
-        )  # from the same address, while the connections are open
+    with (
+        PageServer(create_small_app()) as server,
+        open_strangers(server.port, request_bytes) as sockets,
+    ):
+        # From the same address, while the connections are open.
+        assert server.get("/").status == 200
         excess_count = STRANGER_COUNT - limits.max_untrusted_per_address
         wait_until(lambda: sum(map(is_closed, sockets)) >= excess_count)
         assert server.get("/").status == 200
@@ -116,7 +118,7 @@ def test_half_sent_requests_of_one_address_are_limited_in_number(
 
 
 @pytest.mark.parametrize(
-    ("sent", "limits"),
+    ("request_bytes", "limits"),
     [
         (b"", ConnectionLimits(head_seconds=0.1)),
         (HALF_HEAD, ConnectionLimits(head_seconds=0.1)),
@@ -132,11 +134,11 @@ def test_half_sent_requests_of_one_address_are_limited_in_number(
     ],
 )
 def test_each_part_of_a_request_has_a_time_limit(
-    sent: bytes, limits: ConnectionLimits, caplog: pytest.LogCaptureFixture
+    request_bytes: bytes, limits: ConnectionLimits, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
         PageServer(create_small_app(), limits) as server,
-        open_strangers(server.port, sent, 1) as sockets,
+        open_strangers(server.port, request_bytes, 1) as sockets,
     ):
         wait_until_closed(sockets[0])
         assert server.get("/").status == 200
@@ -164,16 +166,17 @@ def test_slow_bytes_do_not_extend_the_time_limit() -> None:
 def test_a_visitor_with_a_token_may_wait_for_an_answer() -> None:
     app = create_small_app()
     limits = ConnectionLimits(answer_seconds=2.0, max_untrusted_per_address=9)
-    sent = b"GET /never?token=valid HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    request_bytes = (
+        b"GET /never?token=valid HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    )
     with (
         PageServer(app, limits) as server,
-        open_strangers(server.port, sent, 1) as (waiting,),
+        open_strangers(server.port, request_bytes, 1) as (waiting,),
         open_strangers(server.port, HALF_HEAD, 20),
-        open_strangers(server.port, WHOLE_REQUEST % b"/never", 1) as (other,),
+        open_strangers(server.port, WHOLE_REQUEST % b"/never", 1) as (untrusted,),
     ):
-        wait_until_closed(
-            other
-        )  # its time limit is over; without a token so would be that of the first
+        # Wait for the end of its time limit. The first connection may wait longer, by its token.
+        wait_until_closed(untrusted)
         assert not is_closed(waiting)
         app.state.go_on.set()
         waiting.settimeout(60)
@@ -182,7 +185,7 @@ def test_a_visitor_with_a_token_may_wait_for_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "request_bytes",
     [
         b"\x16\x03\x01 not HTTP\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -195,7 +198,7 @@ def test_a_visitor_with_a_token_may_wait_for_an_answer() -> None:
     ],
 )
 def test_invalid_requests_of_visitors_are_not_logged(
-    tmp_path: Path, sent: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     seat_manager = SeatManager([Seat("p_1")], SeatSettings(), tmp_path)
     pages = create_seat_app(
@@ -203,7 +206,7 @@ def test_invalid_requests_of_visitors_are_not_logged(
     )
     with PageServer(pages) as server:
         for _ in range(20):
-            with open_strangers(server.port, sent, 1) as (mistaken,):
+            with open_strangers(server.port, request_bytes, 1) as (mistaken,):
                 mistaken.shutdown(socket.SHUT_WR)
                 wait_until_closed(mistaken)
         (seat_state,) = seat_manager
@@ -222,9 +225,11 @@ async def test_a_hundred_seats_behind_one_address_work_beside_strangers(
         port = urlsplit(links["p_0"]).port or 0
         partial_requests = (HALF_HEAD, HALF_BODY % b"/seat/x/answer", HALF_BODY % b"/seat/x/agree")
         with ExitStack() as stack:
-            for sent in partial_requests:
+            for request_bytes in partial_requests:
                 # In a thread, so that the server can accept connections meanwhile.
-                await asyncio.to_thread(stack.enter_context, open_strangers(port, sent, 150))
+                await asyncio.to_thread(
+                    stack.enter_context, open_strangers(port, request_bytes, 150)
+                )
 
             async def take_seat(name: str) -> None:
                 seat_state = next(state for state in seat_manager if state.seat.name == name)

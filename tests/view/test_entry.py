@@ -228,24 +228,24 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
     queries = [f"?PROLIFIC_PID=5f{n:022x}" if n % 3 == 0 else "" for n in range(count)]
     names = ["" if query else f"Kim Secretname{n // 12}" for n, query in enumerate(queries)]
     with open_run(study, out) as run:
-        async with open_visitors(run.entry, *queries) as visitors_in_class:
+        async with open_visitors(run.entry, *queries) as visitors:
             leaving_early, leaving_late, staying = (
-                visitors_in_class[:5],
-                visitors_in_class[5:10],
-                visitors_in_class[10:],
+                visitors[:5],
+                visitors[5:10],
+                visitors[10:],
             )
             pages = await asyncio.gather(
                 *(
                     visitor.enter(name, times=2)
-                    for visitor, name in zip(visitors_in_class[:-1], names, strict=False)
+                    for visitor, name in zip(visitors[:-1], names, strict=False)
                 )
             )
             assert all("Lobby" in page for page in pages)
-            assert f"{count - 1} of {count} seats are taken" in await visitors_in_class[0].get(
-                visitors_in_class[0].seat
+            assert f"{count - 1} of {count} seats are taken" in await visitors[0].get(
+                visitors[0].seat
             )
-            assert len({visitor.code for visitor in visitors_in_class[:-1]}) == count - 1
-            assert len({visitor.seat for visitor in visitors_in_class[:-1]}) == count - 1
+            assert len({visitor.code for visitor in visitors[:-1]}) == count - 1
+            assert len({visitor.seat for visitor in visitors[:-1]}) == count - 1
             # Five leave before the start. Their seats are free again, and one of these is taken.
             pages_after_leaving = await asyncio.gather(
                 *(visitor.leave() for visitor in leaving_early)
@@ -254,13 +254,13 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
             # They had written nothing that could be deleted or shown to others.
             assert all("Your seat is free again" in page for page in pages_after_leaving)
             assert not any("where others were shown it" in page for page in pages_after_leaving)
-            page_of_last = await visitors_in_class[-1].enter(names[-1])
+            page_of_last = await visitors[-1].enter(names[-1])
             assert f"{count - 5} of {count} seats are taken" in page_of_last
             # A return by the link leads to the same seat, by the id or the cookie.
-            seats = [visitor.seat for visitor in visitors_in_class[5:]]
+            seats = [visitor.seat for visitor in visitors[5:]]
             assert len(set(seats)) == count - 5
-            await asyncio.gather(*(visitor.get(visitor.link) for visitor in visitors_in_class[5:]))
-            assert [visitor.seat for visitor in visitors_in_class[5:]] == seats
+            await asyncio.gather(*(visitor.get(visitor.link) for visitor in visitors[5:]))
+            assert [visitor.seat for visitor in visitors[5:]] == seats
             await run.start_study(staying[0])
             async with open_visitors(run.entry, "", "?PROLIFIC_PID=stranger") as strangers:
                 for stranger in strangers:
@@ -290,16 +290,16 @@ async def test_sixty_people_enter_by_one_link_and_ten_of_them_leave(
     assert participants["speaker_id"].n_unique() == count
     assert participants.filter(answered_by="synthetic")["speaker_id"].n_unique() == 5
     assert len({withdrawal.data["seat"] for withdrawal in read_withdrawals(out)}) == 5
-    check_secrets_are_private(out, run, visitors_in_class)
+    check_secrets_are_private(out, run, visitors)
 
 
-def check_secrets_are_private(out: Path, run: OpenRun, visitors_in_class: list[Visitor]) -> None:
+def check_secrets_are_private(out: Path, run: OpenRun, visitors: list[Visitor]) -> None:
     """Tokens, ids, codes and names are only in two files, which only their owner can read."""
-    secrets = {urlsplit(visitor.seat).path.split("/")[-1] for visitor in visitors_in_class}
+    secrets = {urlsplit(visitor.seat).path.split("/")[-1] for visitor in visitors}
     secrets |= {urlsplit(run.entry).path.split("/")[-1], run.researcher.split("/")[-1]}
-    secrets |= {visitor.link.partition("=")[2] for visitor in visitors_in_class} - {""}
-    secrets |= {visitor.code for visitor in visitors_in_class} | {
-        visitor.code.replace("-", "") for visitor in visitors_in_class
+    secrets |= {visitor.link.partition("=")[2] for visitor in visitors} - {""}
+    secrets |= {visitor.code for visitor in visitors} | {
+        visitor.code.replace("-", "") for visitor in visitors
     }
     secrets.add("Secretname")
     private = {"seats.json", "people.json"}
@@ -312,9 +312,7 @@ def check_secrets_are_private(out: Path, run: OpenRun, visitors_in_class: list[V
     # The codes themselves are in no file, not even in these two.
     private_text = (out / "seats.json").read_text() + (out / "people.json").read_text()
     assert not [
-        visitor.code
-        for visitor in visitors_in_class
-        if visitor.code.replace("-", "") in private_text
+        visitor.code for visitor in visitors if visitor.code.replace("-", "") in private_text
     ]
 
 
@@ -327,13 +325,13 @@ async def test_visitors_have_the_same_seats_after_a_kill_and_resume(tmp_path: Pa
     study.write_text(VOTE_STUDY.format(share=3, minutes=10))
     id_query = "?PROLIFIC_PID=5f01"
     with open_run(study, out) as run:
-        async with open_visitors(run.entry, id_query, "", "") as visitors_in_class:
-            await asyncio.gather(*(visitor.enter("Kim") for visitor in visitors_in_class))
-            cookies = visitors_in_class[1].session.cookie_jar.filter_cookies(URL(run.entry))
+        async with open_visitors(run.entry, id_query, "", "") as visitors:
+            await asyncio.gather(*(visitor.enter("Kim") for visitor in visitors))
+            cookies = visitors[1].session.cookie_jar.filter_cookies(URL(run.entry))
         seat_links, taken_names, code = (
-            [visitor.seat for visitor in visitors_in_class],
+            [visitor.seat for visitor in visitors],
             read_taken_seats(out),
-            visitors_in_class[2].code,
+            visitors[2].code,
         )
         await run.kill()
     with open_run(study, out, "--resume") as resumed_run:
@@ -341,21 +339,17 @@ async def test_visitors_have_the_same_seats_after_a_kill_and_resume(tmp_path: Pa
         assert read_taken_seats(out) == taken_names
         # The second visitor still has the cookie. The third one comes with another browser. The
         # fourth one is another person with the same name.
-        async with open_visitors(resumed_run.entry, id_query, "", "", "") as visitors_in_class:
-            visitors_in_class[1].session.cookie_jar.update_cookies(cookies, URL(resumed_run.entry))
-            wrong = await visitors_in_class[2].post(
-                f"{resumed_run.entry}/return", code="AAAAA-AAAAA"
-            )
+        async with open_visitors(resumed_run.entry, id_query, "", "", "") as visitors:
+            visitors[1].session.cookie_jar.update_cookies(cookies, URL(resumed_run.entry))
+            wrong = await visitors[2].post(f"{resumed_run.entry}/return", code="AAAAA-AAAAA")
             assert "No seat has this code" in wrong
-            await visitors_in_class[2].post(f"{resumed_run.entry}/return", code=code.lower())
-            await asyncio.gather(*(visitor.enter("Kim") for visitor in visitors_in_class))
-            assert [visitor.seat for visitor in visitors_in_class[:3]] == seat_links
-            assert visitors_in_class[3].seat not in seat_links
-            seat_links.append(visitors_in_class[3].seat)
-            await resumed_run.start_study(visitors_in_class[0])
-            assert set(
-                await asyncio.gather(*(visitor.take_part(1) for visitor in visitors_in_class))
-            ) == {1}
+            await visitors[2].post(f"{resumed_run.entry}/return", code=code.lower())
+            await asyncio.gather(*(visitor.enter("Kim") for visitor in visitors))
+            assert [visitor.seat for visitor in visitors[:3]] == seat_links
+            assert visitors[3].seat not in seat_links
+            seat_links.append(visitors[3].seat)
+            await resumed_run.start_study(visitors[0])
+            assert set(await asyncio.gather(*(visitor.take_part(1) for visitor in visitors))) == {1}
         await resumed_run.kill()
     with JournalReader(out / JOURNAL) as journal:  # every answer that a page acknowledged
         human_addresses = [
@@ -365,13 +359,13 @@ async def test_visitors_have_the_same_seats_after_a_kill_and_resume(tmp_path: Pa
         ]
     assert len(human_addresses) == 4
     with open_run(study, out, "--resume") as last_run:
-        async with open_visitors(last_run.entry, id_query, "", "", "") as visitors_in_class:
-            assert "the study has begun" in (await visitors_in_class[3].get(last_run.entry)).lower()
-            await visitors_in_class[0].get(visitors_in_class[0].link)
-            assert visitors_in_class[0].seat == seat_links[0]
-            for visitor, seat in zip(visitors_in_class, seat_links, strict=True):
+        async with open_visitors(last_run.entry, id_query, "", "", "") as visitors:
+            assert "the study has begun" in (await visitors[3].get(last_run.entry)).lower()
+            await visitors[0].get(visitors[0].link)
+            assert visitors[0].seat == seat_links[0]
+            for visitor, seat in zip(visitors, seat_links, strict=True):
                 visitor.seat = seat
-            await asyncio.gather(*(visitor.take_part() for visitor in visitors_in_class))
+            await asyncio.gather(*(visitor.take_part() for visitor in visitors))
         assert await last_run.wait_for_exit() == 0
     assert len(read_taken_seats(out)) == 4
     humans = RunFolder(out).read_table("answers").filter(answered_by="human")
@@ -392,15 +386,11 @@ async def test_when_the_time_is_over_models_take_the_free_seats_of_the_group(
         "seats: {lobby_minutes: 10, minutes: 5}\n"
     )
     seated_run = SeatedRun(study, out, "open")
-    async with open_visitors(seated_run.links["One link for all"], "", "") as visitors_in_class:
-        await asyncio.gather(
-            *(visitor.enter(f"Kim {n}") for n, visitor in enumerate(visitors_in_class))
-        )
-        assert "lobby" in await visitors_in_class[0].get(visitors_in_class[0].seat)
+    async with open_visitors(seated_run.links["One link for all"], "", "") as visitors:
+        await asyncio.gather(*(visitor.enter(f"Kim {n}") for n, visitor in enumerate(visitors)))
+        assert "lobby" in await visitors[0].get(visitors[0].seat)
         seated_run.now += 600
-        answer_counts = await asyncio.gather(
-            *(visitor.take_part() for visitor in visitors_in_class)
-        )
+        answer_counts = await asyncio.gather(*(visitor.take_part() for visitor in visitors))
     assert min(answer_counts) >= 3
     await seated_run.wait_for_run()
     speakers = RunFolder(out).read_table("utterances").filter(speaker_role="participant")
@@ -422,16 +412,12 @@ async def test_a_human_who_fails_a_check_leaves_an_open_study_and_the_others_fin
         "       after_stage: before, on_failure: end}\n"
     )
     seated_run = SeatedRun(study, out)
-    async with open_visitors(seated_run.links["One link for all"], "", "") as visitors_in_class:
-        await asyncio.gather(
-            *(visitor.enter(f"Kim {n}") for n, visitor in enumerate(visitors_in_class))
-        )
-        visitors_in_class[1].second_at = "Name the drink."
-        answer_counts = await asyncio.gather(
-            *(visitor.take_part() for visitor in visitors_in_class)
-        )
-        assert "C0DEOUT" in await visitors_in_class[1].get(visitors_in_class[1].seat)
-        assert "C0DEOUT" not in await visitors_in_class[0].get(visitors_in_class[0].seat)
+    async with open_visitors(seated_run.links["One link for all"], "", "") as visitors:
+        await asyncio.gather(*(visitor.enter(f"Kim {n}") for n, visitor in enumerate(visitors)))
+        visitors[1].second_at = "Name the drink."
+        answer_counts = await asyncio.gather(*(visitor.take_part() for visitor in visitors))
+        assert "C0DEOUT" in await visitors[1].get(visitors[1].seat)
+        assert "C0DEOUT" not in await visitors[0].get(visitors[0].seat)
     # One answer before the stage is over, the check, and nothing after it.
     assert 2 <= answer_counts[1] < answer_counts[0]
     await seated_run.wait_for_run()
@@ -496,8 +482,8 @@ async def test_entry_lobby_consent_and_return_by_code_are_accessible(
             page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
             scroll, inner = "document.documentElement.scrollWidth", "window.innerWidth"
             assert await page.evaluate(scroll) <= await page.evaluate(inner), name
-            violations = await Axe().run(page)
-            assert violations.violations_count == 0, violations.generate_report()
+            axe_results = await Axe().run(page)
+            assert axe_results.violations_count == 0, axe_results.generate_report()
             if SCREENSHOT_FOLDER:
                 await page.screenshot(
                     path=f"{SCREENSHOT_FOLDER}/{name}-{width}.png", full_page=True
@@ -523,25 +509,25 @@ async def test_entry_lobby_consent_and_return_by_code_are_accessible(
         await expect(page.locator("#taken")).to_have_text("1 of 3 seats is taken.")
         await check_page(page, "lobby")
         # A visitor with the same name is another person. The first page updates by itself.
-        other = await open_entry_page()
-        await other.get_by_label("Your name").fill("Kim")
-        await other.get_by_label("Your name").press("Enter")
-        await other.get_by_role("button", name="I have noted it").click()
-        assert other.url != seat
+        second_page = await open_entry_page()
+        await second_page.get_by_label("Your name").fill("Kim")
+        await second_page.get_by_label("Your name").press("Enter")
+        await second_page.get_by_role("button", name="I have noted it").click()
+        assert second_page.url != seat
         await expect(page.locator("#taken")).to_have_text("2 of 3 seats are taken.")
         # Another browser has no cookie. A wrong code is refused, the right one leads to the seat.
-        again = await open_entry_page()
-        await again.get_by_text("I was here before").click()
-        await again.get_by_label("Return code").fill("AAAAA-AAAAA")
-        await again.get_by_role("button", name="Go to my seat").click()
-        await expect(again.get_by_role("alert")).to_contain_text("No seat has this code")
-        await check_page(again, "wrong-code")
-        await again.get_by_label("Return code").fill(code.lower())
-        await again.get_by_role("button", name="Go to my seat").click()
-        await again.wait_for_url(seat)
+        returning_page = await open_entry_page()
+        await returning_page.get_by_text("I was here before").click()
+        await returning_page.get_by_label("Return code").fill("AAAAA-AAAAA")
+        await returning_page.get_by_role("button", name="Go to my seat").click()
+        await expect(returning_page.get_by_role("alert")).to_contain_text("No seat has this code")
+        await check_page(returning_page, "wrong-code")
+        await returning_page.get_by_label("Return code").fill(code.lower())
+        await returning_page.get_by_role("button", name="Go to my seat").click()
+        await returning_page.wait_for_url(seat)
         # The link leads the browser to its seat from now on.
-        await again.goto(entry)
-        assert again.url == seat
+        await returning_page.goto(entry)
+        assert returning_page.url == seat
         # The researcher sees the taken seats and starts the study.
         researcher = await async_browser.new_page(viewport={"width": width, "height": 800})
         await researcher.goto(links["All seats, for you alone"])
@@ -565,7 +551,7 @@ async def test_entry_lobby_consent_and_return_by_code_are_accessible(
         await expect(researcher.locator("tbody")).to_contain_text("reading")  # by itself
         await check_page(page, "question")
         seat_manager.withdraw_question(question, stored=False)
-        late = await open_entry_page()
-        await expect(late.locator("main")).to_contain_text("The study has begun")
-        await check_page(late, "late")
+        late_page = await open_entry_page()
+        await expect(late_page.locator("main")).to_contain_text("The study has begun")
+        await check_page(late_page, "late")
     assert {host.rpartition(":")[0] for host in hosts} <= {"127.0.0.1"}

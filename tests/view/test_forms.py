@@ -70,7 +70,7 @@ def test_form_input_fits_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "says"),
+    ("form_values", "says"),
     [
         ({}, "Stance: has no answer yet."),
         ({"a.stance": ["7"]}, "Stance: please choose one of the options."),
@@ -79,9 +79,9 @@ def test_form_input_fits_the_schema() -> None:
         ({"a.share": ["much"]}, "Share: please give a number; 'much' is none."),
     ],
 )
-def test_a_problem_names_its_field(sent: dict[str, list[str]], says: str) -> None:
+def test_a_problem_names_its_field(form_values: dict[str, list[str]], says: str) -> None:
     try:
-        problem = problem_with(answer_of(form_of(SCHEMA), sent), SCHEMA)
+        problem = problem_with(answer_of(form_of(SCHEMA), form_values), SCHEMA)
     except ValueError as error:
         problem = str(error)
     assert problem == says
@@ -129,7 +129,7 @@ def test_ways_out_are_separate_options_and_return_their_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "form_values",
     [
         {"a.strength": ["3"], "a.strength~out": ["~0"]},
         {"a.stance": ["~7"]},
@@ -137,11 +137,11 @@ def test_ways_out_are_separate_options_and_return_their_values() -> None:
         {"a.stance": ["-1"]},
     ],
 )
-def test_an_answer_together_with_its_way_out_is_refused(sent: dict[str, list[str]]) -> None:
+def test_an_answer_together_with_its_way_out_is_refused(form_values: dict[str, list[str]]) -> None:
     schema = Json(Vote).schema
     assert schema is not None
     with pytest.raises(ValueError, match="please"):
-        answer_of(form_of(schema), sent)
+        answer_of(form_of(schema), form_values)
 
 
 def test_an_answer_together_with_a_way_out_of_the_form_is_refused() -> None:
@@ -185,9 +185,9 @@ def test_a_human_gives_each_option_a_number() -> None:
     scores, order = form.parts
     assert [row.label for row in scores.parts] == ["sea", "hills", "city"]
     assert order.label == "Your order" and [part.label for part in order.parts] == [*names]
-    sent = {"a.scores.0.score": ["4"], "a.scores.2.score": ["-1"]}
+    form_values = {"a.scores.0.score": ["4"], "a.scores.2.score": ["-1"]}
     ranks = {"a.order.0": ["3"], "a.order.1": ["1"], "a.order.2": ["2"]}
-    assert answer_of(form, {**sent, **ranks}) == {
+    assert answer_of(form, {**form_values, **ranks}) == {
         "scores": [{"option": "sea", "score": 4}, {"option": "city", "score": -1}],
         "order": ["hills", "city", "sea"],
     }

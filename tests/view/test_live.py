@@ -129,8 +129,8 @@ def test_eight_tabs_of_one_browser_follow_a_run(browser: Browser, waiting_run: W
 
 def test_participants_of_a_running_run_can_be_read(waiting_run: WaitingRun) -> None:
     with create_viewer_server(waiting_run.folder.parent) as server:
-        people = server.get("/run/tea/-/people").text
-        assert all(participant_id in people for participant_id in PARTICIPANT_IDS)
+        people_page = server.get("/run/tea/-/people").text
+        assert all(participant_id in people_page for participant_id in PARTICIPANT_IDS)
         person_page = server.get("/run/tea/-/person?id=p_3").text
         assert "tea" in person_page and "It is warm." in person_page
         own_utterances = person_page.split('class="said own"')
@@ -149,7 +149,9 @@ def test_the_index_grows_with_the_run(waiting_run: WaitingRun) -> None:
 
 
 @pytest.mark.nightly(part="kills")  # daily, test_browser reads a run that stopped without a word
-def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_path: Path) -> None:
+def test_a_killed_run_is_shown_as_stopped_on_its_open_pages(
+    browser: Browser, tmp_path: Path
+) -> None:
     folder = tmp_path / "outputs" / "tea"
     process = subprocess.Popen([sys.executable, "-m", "tests.view.tea", str(folder)])
     try:
@@ -158,13 +160,13 @@ def test_a_run_that_is_killed_is_told_on_its_open_pages(browser: Browser, tmp_pa
             page, runs = browser.new_page(), browser.new_page()
             runs.goto(server.url)
             page.goto(f"{server.url}/run/tea/-/")
-            for shown in (runs, page):
-                expect(shown.locator(".state.running").first).to_be_visible()
+            for open_page in (runs, page):
+                expect(open_page.locator(".state.running").first).to_be_visible()
             process.send_signal(signal.SIGKILL)
             process.wait()
-            for shown in (runs, page):
-                said = shown.locator(".state.unfinished").first
-                expect(said).to_have_text("stopped without a word, can be resumed")
+            for open_page in (runs, page):
+                state_label = open_page.locator(".state.unfinished").first
+                expect(state_label).to_have_text("stopped without a word, can be resumed")
             page.get_by_role("link", name="Participants").click()
             expect(page.locator("tbody tr")).to_have_count(len(PARTICIPANT_IDS))
             page.get_by_role("link", name="Report").click()
@@ -265,9 +267,8 @@ def test_an_open_room_updates_unless_a_drawer_is_open(
         run.write_journal(row_count)
         run.write_rows()
         expect(page.get_by_role("link", name="Show it")).to_be_visible()
-        expect(articles).to_have_count(
-            second_count
-        )  # the drawer stays open, and the page does not change
+        # The drawer stays open, and the page does not change.
+        expect(articles).to_have_count(second_count)
         page.get_by_role("link", name="Show it").click()
         expect(page.get_by_role("link", name="Show it")).to_be_hidden()
         expect(articles).not_to_have_count(second_count)

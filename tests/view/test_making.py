@@ -114,10 +114,10 @@ def test_a_paused_run_is_partial_and_can_be_read(paused_run: Path, tmp_path: Pat
         assert "paused, can be resumed" in server.get("/").text
         overview = server.get("/run/paused/-/").text
         assert "budget" in overview and "every 2s" not in overview
-        people = server.get("/run/paused/-/people").text
-        assert "36 people" in people and "simple_passive" in people
-        person = server.get("/run/paused/-/person?id=p_0001").text
-        assert "initial vote" in person
+        people_page = server.get("/run/paused/-/people").text
+        assert "36 people" in people_page and "simple_passive" in people_page
+        person_page = server.get("/run/paused/-/person?id=p_0001").text
+        assert "initial vote" in person_page
         assert "replies" in wait_for_search_results(server, "paused", "park")
 
 

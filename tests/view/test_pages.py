@@ -122,8 +122,8 @@ def test_texts_of_a_study_never_become_markup(hostile_run: RunFolder) -> None:
 def test_ids_with_arbitrary_characters_lead_to_their_page(hostile_run: RunFolder) -> None:
     with create_viewer_server(hostile_run.path.parent) as server:
         run_name = quote("bad 'run'")
-        people = Page(server.get(f"/run/{run_name}/-/people").text)
-        persons = [link for link in people.links if "/person?" in link]
+        people_page = Page(server.get(f"/run/{run_name}/-/people").text)
+        persons = [link for link in people_page.links if "/person?" in link]
         assert len(persons) == 2
         for link in persons:
             page = html.unescape(server.get(link).text)
@@ -150,7 +150,7 @@ def test_findings_of_every_study_type_hold_no_style_or_script(page_server: PageS
         assert "How far to trust it" in response.text and "Main findings" in response.text
 
 
-def test_participants_are_filtered_by_what_the_page_shows(page_server: PageServer) -> None:
+def test_participants_are_filtered_by_displayed_values(page_server: PageServer) -> None:
     def get_count_text(query: str) -> str:
         text = page_server.get(f"/run/cross_pollination/-/people?q={quote(query)}").text
         match = re.search(r'role="status">([^<]*)<', text)
@@ -208,7 +208,7 @@ def test_only_files_that_the_run_wrote_can_be_saved(outputs: Path, name: str) ->
 @pytest.mark.parametrize(
     "name", ["study.yaml", "plan.json", "journal.sqlite", "log.jsonl", "tables/answers.parquet"]
 )
-def test_a_run_whose_files_lead_out_of_its_folder_is_not_read(
+def test_a_run_with_files_linked_out_of_its_folder_is_not_read(
     outputs: Path, run_copy: Path, tmp_path: Path, name: str
 ) -> None:
     (run_copy / name).unlink()

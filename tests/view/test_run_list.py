@@ -153,9 +153,8 @@ def test_a_run_is_running_while_its_process_lives(run_copy: Path) -> None:
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
     write_holder(run_copy, int(ended_process.stdout))
-    assert (
-        read_state(run_copy) == "unfinished"
-    )  # killed with kill -9: the file of the holder remains
+    # Killed with kill -9: the file of the holder remains.
+    assert read_state(run_copy) == "unfinished"
     (run_copy / HOLDER_FILE).unlink()
     assert read_state(run_copy) == "unfinished"
 
@@ -304,9 +303,8 @@ def test_a_list_of_many_runs_reads_few_files_and_each_once(
         run.mkdir(parents=True)
         for name in (MANIFEST, PLAN, LOG_LINES, JOURNAL):
             os.link(outputs / "town_hall" / name, run / name)
-    monkeypatch.setattr(
-        "folkmoot.view.run_list.MAX_COUNTING_SECONDS", 0.0
-    )  # participants are not counted
+    # Participants are not counted.
+    monkeypatch.setattr("folkmoot.view.run_list.MAX_COUNTING_SECONDS", 0.0)
     open_counts: Counter[str] = Counter()
     original_open = io.open
 

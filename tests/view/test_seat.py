@@ -460,14 +460,14 @@ async def test_pages_are_accessible_and_load_nothing_from_other_hosts(
     async def check_and_fill(page: Page) -> None:
         for scheme in ("light", "dark"):
             await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            violations = await Axe().run(page)
-            assert violations.violations_count == 0, violations.generate_report()
+            axe_results = await Axe().run(page)
+            assert axe_results.violations_count == 0, axe_results.generate_report()
         assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         await fill_and_send(page)
 
     await take_seat(page, seated_run.links["p_0001"], check_and_fill)
-    violations = await Axe().run(page)
-    assert violations.violations_count == 0, violations.generate_report()
+    axe_results = await Axe().run(page)
+    assert axe_results.violations_count == 0, axe_results.generate_report()
     assert len(hosts) == 1
     await seated_run.wait_for_run()
 
@@ -502,7 +502,7 @@ class EnoughQuestionsError(Exception):
 
 @pytest.mark.nightly(part="pages")  # a browser and a process for each
 @pytest.mark.parametrize(
-    ("study", "more"),
+    ("study", "options"),
     [
         ("cross_pollination.yaml", []), ("focus_group.yaml", []), ("public_goods.xlsx", []),
         # In the other conditions of the example the mediator speaks for its members.
@@ -511,12 +511,12 @@ class EnoughQuestionsError(Exception):
     ],
 )  # fmt: skip
 async def test_a_newcomer_tries_each_example(
-    study: str, more: list[str], tmp_path: Path, async_browser: Browser
+    study: str, options: list[str], tmp_path: Path, async_browser: Browser
 ) -> None:
     """`folkmoot try` as a newcomer types it: the first questions can be answered, and the page
     contains no private words of other participants."""
     process = subprocess.Popen(
-        with_default_signals(sys.executable, "-m", "folkmoot", "try", EXAMPLES / study, *more),
+        with_default_signals(sys.executable, "-m", "folkmoot", "try", EXAMPLES / study, *options),
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
@@ -695,6 +695,5 @@ async def test_three_humans_continue_through_a_crash_a_reload_a_time_limit_and_a
             [[entry.reply, dict(entry.request)] for entry in journal.read_entries("ask")]
         )
     assert "porcelain" not in journal_text and OPINION_TEXT in journal_text
-    assert (
-        len(sent_texts[names[0]]) == first_answers.height
-    )  # every answer was sent once and stored
+    # Every answer was sent once and stored.
+    assert len(sent_texts[names[0]]) == first_answers.height

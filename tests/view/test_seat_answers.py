@@ -158,9 +158,11 @@ async def serve_two_seats(
         yield seat_manager, seat_states, links
 
 
-async def send(visitor: aiohttp.ClientSession, link: str, sent: dict[str, str]) -> tuple[int, str]:
+async def send(
+    visitor: aiohttp.ClientSession, link: str, fields: dict[str, str]
+) -> tuple[int, str]:
     """Send a form and return the status and the page."""
-    async with visitor.post(link, data=sent, allow_redirects=False) as reply:
+    async with visitor.post(link, data=fields, allow_redirects=False) as reply:
         return reply.status, await reply.text()
 
 
@@ -168,13 +170,13 @@ async def send(visitor: aiohttp.ClientSession, link: str, sent: dict[str, str]) 
 async def test_a_form_of_another_question_is_refused(tmp_path: Path, kind: str) -> None:
     """A form of an earlier question, of another seat, or of none leaves the question open."""
     async with (
-        serve_two_seats(tmp_path) as (seat_manager, (seat_state, other), links),
+        serve_two_seats(tmp_path) as (seat_manager, (seat_state, other_seat), links),
         aiohttp.ClientSession() as visitor,
     ):
         link = links["p_1"] + "/answer"
         answered_question, question_of_other_seat = (
             put_question(seat_manager, seat_state, kind),
-            put_question(seat_manager, other, kind),
+            put_question(seat_manager, other_seat, kind),
         )
         assert (
             await send(visitor, link, {"question": answered_question.id, **ANSWERS_BY_KIND[kind]})
@@ -197,7 +199,7 @@ async def test_a_form_of_another_question_is_refused(tmp_path: Path, kind: str) 
         assert not open_question.reply.done()
         assert (await send(visitor, link, {"question": open_question.id, **declined}))[0] == 303
         assert open_question.reply.result().finish == f"refused:{DECLINED}"
-        seat_manager.close_seat(other, SEAT_CLOSED)
+        seat_manager.close_seat(other_seat, SEAT_CLOSED)
         status, page = await send(
             visitor, links["p_2"] + "/answer", {"question": question_of_other_seat.id}
         )
@@ -211,8 +213,8 @@ async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:
             form = {"question": question.id, "a": "0"}
             first = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", form))
             await question.reply  # received, but not on the disk yet
-            late = {**form, "a": "1"}
-            second = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", late))
+            late_form = {**form, "a": "1"}
+            second = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", late_form))
             async with visitor.get(links["p_1"]) as reply:  # so the second answer has arrived
                 assert reply.status == 200
             seat_manager.withdraw_question(question, stored=True)
@@ -222,13 +224,13 @@ async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:
         assert question.reply.result().text == OPTIONS[0]
 
 
-@pytest.mark.parametrize("what", ["leave", "close"])
+@pytest.mark.parametrize("action", ["leave", "close"])
 async def test_leaving_and_closing_require_confirmation_and_a_current_page(
-    tmp_path: Path, what: str
+    tmp_path: Path, action: str
 ) -> None:
     async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), links):
         overview = links["All seats, for you alone"]
-        link = f"{links['p_1']}/leave" if what == "leave" else f"{overview}/close?seat=p_1"
+        link = f"{links['p_1']}/leave" if action == "leave" else f"{overview}/close?seat=p_1"
         async with aiohttp.ClientSession() as visitor:
 
             async def read_form_state() -> dict[str, str]:
@@ -252,7 +254,7 @@ async def test_leaving_and_closing_require_confirmation_and_a_current_page(
                 status, page = await send(visitor, link, fields)
                 assert status == 409 and problem in page and seat_state.ended == ""
             assert (await send(visitor, link, {**await read_form_state(), **sure}))[0] == 303
-            assert seat_state.ended == (WITHDRAWN if what == "leave" else SEAT_CLOSED)
+            assert seat_state.ended == (WITHDRAWN if action == "leave" else SEAT_CLOSED)
 
 
 class Opinion(BaseModel):

@@ -338,8 +338,8 @@ async def test_every_page_of_a_seat_fits_and_is_accessible(
                     await page.goto(link)
                     screenshot_path = folder / f"seat_{name}_{width}_{scheme}.png"
                     await page.screenshot(path=screenshot_path, full_page=True)
-                    violations = await Axe().run(page)
-                    assert violations.violations_count == 0, (name, violations.generate_report())
+                    axe_results = await Axe().run(page)
+                    assert axe_results.violations_count == 0, (name, axe_results.generate_report())
                     fits_script = "document.documentElement.scrollWidth <= window.innerWidth"
                     assert await page.evaluate(fits_script), (name, width)
             await page.goto("about:blank")  # an open page would update by itself

@@ -60,11 +60,11 @@ async def check_page(page: Page, name: str, *, rules: bool = True) -> None:
             await page.screenshot(path=f"{SCREENSHOT_FOLDER}/{name}_{width}.png", full_page=True)
     await page.set_viewport_size(opened_size)
     if rules:
-        violations = await Axe().run(page)
-        assert violations.violations_count == 0, (
+        axe_results = await Axe().run(page)
+        assert axe_results.violations_count == 0, (
             name,
             opened_size["width"],
-            violations.generate_report(),
+            axe_results.generate_report(),
         )
 
 

@@ -72,10 +72,8 @@ def test_two_servers_of_one_machine_keep_their_tokens_apart(outputs: Path) -> No
             server.get(f"/?token={token}").headers["Set-Cookie"].split(";")[0]
             for server, token in ((first, "a"), (second, "b"))
         ]
-        for server in (
-            first,
-            second,
-        ):  # a browser sends both cookies to both servers: cookies ignore the port
+        # A browser sends both cookies to both servers: cookies ignore the port.
+        for server in (first, second):
             assert server.get("/", Cookie="; ".join(cookies)).status == 200
             assert server.get("/", Cookie=cookies[server is first]).status == 401
 

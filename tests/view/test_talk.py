@@ -299,11 +299,13 @@ def test_a_query_selects_the_matching_rows(query: str, rows: list[int]) -> None:
 
 def test_pages_of_the_table_contain_each_participant_once(outputs: Path) -> None:
     run = RunFolder(outputs / "cross_pollination")
-    whole = table_of(run, "", "-demographic_age", 0, 1000)
-    pages = [table_of(run, "", "-demographic_age", start, 7) for start in range(0, whole.total, 7)]
-    assert [key for page in pages for key, _ in page.rows] == [key for key, _ in whole.rows]
-    ages = [row["demographic_age"] for _, row in whole.rows]
-    assert ages == sorted(ages, reverse=True) and whole.total == len(ages) == whole.all
+    whole_table = table_of(run, "", "-demographic_age", 0, 1000)
+    pages = [
+        table_of(run, "", "-demographic_age", start, 7) for start in range(0, whole_table.total, 7)
+    ]
+    assert [key for page in pages for key, _ in page.rows] == [key for key, _ in whole_table.rows]
+    ages = [row["demographic_age"] for _, row in whole_table.rows]
+    assert ages == sorted(ages, reverse=True) and whole_table.total == len(ages) == whole_table.all
 
 
 def test_participants_are_found_by_rows_of_another_table(outputs: Path) -> None:
@@ -322,9 +324,8 @@ def test_participants_are_found_by_rows_of_another_table(outputs: Path) -> None:
     ) < people_table.all
     assert people_table.total == len(expected_keys)
     assert table_of(run, f"{query} discussion_id=set01_lv1", "", 0, 9).total < len(expected_keys)
-    assert (
-        table_of(run, f"rounds.nothing={stance}", "", 0, 9).total == 0
-    )  # not a column, so it is searched as text
+    # Not a column, so it is searched as text.
+    assert table_of(run, f"rounds.nothing={stance}", "", 0, 9).total == 0
 
 
 def test_participants_are_sorted_by_the_mean_of_their_rows(outputs: Path) -> None:
