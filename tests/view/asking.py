@@ -41,8 +41,8 @@ def enqueue_question(
     problem: str = "",
     answer_type: AnswerType[Any] | None = None,
 ) -> PendingQuestion:
-    """Put a question to the human in this seat. An answer that `wanted` cannot parse is refused;
-    if `problem` is set, every answer is refused with it."""
+    """Put a question to the human in this seat. An answer that `answer_type` cannot parse is
+    refused. If `problem` is set, every answer is refused with it."""
 
     def find_problem(text: str) -> str:
         return (answer_type.problem_in(text) if answer_type is not None else "") or problem

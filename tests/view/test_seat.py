@@ -78,7 +78,7 @@ class SeatedRun:
 
     def __init__(self, study: Path, out: Path, *seats: str, **options: object) -> None:
         self.links: dict[str, str] = {}
-        self.desk: SeatManager | None = None
+        self.seat_manager: SeatManager | None = None
         self.now = 0.0
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -86,7 +86,7 @@ class SeatedRun:
 
         @asynccontextmanager
         async def host_seats(seat_manager: SeatManager) -> AsyncIterator[None]:
-            self.desk, self._loop = seat_manager, asyncio.get_running_loop()
+            self.seat_manager, self._loop = seat_manager, asyncio.get_running_loop()
             seat_manager.clock = lambda: self.now
             seat_manager.advance_clock()
             async with serve_seats(seat_manager):
@@ -114,12 +114,12 @@ class SeatedRun:
         is_done = threading.Event()
 
         def end_question_time() -> None:
-            assert self.desk is not None
-            (seat_state,) = (state for state in self.desk if state.seat.name == name)
-            question = self.desk.current_question(seat_state)
+            assert self.seat_manager is not None
+            (seat_state,) = (state for state in self.seat_manager if state.seat.name == name)
+            question = self.seat_manager.current_question(seat_state)
             if question is not None:
                 question.left = 0.0
-            self.desk.advance_clock()
+            self.seat_manager.advance_clock()
             is_done.set()
 
         assert self._loop is not None
@@ -215,7 +215,9 @@ async def test_one_human_goes_through_all_votes_of_the_adversarial_condition(
         "debriefing: The others were models.}\n"
     )
     seated_run = SeatedRun(vote_study_file, vote_study_file.parent / "run")
-    (name,) = (number for number in seated_run.links if number != "All seats, for you alone")
+    (name,) = (
+        seat_name for seat_name in seated_run.links if seat_name != "All seats, for you alone"
+    )
     texts: list[str] = []
     page = await async_browser.new_page()
     await take_seat(page, seated_run.links[name] + "?PROLIFIC_PID=5f3a&else=no", texts=texts)
