@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from tests.servers.answers import RespondentAnswers, digest_of
+from tests.servers.answers import RespondentAnswers, calculate_digest
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 
@@ -35,7 +35,7 @@ class Answers:
             self.thinking = RespondentAnswers()
         asked = json.loads(body)
         schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
-        text = await self.thinking.answer(asked["messages"], schema, digest_of(asked))
+        text = await self.thinking.answer(asked["messages"], schema, calculate_digest(asked))
         message = {"role": "assistant", "content": text}
         answer = {
             "id": "chatcmpl-1",

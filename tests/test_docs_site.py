@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot.cli.app import app
-from tests.view.conftest import CHROMIUM, FLAGS
+from tests.view.conftest import BROWSER_FLAGS, CHROMIUM_PATH
 from tools.build_site import describe_commands, describe_names, write_source
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +72,9 @@ def test_the_site_is_built_and_loads_nothing_from_another_host(tmp_path: Path) -
     subprocess.run([sys.executable, "-m", "tools.build_site"], cwd=ROOT, check=True)
     asked: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
+        )
         page = browser.new_page()
         page.on("request", lambda request: asked.append(request.url))
         for name in ("index", "installation", "python_names", "gallery"):

@@ -1,4 +1,4 @@
-"""The ladders: what is read as an answer, at which parse step, and what must never be."""
+"""Parsing of choices, numbers and JSON: the parse steps, and replies that must not be read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_choices_that_can_be_read(reply: str, value: str, parse_step: str) -> No
         "Street safety is not for me",
         "Street safety or Park improvements",
         "I prefer Youth job training to Street safety",
-        "Street safey",  # near, but a guess may only be proposed
+        "Street safey",  # similar, but must not be guessed
         "the second-best one",
         "7",
         "0",
@@ -68,12 +68,12 @@ def test_choices_that_can_be_read(reply: str, value: str, parse_step: str) -> No
     ],
 )
 def test_choices_that_must_not_be_guessed(reply: str) -> None:
-    read = Choice(OPTIONS).parse_reply(reply)
-    assert isinstance(read, ParseFailure)
-    assert "Street safety" in read.problem  # the re-ask lists the options
+    parsed = Choice(OPTIONS).parse_reply(reply)
+    assert isinstance(parsed, ParseFailure)
+    assert "Street safety" in parsed.problem  # the re-ask lists the options
 
 
-def test_an_option_inside_another_is_not_a_second_hit() -> None:
+def test_an_option_inside_another_is_not_a_second_match() -> None:
     options = ["Street", "Street safety", "No change"]
     assert Choice(options).parse_reply("I take street safety") == ParsedAnswer(
         "Street safety", "named"
@@ -82,21 +82,24 @@ def test_an_option_inside_another_is_not_a_second_hit() -> None:
 
 
 def test_a_re_ask_lists_the_options_and_proposes_none() -> None:
-    read = Choice(OPTIONS).parse_reply("Street safey")
-    assert isinstance(read, ParseFailure)
-    assert "\n".join(f"{n}. {o}" for n, o in enumerate(OPTIONS, 1)) in read.problem
-    assert "none_of_these" in read.problem and "declined" in read.problem
-    assert "meant" not in read.problem  # a guess would be a leading question
+    parsed = Choice(OPTIONS).parse_reply("Street safey")
+    assert isinstance(parsed, ParseFailure)
+    assert (
+        "\n".join(f"{number}. {option}" for number, option in enumerate(OPTIONS, 1))
+        in parsed.problem
+    )
+    assert "none_of_these" in parsed.problem and "declined" in parsed.problem
+    assert "meant" not in parsed.problem  # a guess would be a leading question
 
 
 @given(st.sampled_from(OPTIONS), st.sampled_from(["{}", " {} ", "{}.", '"{}"', "1) {}", "- {}"]))
-def test_dressing_never_changes_the_choice(option: str, dress: str) -> None:
-    read = Choice(OPTIONS).parse_reply(dress.format(option))
-    assert isinstance(read, ParsedAnswer) and read.value == option
+def test_decoration_never_changes_the_choice(option: str, template: str) -> None:
+    parsed = Choice(OPTIONS).parse_reply(template.format(option))
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == option
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
+def test_any_text_is_read_or_refused_without_an_error(reply: str) -> None:
     for answer in (Choice(OPTIONS), Number(0, 10), Text(), Json(Vote)):
         assert isinstance(answer.parse_reply(reply), ParsedAnswer | ParseFailure)
 
@@ -106,19 +109,19 @@ def test_any_text_is_read_or_refused_but_never_breaks(reply: str) -> None:
     [("7", 7), ("7.5", 7.5), ("I give 8", 8), ("-3", -3), ("1,200", 1200), ("about 4 tokens", 4)],
 )
 def test_numbers(reply: str, value: float) -> None:
-    read = Number().parse_reply(reply)
-    assert isinstance(read, ParsedAnswer) and read.value == value
+    parsed = Number().parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == value
 
 
-NO_NUMBER = (
+UNCLEAR_NUMBERS = (
     "between 3 and 4; 10% of 5; 3-4; 3 to 4; 1.000,5; 3,5; minus 3; - 3; 5/10; 7 out of 10; not 5; "
     "5+; > 5; at least 3; up to 5; 5k; 5 thousand; 1e3; 5%; ½; 5 or so; 1. 5; Option 5; 1.000; "
     "2.500; 5 because 3 of 4"
 )
 
 
-@pytest.mark.parametrize("reply", NO_NUMBER.split("; "))
-def test_no_number_is_guessed_out_of_prose(reply: str) -> None:
+@pytest.mark.parametrize("reply", UNCLEAR_NUMBERS.split("; "))
+def test_no_number_is_guessed_from_prose(reply: str) -> None:
     assert isinstance(Number().parse_reply(reply), ParseFailure)
     assert isinstance(Number(0, 5000, integer=True).parse_reply(reply), ParseFailure)
 
@@ -127,9 +130,9 @@ def test_no_number_is_guessed_out_of_prose(reply: str) -> None:
     ("reply", "value"),
     [("−3", -3), ("**7**", 7), ("Answer: 7", 7), ("“7.”", 7), ("0.125", 0.125), ("3.142", 3.142)],
 )
-def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
-    read = Number(-5, 10).parse_reply(reply)
-    assert isinstance(read, ParsedAnswer) and read.value == value
+def test_a_single_number_is_read_with_any_decoration(reply: str, value: float) -> None:
+    parsed = Number(-5, 10).parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == value
 
 
 @pytest.mark.parametrize(
@@ -140,7 +143,7 @@ def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
         ('{"rating": 2}', 2),
         ('{"Final Answer": "about 2"}', 2),
         ('{"answer": {"age": 7}}', 7),
-        # Another key says that the number is something else.
+        # Under another key the number may mean something else.
         ('{"error": 9}', None),
         ('{"A01": 2}', None),
         ('{"answer": {"error": 9}}', None),
@@ -156,8 +159,8 @@ def test_a_number_alone_is_read_in_any_dress(reply: str, value: float) -> None:
 def test_the_only_value_of_a_json_object_is_read_as_a_number(
     reply: str, value: float | None
 ) -> None:
-    read = Number(0, 10, name="age").parse_reply(reply)
-    assert (read.value if isinstance(read, ParsedAnswer) else None) == value
+    parsed = Number(0, 10, name="age").parse_reply(reply)
+    assert (parsed.value if isinstance(parsed, ParsedAnswer) else None) == value
 
 
 @pytest.mark.parametrize(
@@ -174,40 +177,49 @@ def test_the_only_value_of_a_json_object_is_read_as_a_number(
 def test_the_only_value_of_a_json_object_is_read_as_a_choice(
     reply: str, option: str | None
 ) -> None:
-    read = Choice(OPTIONS).parse_reply(reply)
-    assert (read.value if isinstance(read, ParsedAnswer) else None) == option
+    parsed = Choice(OPTIONS).parse_reply(reply)
+    assert (parsed.value if isinstance(parsed, ParsedAnswer) else None) == option
 
 
 @pytest.mark.parametrize("answer_type", [Number(0, 10), Number(0, 10).last_reask, Choice(OPTIONS)])
 def test_a_way_out_is_read_in_a_json_object(answer_type: Any) -> None:
     for reply in ('{"declined": true}', '{"Declined": "yes"}', '{"answer": "declined"}'):
-        read = answer_type.parse_reply(reply)
-        assert isinstance(read, Missing) and read.reason == "declined", reply
+        parsed = answer_type.parse_reply(reply)
+        assert isinstance(parsed, Missing) and parsed.reason == "declined", reply
     assert isinstance(answer_type.parse_reply('{"declined": false}'), ParseFailure)
 
 
 @pytest.mark.parametrize("reply", ["85%", "85 %", "85 percent", "My answer is 85 per cent."])
-def test_a_percentage_is_read_on_a_scale_to_100_or_to_1_alone(reply: str) -> None:
+def test_a_percentage_is_read_only_on_a_scale_to_100_or_to_1(reply: str) -> None:
     for high, value in ((100, 85), (1, 0.85)):
-        read = Number(0, high).parse_reply(reply)
-        assert isinstance(read, ParsedAnswer) and read.value == value
-    for other in (Number(), Number(0), Number(0, 1000), Number(1, 100), Number(-1, 1)):
-        assert isinstance(other.parse_reply(reply), ParseFailure)
+        parsed = Number(0, high).parse_reply(reply)
+        assert isinstance(parsed, ParsedAnswer) and parsed.value == value
+    for answer_type in (Number(), Number(0), Number(0, 1000), Number(1, 100), Number(-1, 1)):
+        assert isinstance(answer_type.parse_reply(reply), ParseFailure)
     # It may mean 85 %.
     assert isinstance(Number(0, 1).parse_reply("0.85%"), ParseFailure)
 
 
-def test_an_answer_that_the_rest_of_the_reply_takes_back_is_not_read() -> None:
+def test_an_answer_that_the_reply_withdraws_is_not_read() -> None:
     number, choice = Number(0, 10).last_reask, Choice(OPTIONS).clarifying_answer
     assert number is not None and choice is not None
-    for answer_type, said, other in ((number, 7, 2), (choice, OPTIONS[0], OPTIONS[1])):
+    for answer_type, stated_value, other_value in (
+        (number, 7, 2),
+        (choice, OPTIONS[0], OPTIONS[1]),
+    ):
         key = "number" if answer_type is number else "stated"
-        answer = json.dumps({key: said})
-        back = answer_type.parse_reply(f"Last time I said {answer}. Now I would say {other}.")
-        assert isinstance(back, ParseFailure)
-        for reply in (answer, f"Not {other}: {answer}", f"{answer} I prefer {said} to {other}."):
-            read = answer_type.parse_reply(reply)
-            assert isinstance(read, ParsedAnswer) and read.value == said, reply
+        answer = json.dumps({key: stated_value})
+        withdrawn_answer = answer_type.parse_reply(
+            f"Last time I said {answer}. Now I would say {other_value}."
+        )
+        assert isinstance(withdrawn_answer, ParseFailure)
+        for reply in (
+            answer,
+            f"Not {other_value}: {answer}",
+            f"{answer} I prefer {stated_value} to {other_value}.",
+        ):
+            parsed = answer_type.parse_reply(reply)
+            assert isinstance(parsed, ParsedAnswer) and parsed.value == stated_value, reply
 
 
 @given(
@@ -215,10 +227,12 @@ def test_an_answer_that_the_rest_of_the_reply_takes_back_is_not_read() -> None:
     st.text("0123456789.,+-/%~ ofabk*()", max_size=6),
     st.text("0123456789.,+-/%~ ofabk*()", max_size=6),
 )
-def test_what_is_read_as_a_number_is_the_only_number_there(said: str, pre: str, post: str) -> None:
-    read = Number().parse_reply(f"{pre}{said}{post}")
-    if isinstance(read, ParsedAnswer):
-        assert len(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", f"{pre}{said}{post}")) == 1
+def test_a_number_is_read_only_if_it_is_the_only_one(
+    number_text: str, prefix: str, suffix: str
+) -> None:
+    parsed = Number().parse_reply(f"{prefix}{number_text}{suffix}")
+    if isinstance(parsed, ParsedAnswer):
+        assert len(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", f"{prefix}{number_text}{suffix}")) == 1
 
 
 @pytest.mark.parametrize("reply", ["", "seven", "3 or 4", "11", "-1", "2.5"])
@@ -241,13 +255,13 @@ class Vote(BaseModel):
         ('Sure! {"choice": "a", "weight": 3} Anything else?', "repaired"),
     ],
 )
-def test_json_ladder(reply: str, parse_step: str) -> None:
+def test_json_parse_steps(reply: str, parse_step: str) -> None:
     assert Json(Vote).parse_reply(reply) == ParsedAnswer(Vote(choice="a", weight=3), parse_step)
 
 
-def test_json_that_does_not_fit_says_what_is_wrong() -> None:
-    read = Json(Vote).parse_reply('{"choice": "a", "weight": 30}')
-    assert isinstance(read, ParseFailure) and "weight" in read.problem
+def test_json_that_does_not_fit_names_the_field() -> None:
+    parsed = Json(Vote).parse_reply('{"choice": "a", "weight": 30}')
+    assert isinstance(parsed, ParseFailure) and "weight" in parsed.problem
 
 
 def test_missing_is_false_and_keeps_its_reason() -> None:
@@ -258,19 +272,19 @@ def test_missing_is_false_and_keeps_its_reason() -> None:
     "reply",
     ["{" * 5000, "9" * 5000, '{"choice": "a", "weight": ' + "9" * 5000 + "}", "[" * 3000 + "{"],
 )
-def test_monstrous_replies_are_refused_at_once(reply: str) -> None:
+def test_huge_replies_are_refused(reply: str) -> None:
     assert isinstance(Json(Vote).parse_reply(reply), ParseFailure)
     assert isinstance(Number().parse_reply(reply), ParseFailure)
 
 
 def test_lone_surrogates_do_not_reach_the_files() -> None:
-    read = Json(Vote).parse_reply('{"choice": "a\\ud800", "weight": 3}')
-    assert isinstance(read, ParsedAnswer)
-    read.value.choice.encode("utf-8")
+    parsed = Json(Vote).parse_reply('{"choice": "a\\ud800", "weight": 3}')
+    assert isinstance(parsed, ParsedAnswer)
+    parsed.value.choice.encode("utf-8")
 
 
 class Initial(AnswerType[str]):
-    """The least that an answer type of one's own defines."""
+    """The minimum that a custom answer type defines."""
 
     kind = "initial"
 
@@ -278,23 +292,23 @@ class Initial(AnswerType[str]):
         return ParsedAnswer(reply[0], "exact") if reply else ParseFailure("The reply was empty.")
 
 
-def test_an_answer_type_of_ones_own_defines_its_kind_and_how_it_is_read(tmp_path: Path) -> None:
-    said: list[object] = []
+def test_a_custom_answer_type_defines_its_kind_and_its_parser(tmp_path: Path) -> None:
+    answers: list[object] = []
 
     async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
-        said.append(
+        answers.append(
             await session.ask(folkmoot.Speaker("p1"), "Who are you?", answer_type=Initial())
         )
 
     study = folkmoot.Study("initials", "Initials", folkmoot.StudyConfig, protocol)
     run = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: "Ann"))
-    assert said == ["A"]
+    assert answers == ["A"]
     (row,) = run.table("answers").iter_rows(named=True)
     assert (row["kind"], row["how"], row["options"]) == ("initial", "exact", None)
 
 
 @pytest.mark.parametrize(
-    ("answer", "closed", "short", "read"),
+    ("answer", "is_closed", "is_short", "is_read"),
     [
         (Text(), False, False, False),
         (Choice(["Yes", "No"]), True, True, True),
@@ -302,17 +316,21 @@ def test_an_answer_type_of_ones_own_defines_its_kind_and_how_it_is_read(tmp_path
         (Initial(), False, False, True),
     ],
 )
-def test_what_an_answer_type_says_of_itself(
-    answer: AnswerType[Any], closed: bool, short: bool, read: bool
+def test_properties_of_answer_types(
+    answer: AnswerType[Any], is_closed: bool, is_short: bool, is_read: bool
 ) -> None:
-    assert (answer.is_closed, answer.is_short, answer.is_read) == (closed, short, read)
+    assert (answer.is_closed, answer.is_short, answer.is_read) == (is_closed, is_short, is_read)
     assert (
         answer.form_kind == answer.kind and answer.schema is None and answer.fallback_value is None
     )
 
 
-def test_ways_out_are_listed_once() -> None:
+def test_ways_out_are_defined_in_one_module() -> None:
     package = Path(folkmoot.__file__).parent
-    listed = re.compile(r"^\w*WAYS_OUT\w* = ", re.MULTILINE)
-    found = [p.name for p in package.rglob("*.py") if listed.search(p.read_text("utf-8"))]
-    assert found == ["answer_types.py"]
+    constant_pattern = re.compile(r"^\w*WAYS_OUT\w* = ", re.MULTILINE)
+    file_names = [
+        path.name
+        for path in package.rglob("*.py")
+        if constant_pattern.search(path.read_text("utf-8"))
+    ]
+    assert file_names == ["answer_types.py"]

@@ -1,4 +1,4 @@
-"""JSON answers: an object, a list of objects, an object with an entry for each key."""
+"""JSON answers: an object, a list of objects, and an object with an entry for each key."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Line(BaseModel):
 
     @field_validator("speaker", mode="before")
     @classmethod
-    def _as_listed(cls, said: Any, info: ValidationInfo) -> Any:
-        reading = ValidationContext.from_info(info)
-        for name in reading.context or ():
-            if isinstance(said, str) and said.casefold() == name.casefold():
-                if said != name:
-                    reading.add_repair("speaker", "spelling", said, name)
+    def _as_listed(cls, written_name: Any, info: ValidationInfo) -> Any:
+        validation = ValidationContext.from_info(info)
+        for name in validation.context or ():
+            if isinstance(written_name, str) and written_name.casefold() == name.casefold():
+                if written_name != name:
+                    validation.add_repair("speaker", "spelling", written_name, name)
                 return name
-        return said
+        return written_name
 
 
 class Scene(BaseModel):
@@ -56,37 +56,44 @@ ANN = {"speaker": "Ann", "text": "Yes."}
 NAMES = ("Ann", "Bo")
 
 
-def read(answer: Any, value: Any) -> Any:
-    return answer.parse_reply(json.dumps(value))
+def parse_value(answer: Any, reply_value: Any) -> Any:
+    return answer.parse_reply(json.dumps(reply_value))
 
 
-def test_validators_know_what_the_answer_is_about_and_say_what_they_put_right() -> None:
-    got = read(Json(Line, validation_context=NAMES), {"speaker": "ANN", "text": "Yes."})
-    assert got == ParsedAnswer(
+def test_validators_get_the_context_and_record_their_repairs() -> None:
+    parsed = parse_value(Json(Line, validation_context=NAMES), {"speaker": "ANN", "text": "Yes."})
+    assert parsed == ParsedAnswer(
         Line(speaker="Ann", text="Yes."), "exact", (Repair("speaker", "spelling", "ANN", "Ann"),)
     )
 
 
-def test_repairs_of_a_reading_that_failed_are_not_counted_twice() -> None:
-    # The fenced block does not fit, the repair of it does: only the second reading counts.
-    got = Json(Line, validation_context=NAMES).parse_reply('{"speaker": "ANN", "text": "Yes."')
-    assert isinstance(got, ParsedAnswer) and got.parse_step == "repaired" and len(got.repairs) == 1
+def test_repairs_of_a_failed_parse_step_are_not_counted() -> None:
+    # The fenced block does not fit, its repair does: only the second parse step counts.
+    parsed = Json(Line, validation_context=NAMES).parse_reply('{"speaker": "ANN", "text": "Yes."')
+    assert (
+        isinstance(parsed, ParsedAnswer)
+        and parsed.parse_step == "repaired"
+        and len(parsed.repairs) == 1
+    )
 
 
-def test_a_model_made_in_python_needs_no_reading() -> None:
+def test_a_model_created_in_python_is_not_repaired() -> None:
     assert Line(speaker="ANN", text="Yes.").speaker == "ANN"
 
 
-def test_options_stand_in_the_schema_wherever_their_path_leads() -> None:
+def test_options_are_written_at_their_path_in_the_schema() -> None:
     schema = Json(Scene, options={"lines.speaker": NAMES}, excluded_fields=("note",)).schema
     assert schema is not None
     assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
     assert list(schema["properties"]) == schema["required"] == ["lines"]
-    plain = Json(Scene).schema
-    assert plain is not None and "enum" not in plain["$defs"]["Line"]["properties"]["speaker"]
+    schema_without_options = Json(Scene).schema
+    assert (
+        schema_without_options is not None
+        and "enum" not in schema_without_options["$defs"]["Line"]["properties"]["speaker"]
+    )
 
 
-def test_fields_left_out_take_their_definitions_with_them() -> None:
+def test_definitions_of_excluded_fields_are_removed() -> None:
     schema = Json(Scene, excluded_fields=("lines",)).schema
     assert schema is not None and "$defs" not in schema
 
@@ -102,27 +109,35 @@ def test_fields_left_out_take_their_definitions_with_them() -> None:
         'Well, [{"speaker": "Ann", "text": "Yes."},]',
     ],
 )
-def test_a_list_is_read_bare_or_in_an_object(reply: Any) -> None:
+def test_a_list_is_read_alone_or_in_an_object(reply: Any) -> None:
     text = reply if isinstance(reply, str) else json.dumps(reply)
-    got = JsonList(Line).parse_reply(text)
-    assert isinstance(got, ParsedAnswer) and got.value == (Line(**ANN),) and got.repairs == ()
+    parsed = JsonList(Line).parse_reply(text)
+    assert (
+        isinstance(parsed, ParsedAnswer) and parsed.value == (Line(**ANN),) and parsed.repairs == ()
+    )
 
 
-def test_a_single_object_counts_as_a_list_and_is_noted() -> None:
-    got = read(JsonList(Line), ANN)
-    assert got.value == (Line(**ANN),) and got.repairs[0].kind == "wrong_shape"
+def test_a_single_object_is_read_as_a_list_with_a_repair() -> None:
+    parsed = parse_value(JsonList(Line), ANN)
+    assert parsed.value == (Line(**ANN),) and parsed.repairs[0].kind == "wrong_shape"
 
 
 def test_bounds_of_a_list() -> None:
-    bo = {"speaker": "Bo", "text": "No."}
+    bo_line = {"speaker": "Bo", "text": "No."}
     answer = JsonList(Line, min_items=2, max_items=2, unique_key=lambda line: line.text)
-    got = read(answer, [ANN, ANN, {"speaker": "Bo"}, bo, {"speaker": "Bo", "text": "Well."}])
-    assert got.value == (Line(**ANN), Line(**bo))
-    assert [r.kind for r in got.repairs] == ["repeated", "unreadable", "too_many"]
-    assert all(r.is_dropped for r in got.repairs)
-    few = read(answer, [ANN, {"speaker": "Bo"}])
-    assert isinstance(few, ParseFailure)
-    assert "1 of at least 2" in few.problem and "items.1" in few.problem and "text" in few.problem
+    parsed = parse_value(
+        answer, [ANN, ANN, {"speaker": "Bo"}, bo_line, {"speaker": "Bo", "text": "Well."}]
+    )
+    assert parsed.value == (Line(**ANN), Line(**bo_line))
+    assert [repair.kind for repair in parsed.repairs] == ["repeated", "unreadable", "too_many"]
+    assert all(repair.is_dropped for repair in parsed.repairs)
+    too_few = parse_value(answer, [ANN, {"speaker": "Bo"}])
+    assert isinstance(too_few, ParseFailure)
+    assert (
+        "1 of at least 2" in too_few.problem
+        and "items.1" in too_few.problem
+        and "text" in too_few.problem
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,64 +157,69 @@ def test_the_schema_of_a_list_is_an_object_with_its_bounds() -> None:
     assert schema["$defs"]["Line"]["properties"]["speaker"]["enum"] == ["Ann", "Bo"]
 
 
-_json = st.recursive(
+_json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
     max_leaves=6,
 )
-_lines = st.builds(Line, speaker=st.text(max_size=5), text=st.text(min_size=1, max_size=20)).map(
-    lambda line: line.model_dump()
-)
+_line_objects = st.builds(
+    Line, speaker=st.text(max_size=5), text=st.text(min_size=1, max_size=20)
+).map(lambda line: line.model_dump())
 
 
-@given(st.lists(_lines | _json, max_size=8), st.integers(1, 5))
-def test_what_fits_is_kept_in_order_and_everything_else_is_counted(
-    items: list[Any], most: int
+@given(st.lists(_line_objects | _json_values, max_size=8), st.integers(1, 5))
+def test_valid_items_are_kept_in_order_and_the_others_are_counted(
+    items: list[Any], max_items: int
 ) -> None:
-    good = [i for i in items if isinstance(Json(Line).read(i), ParsedAnswer)]
-    got = read(JsonList(Line, max_items=most), {"items": items})
-    if items and not good:
-        assert isinstance(got, ParseFailure)
+    readable_items = [item for item in items if isinstance(Json(Line).read(item), ParsedAnswer)]
+    parsed = parse_value(JsonList(Line, max_items=max_items), {"items": items})
+    if items and not readable_items:
+        assert isinstance(parsed, ParseFailure)
     else:
-        assert [line.model_dump() for line in got.value] == good[:most]
-        assert len(got.value) + len(got.repairs) == len(items)
+        assert [line.model_dump() for line in parsed.value] == readable_items[:max_items]
+        assert len(parsed.value) + len(parsed.repairs) == len(items)
 
 
-def _find(said: Any, keys: Any) -> str:
-    return next((k for k in keys if str(said).casefold() == k.casefold()), "")
+def _find_name(name: Any, known_names: Any) -> str:
+    return next(
+        (known_name for known_name in known_names if str(name).casefold() == known_name.casefold()),
+        "",
+    )
 
 
-PARTS = {name: Json(Line, validation_context=NAMES) for name in NAMES}
-BO = {"speaker": "BO", "text": "No."}
+ANSWER_TYPES = {name: Json(Line, validation_context=NAMES) for name in NAMES}
+BO_REPLY = {"speaker": "BO", "text": "No."}
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        {"Ann": ANN, "Bo": BO},
-        {"ann": ANN, "BO": BO},
-        {"answers": {"Ann": ANN, "Bo": BO}},
-        {"answers": [{"name": "Ann", **ANN}, {"name": "bo", **BO}]},
+        {"Ann": ANN, "Bo": BO_REPLY},
+        {"ann": ANN, "BO": BO_REPLY},
+        {"answers": {"Ann": ANN, "Bo": BO_REPLY}},
+        {"answers": [{"name": "Ann", **ANN}, {"name": "bo", **BO_REPLY}]},
     ],
 )
 def test_an_entry_for_each_key(reply: Any) -> None:
-    got = read(JsonMap(PARTS, match_key=_find, name_fields=("name",)), reply)
-    assert got.value == MapEntries({"Ann": Line(**ANN), "Bo": Line(speaker="Bo", text="No.")}, {})
-    assert got.repairs == (Repair("speaker", "spelling", "BO", "Bo"),)
+    parsed = parse_value(JsonMap(ANSWER_TYPES, match_key=_find_name, name_fields=("name",)), reply)
+    assert parsed.value == MapEntries(
+        {"Ann": Line(**ANN), "Bo": Line(speaker="Bo", text="No.")}, {}
+    )
+    assert parsed.repairs == (Repair("speaker", "spelling", "BO", "Bo"),)
 
 
-def test_entries_that_are_not_there_are_named_and_an_empty_reply_is_unreadable() -> None:
-    got = read(JsonMap(PARTS), {"Ann": ANN, "Bo": {"speaker": "Bo"}})
-    assert list(got.value.values) == ["Ann"] and "text" in got.value.problems["Bo"]
-    none = read(JsonMap(PARTS), {"Cy": ANN})
-    assert isinstance(none, ParseFailure) and "Ann, Bo" in none.problem
+def test_missing_entries_are_named_and_a_reply_without_entries_is_unreadable() -> None:
+    parsed = parse_value(JsonMap(ANSWER_TYPES), {"Ann": ANN, "Bo": {"speaker": "Bo"}})
+    assert list(parsed.value.values) == ["Ann"] and "text" in parsed.value.problems["Bo"]
+    unreadable = parse_value(JsonMap(ANSWER_TYPES), {"Cy": ANN})
+    assert isinstance(unreadable, ParseFailure) and "Ann, Bo" in unreadable.problem
 
 
-def test_equal_parts_of_a_schema_are_written_once() -> None:
-    schema = JsonMap(PARTS, title="Residents").schema
-    assert schema["properties"] == {n: {"$ref": "#/$defs/Line"} for n in NAMES}
+def test_equal_definitions_of_a_schema_are_written_once() -> None:
+    schema = JsonMap(ANSWER_TYPES, title="Residents").schema
+    assert schema["properties"] == {name: {"$ref": "#/$defs/Line"} for name in NAMES}
     assert schema["required"] == list(NAMES) and list(schema["$defs"]) == ["Line"]
 
 
@@ -213,7 +233,7 @@ def test_numbers_of_thousands_of_digits_do_not_stop_a_run() -> None:
     for digits in (300, 400, 4000, 5000):
         for reply in ('{"response": ' + "9" * digits + "}", '{"response": ' + "9" * digits):
             Json(Loose).parse_reply(reply)
-            # Floats end at 309 digits.
+            # A float has at most 309 digits before the point.
             is_read = isinstance(Json(Exact).parse_reply(reply), ParsedAnswer)
             assert is_read == (digits == 300)
             assert (Json(Exact).salvage_reply(reply) is not None) == is_read
@@ -256,7 +276,7 @@ STUDY = Study(name="ideas", title="Ideas", config=Config, protocol=protocol, tab
         ("I would rather not list any.", [("none", "minimal", 0)]),
     ],
 )
-def test_a_study_gets_the_list_the_repairs_and_the_minimal_structure(
+def test_a_study_gets_the_list_its_repairs_and_the_fallback_value(
     tmp_path: Any, reply: str, rows: list[tuple[str, str, int]]
 ) -> None:
     (tmp_path / "ideas.py").write_text(STUDY, encoding="utf-8")
@@ -273,7 +293,7 @@ class Proposal(BaseModel):
 
 
 class Described(BaseModel):
-    """Fields with the descriptions that a prompt gives of them."""
+    """Fields with the descriptions that a prompt contains."""
 
     items: list[Proposal] = []
     vote: Literal["yes", "no"] | None = Field(None, description="your vote, as you like")
@@ -282,11 +302,11 @@ class Described(BaseModel):
     note: str = Field("", description="why")
 
 
-EMPTY: Any = object()
+UNCHANGED: Any = object()
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [
         # Only the field that repeats its own description is left out.
         ({"vote": "yes", "reason": "Why, in one sentence."}, {"vote": "yes"}),
@@ -298,35 +318,35 @@ EMPTY: Any = object()
             {"items": [{"proposal": "The proposal, worded so that yes means to do it"}, {"a": 1}]},
             {"items": [{}, {"a": 1}]},
         ),
-        # What somebody says: more than the sentence, a part of it, or another field's sentence.
-        ({"reason": "Why not? In one sentence it says it all."}, EMPTY),
-        ({"reason": "in one sentence"}, EMPTY),
-        ({"reason": "a list of your main concerns"}, EMPTY),
+        # Real answers: more than the description, a part of it, or that of another field.
+        ({"reason": "Why not? In one sentence it says it all."}, UNCHANGED),
+        ({"reason": "in one sentence"}, UNCHANGED),
+        ({"reason": "a list of your main concerns"}, UNCHANGED),
         # A description of fewer than three words may be an honest answer.
-        ({"note": "why"}, EMPTY),
-        ({"note": "why, in one sentence"}, EMPTY),
-        ({"vote": "yes"}, EMPTY),
-        ({"reason": 10, "vote": None, "concerns": []}, EMPTY),
-        ({"unknown": "why, in one sentence"}, EMPTY),
-        ("why, in one sentence", EMPTY),
+        ({"note": "why"}, UNCHANGED),
+        ({"note": "why, in one sentence"}, UNCHANGED),
+        ({"vote": "yes"}, UNCHANGED),
+        ({"reason": 10, "vote": None, "concerns": []}, UNCHANGED),
+        ({"unknown": "why, in one sentence"}, UNCHANGED),
+        ("why, in one sentence", UNCHANGED),
     ],
 )
-def test_a_field_that_gives_its_own_description_back_is_left_out_alone(
-    value: Any, kept: Any
+def test_only_a_field_that_repeats_its_own_description_is_dropped(
+    value: Any, expected: Any
 ) -> None:
-    found, dropped = drop_descriptions(value, json_schema(Described))
-    assert found == (value if kept is EMPTY else kept)
-    assert bool(dropped) == (kept is not EMPTY)
+    remaining, dropped = drop_descriptions(value, json_schema(Described))
+    assert remaining == (value if expected is UNCHANGED else expected)
+    assert bool(dropped) == (expected is not UNCHANGED)
 
 
 def test_every_line_of_an_answer_format_is_recognised_in_a_reply() -> None:
-    """What a small model can copy is exactly what is compared."""
+    """The compared lines are exactly the lines that a small model can copy."""
     text = Json(Described, may_decline=True).describe_format()
     lines = dict(re.findall(r"^ *- (\w+): (.+)$", text, re.MULTILINE))
     assert lines.keys() == {"declined", *Described.model_fields, *Proposal.model_fields}
     for name in ("vote", "reason", "concerns"):
-        kept, dropped = drop_descriptions({name: lines[name]}, json_schema(Described))
-        assert kept == {} and [d.path for d in dropped] == [name]
+        remaining, dropped = drop_descriptions({name: lines[name]}, json_schema(Described))
+        assert remaining == {} and [dropped_field.path for dropped_field in dropped] == [name]
 
 
 class Bounds(BaseModel):
@@ -337,7 +357,7 @@ class Bounds(BaseModel):
     places: list[str]
 
 
-def test_an_answer_format_says_types_bounds_and_closed_values() -> None:
+def test_an_answer_format_lists_types_bounds_and_options() -> None:
     assert Json(Bounds).describe_format() == (
         "- age: a whole number from 18 to 65\n"
         "- share: a number from 0 to 1 or null\n"
@@ -345,12 +365,14 @@ def test_an_answer_format_says_types_bounds_and_closed_values() -> None:
         "- anything: an object\n"
         "- places: a list"
     )
-    # Options that somebody has written are listed by the prompt, with their source.
+    # Options of a study are listed by the prompt, with their source.
     assert "- tags: a list\n" in Json(Bounds).describe_format({})
-    quoted = {"tags": [quote_value("b", "option", "study.tags"), "a"]}
-    text = Json(Bounds).describe_format(quoted)
+    quoted_options = {"tags": [quote_value("b", "option", "study.tags"), "a"]}
+    text = Json(Bounds).describe_format(quoted_options)
     assert "- tags: a list: each one of b, a\n" in text
-    assert [(text[s.start : s.end], s.source.id) for s in spans_of(text)] == [("b", "study.tags")]
+    assert [(text[span.start : span.end], span.source.id) for span in spans_of(text)] == [
+        ("b", "study.tags")
+    ]
     ballots = JsonMap({"A01": Json(Line), "A02": Json(Line), "A03": Json(Bounds)})
     assert ballots.describe_format().splitlines()[:4] == [
         "- A01, A02: each an object with these keys:",
@@ -366,25 +388,27 @@ class Said(BaseModel):
     text: str = Field(description="what they say, in one line")
 
 
-def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_the_rest() -> None:
-    echo, said = {"speaker": "Ann", "text": "What they say, in one line"}, ANN
-    one = Json(Said).parse_reply(json.dumps(echo))
-    assert isinstance(one, ParseFailure) and "text repeats the question" in one.problem
-    several = JsonList(Said).parse_reply(json.dumps([echo, said]))
-    assert isinstance(several, ParsedAnswer) and [x.text for x in several.value] == ["Yes."]
-    read = JsonMap({"a": Json(Said), "b": Json(Said)}).parse_reply(
-        json.dumps({"a": echo, "b": said})
+def test_a_repeated_description_is_unreadable_and_lists_and_maps_keep_the_rest() -> None:
+    copied_description, line = {"speaker": "Ann", "text": "What they say, in one line"}, ANN
+    failure = Json(Said).parse_reply(json.dumps(copied_description))
+    assert isinstance(failure, ParseFailure) and "text repeats the question" in failure.problem
+    parsed_list = JsonList(Said).parse_reply(json.dumps([copied_description, line]))
+    assert isinstance(parsed_list, ParsedAnswer) and [item.text for item in parsed_list.value] == [
+        "Yes."
+    ]
+    parsed_map = JsonMap({"a": Json(Said), "b": Json(Said)}).parse_reply(
+        json.dumps({"a": copied_description, "b": line})
     )
-    assert isinstance(read, ParsedAnswer) and set(read.value.values) == {"b"}
+    assert isinstance(parsed_map, ParsedAnswer) and set(parsed_map.value.values) == {"b"}
 
 
 @pytest.mark.parametrize(
-    ("cut", "read"),
+    ("cut", "expected"),
     (
         ('{"why": "It is near", "score": 1', {"why": "It is near", "score": ""}),
         ('{"scores": [10, 1', {"scores": [10]}),
         ('{"score": -1.', {"score": ""}),
-        ('{"score": 1\n', {"score": 1}),  # white space ends a number
+        ('{"score": 1\n', {"score": 1}),  # white space completes a number
         ('{"score": 1, "why": "because of 2', {"score": 1, "why": "because of 2…"}),
         ('{"vote": "yes', {"vote": "yes…"}),
         ('{"vote": "yes"', {"vote": "yes"}),
@@ -393,16 +417,14 @@ def test_answers_without_the_field_are_asked_for_again_and_lists_and_maps_keep_t
         ('{"items": [{"text": "Keep it, unless', {"items": [{"text": "Keep it, unless…"}]}),
     ),
 )
-def test_the_beginning_of_a_value_that_was_cut_is_not_the_value(
-    cut: str, read: dict[str, object]
-) -> None:
-    assert json_repair.loads(close_cut_json(cut)) == read
+def test_an_incomplete_value_is_not_read_as_complete(cut: str, expected: dict[str, object]) -> None:
+    assert json_repair.loads(close_cut_json(cut)) == expected
 
 
 @given(st.recursive(st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3)))
-def test_what_was_not_cut_is_left_as_it_is(value: object) -> None:
-    whole = json.dumps({"value": value})
-    assert json.loads(close_cut_json(whole)) == {"value": value}
+def test_complete_json_is_not_changed(value: object) -> None:
+    reply = json.dumps({"value": value})
+    assert json.loads(close_cut_json(reply)) == {"value": value}
 
 
 class Stated(BaseModel):
@@ -426,13 +448,13 @@ STATED = Stated(vote="A", confidence_level=0.85)
         "</tool_call>",
     ],
 )
-def test_fields_are_found_under_names_in_another_spelling_and_in_an_object_around_them(
+def test_fields_are_found_in_another_spelling_and_in_an_enclosing_object(
     reply: str,
 ) -> None:
-    read = Json(Stated).parse_reply(reply)
-    assert isinstance(read, ParsedAnswer) and read.value == STATED
-    (listed,) = JsonList(Stated, name="votes").parse_reply(f'{{"Votes": [{STATED_TEXT}]}}')[0]
-    assert listed == STATED
+    parsed = Json(Stated).parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == STATED
+    (list_item,) = JsonList(Stated, name="votes").parse_reply(f'{{"Votes": [{STATED_TEXT}]}}')[0]
+    assert list_item == STATED
 
 
 STATED_TEXT = '{"Vote": "A", "Confidence Level": "85 percent"}'
@@ -441,15 +463,15 @@ STATED_TEXT = '{"Vote": "A", "Confidence Level": "85 percent"}'
 @pytest.mark.parametrize(
     "reply",
     [
-        # The object may be an example, or of another speaker.
+        # The object may be an example or belong to another speaker.
         '{"Ben": {"vote": "A", "confidence_level": 0.85}}',
         '{"example": {"vote": "A", "confidence_level": 0.85}}',
         '{"answer": {"vote": "A"}, "response": {"confidence_level": 0.85}}',
-        # Two names that fit one field, and one name with two values.
+        # Two names that match one field, and one name with two values.
         '{"Vote": "A", "VOTE": "B", "confidence_level": 0.85}',
         '{"vote": "A", "vote": "B", "confidence_level": 0.85}',
         'Sure: {"vote": "A", "confidence_level": 0.85, "vote": "B"}',
     ],
 )
-def test_what_may_be_another_answer_is_asked_for_again(reply: str) -> None:
+def test_ambiguous_objects_are_unreadable(reply: str) -> None:
     assert isinstance(Json(Stated).parse_reply(reply), ParseFailure)

@@ -1,5 +1,4 @@
-"""What is meant by a field of a JSON reply in another form, what is dropped, and what is not made
-up."""
+"""Fields of JSON replies in another form: which are read, which are dropped, and which fail."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Opinion(BaseModel):
     ratings: dict[str, int] = {}
 
 
-GOOD: dict[str, Any] = {
+VALID_REPLY: dict[str, Any] = {
     "stance": "oppose",
     "level": 7,
     "again": True,
@@ -54,16 +53,16 @@ GOOD: dict[str, Any] = {
 }
 
 
-def parse(**changed: Any) -> Any:
-    return Json(Opinion).parse_reply(json.dumps(GOOD | changed))
+def parse_changed_reply(**changed: Any) -> Any:
+    return Json(Opinion).parse_reply(json.dumps(VALID_REPLY | changed))
 
 
-def test_what_fits_is_not_touched() -> None:
-    assert parse() == ParsedAnswer(Opinion(**GOOD), "exact", ())
+def test_a_valid_reply_is_not_changed() -> None:
+    assert parse_changed_reply() == ParsedAnswer(Opinion(**VALID_REPLY), "exact", ())
 
 
 @pytest.mark.parametrize(
-    ("field", "said", "meant"),
+    ("field", "reply_value", "expected"),
     [
         ("stance", "Strong Support", "strong_support"),
         ("stance", "“oppose”.", "oppose"),
@@ -90,108 +89,147 @@ def test_what_fits_is_not_touched() -> None:
         ("ratings", {"park": "four"}, {"park": 4}),
     ],
 )
-def test_another_form_of_a_value_is_read_and_noted(field: str, said: object, meant: object) -> None:
-    found = parse(**{field: said})
-    assert isinstance(found, ParsedAnswer), found
-    assert getattr(found.value, field) == meant
-    rest = {k: v for k, v in found.value.model_dump().items() if k != field}
-    assert rest == {k: v for k, v in Opinion(**GOOD).model_dump().items() if k != field}
-    assert [r for r in found.repairs if r.field.startswith(field)]
+def test_another_form_of_a_value_is_read_with_a_repair(
+    field: str, reply_value: object, expected: object
+) -> None:
+    parsed = parse_changed_reply(**{field: reply_value})
+    assert isinstance(parsed, ParsedAnswer), parsed
+    assert getattr(parsed.value, field) == expected
+    other_fields = {
+        name: value for name, value in parsed.value.model_dump().items() if name != field
+    }
+    assert other_fields == {
+        name: value for name, value in Opinion(**VALID_REPLY).model_dump().items() if name != field
+    }
+    assert [repair for repair in parsed.repairs if repair.field.startswith(field)]
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "reply_value"),
     [
         ("stance", "somewhat against"),
         ("stance", "support"),
         ("stance", None),
-        ("level", 11),  # never moved to the nearest
+        ("level", 11),  # never changed to the nearest bound
         ("level", "quite a lot"),
         ("level", "7 or 8"),
         ("again", "perhaps"),
         ("reason", {"why": "It is loud."}),
     ],
 )
-def test_what_is_not_plain_is_asked_for_again(field: str, said: object) -> None:
-    found = parse(**{field: said})
-    assert isinstance(found, ParseFailure) and field in found.problem
+def test_an_unclear_value_is_unreadable(field: str, reply_value: object) -> None:
+    failure = parse_changed_reply(**{field: reply_value})
+    assert isinstance(failure, ParseFailure) and field in failure.problem
 
 
-def test_entries_that_cannot_be_read_are_dropped_and_counted() -> None:
-    points = [{"text": "noise", "weight": 9}, "x", *GOOD["points"], {"weight": 1}, {"text": "a"}]
-    found = parse(points=points, tags=["a", {"b": 1}])
-    assert isinstance(found, ParsedAnswer)
-    assert found.value.points == [Point(**GOOD["points"][0])] and found.value.tags == ("a",)
-    dropped = [r for r in found.repairs if r.is_dropped]
-    assert [r.kind for r in dropped] == ["unreadable"] * 5
-    assert {r.field for r in dropped} == {"points.0", "points.1", "points.3", "points.4", "tags.1"}
+def test_unreadable_entries_are_dropped_and_counted() -> None:
+    points = [
+        {"text": "noise", "weight": 9},
+        "x",
+        *VALID_REPLY["points"],
+        {"weight": 1},
+        {"text": "a"},
+    ]
+    parsed = parse_changed_reply(points=points, tags=["a", {"b": 1}])
+    assert isinstance(parsed, ParsedAnswer)
+    assert parsed.value.points == [Point(**VALID_REPLY["points"][0])] and parsed.value.tags == (
+        "a",
+    )
+    dropped = [repair for repair in parsed.repairs if repair.is_dropped]
+    assert [repair.kind for repair in dropped] == ["unreadable"] * 5
+    assert {repair.field for repair in dropped} == {
+        "points.0",
+        "points.1",
+        "points.3",
+        "points.4",
+        "tags.1",
+    }
 
 
-def test_entries_under_a_name_are_dropped_like_those_of_a_list() -> None:
+def test_unreadable_entries_of_a_mapping_are_dropped() -> None:
     class Panel(BaseModel):
         points: dict[str, Point]
 
-    said = {"points": {"a": {"text": "noise", "weight": "two"}, "b": {"text": "cost"}, "c": "x"}}
-    found = Json(Panel).parse_reply(json.dumps(said))
-    assert isinstance(found, ParsedAnswer)
-    assert found.value == Panel(points={"a": Point(text="noise", weight=2)})
-    assert {r.field for r in found.repairs if r.is_dropped} == {"points.b", "points.c"}
+    reply_value = {
+        "points": {"a": {"text": "noise", "weight": "two"}, "b": {"text": "cost"}, "c": "x"}
+    }
+    parsed = Json(Panel).parse_reply(json.dumps(reply_value))
+    assert isinstance(parsed, ParsedAnswer)
+    assert parsed.value == Panel(points={"a": Point(text="noise", weight=2)})
+    assert {repair.field for repair in parsed.repairs if repair.is_dropped} == {
+        "points.b",
+        "points.c",
+    }
 
 
-def test_a_field_that_may_be_left_out_is_left_out() -> None:
-    found = parse(share="a lot", note={"a": 1})
-    assert isinstance(found, ParsedAnswer) and (found.value.share, found.value.note) == (None, "")
-    assert {(r.field, r.is_dropped) for r in found.repairs} == {("share", True), ("note", True)}
+def test_an_unreadable_optional_field_is_dropped() -> None:
+    parsed = parse_changed_reply(share="a lot", note={"a": 1})
+    assert isinstance(parsed, ParsedAnswer) and (parsed.value.share, parsed.value.note) == (
+        None,
+        "",
+    )
+    assert {(repair.field, repair.is_dropped) for repair in parsed.repairs} == {
+        ("share", True),
+        ("note", True),
+    }
 
 
-def test_in_the_end_what_can_be_read_is_kept() -> None:
-    reply = json.dumps(GOOD | {"level": "quite a lot"})
+def test_salvage_keeps_the_readable_fields() -> None:
+    reply = json.dumps(VALID_REPLY | {"level": "quite a lot"})
     assert isinstance(Json(Opinion).parse_reply(reply), ParseFailure)
-    kept = Json(Opinion).salvage_reply(reply)
-    assert kept is not None and kept.value == Opinion(**(GOOD | {"level": None}))
-    assert [(r.field, r.original) for r in kept.repairs] == [("level", "quite a lot")]
-    left_out = json.dumps({k: v for k, v in GOOD.items() if k != "level"})
-    assert isinstance(Json(Opinion).parse_reply(left_out), ParseFailure)
-    kept = Json(Opinion).salvage_reply(left_out)
-    assert kept is not None and kept.value.level is None
-    # A stance must not be null, so nothing of this can be kept.
-    assert Json(Opinion).salvage_reply(json.dumps(GOOD | {"stance": "x"})) is None
+    salvaged = Json(Opinion).salvage_reply(reply)
+    assert salvaged is not None and salvaged.value == Opinion(**(VALID_REPLY | {"level": None}))
+    assert [(repair.field, repair.original) for repair in salvaged.repairs] == [
+        ("level", "quite a lot")
+    ]
+    reply_without_level = json.dumps(
+        {name: value for name, value in VALID_REPLY.items() if name != "level"}
+    )
+    assert isinstance(Json(Opinion).parse_reply(reply_without_level), ParseFailure)
+    salvaged = Json(Opinion).salvage_reply(reply_without_level)
+    assert salvaged is not None and salvaged.value.level is None
+    # A stance must not be null, so this reply cannot be salvaged.
+    assert Json(Opinion).salvage_reply(json.dumps(VALID_REPLY | {"stance": "x"})) is None
     assert Json(Opinion).salvage_reply("no JSON at all") is None
 
 
-class Weighed(BaseModel):
+class WeightedAnswer(BaseModel):
     share: float
     level: float | None
     note: float | None = None
     parts: list[float] = Field(default_factory=list)
 
 
-NO_NUMBERS = ['"NaN"', '"Infinity"', "NaN", "-Infinity", "1e999", "true", "false"]
+INVALID_NUMBERS = ['"NaN"', '"Infinity"', "NaN", "-Infinity", "1e999", "true", "false"]
 
 
-@pytest.mark.parametrize("written", NO_NUMBERS)
-def test_what_is_no_number_is_unreadable_and_the_rest_is_kept(written: str) -> None:
-    """Python and pydantic take these for numbers. They are asked for again, and then missing."""
+@pytest.mark.parametrize("written", INVALID_NUMBERS)
+def test_an_invalid_number_is_unreadable_and_the_rest_is_kept(written: str) -> None:
+    """Python and pydantic accept these as numbers. Folkmoot re-asks, then the value is missing."""
     reply = f'{{"share": 0.5, "level": {written}, "note": {written}, "parts": [1, {written}]}}'
-    found = Json(Weighed).parse_reply(reply)
-    assert isinstance(found, ParseFailure) and "level" in found.problem
-    kept = Json(Weighed).salvage_reply(reply)
-    assert kept is not None and kept.value == Weighed(share=0.5, level=None, parts=[1])
-    assert {r.field for r in kept.repairs} == {"level", "note", "parts.1"}
+    failure = Json(WeightedAnswer).parse_reply(reply)
+    assert isinstance(failure, ParseFailure) and "level" in failure.problem
+    salvaged = Json(WeightedAnswer).salvage_reply(reply)
+    assert salvaged is not None and salvaged.value == WeightedAnswer(
+        share=0.5, level=None, parts=[1]
+    )
+    assert {repair.field for repair in salvaged.repairs} == {"level", "note", "parts.1"}
     optional = f'{{"share": 0.5, "level": 1, "note": {written}}}'
-    assert isinstance(left_out := Json(Weighed).parse_reply(optional), ParsedAnswer)
-    assert left_out.value == Weighed(share=0.5, level=1)
-    assert Json(Weighed).salvage_reply(f'{{"share": {written}, "level": 1}}') is None
-    (only,) = JsonList(Weighed).parse_reply(f'[{{"share": {written}, "level": 1}}, {optional}]')[0]
-    assert only == left_out.value
+    assert isinstance(without_note := Json(WeightedAnswer).parse_reply(optional), ParsedAnswer)
+    assert without_note.value == WeightedAnswer(share=0.5, level=1)
+    assert Json(WeightedAnswer).salvage_reply(f'{{"share": {written}, "level": 1}}') is None
+    (list_item,) = JsonList(WeightedAnswer).parse_reply(
+        f'[{{"share": {written}, "level": 1}}, {optional}]'
+    )[0]
+    assert list_item == without_note.value
 
 
 def test_a_model_may_have_an_infinite_default() -> None:
     class Bid(BaseModel):
         most: float = math.inf
 
-    found = Json(Bid).parse_reply("{}")
-    assert isinstance(found, ParsedAnswer) and found.value.most == math.inf
+    parsed = Json(Bid).parse_reply("{}")
+    assert isinstance(parsed, ParsedAnswer) and parsed.value.most == math.inf
 
 
 class Remark(BaseModel):
@@ -204,20 +242,20 @@ class Remark(BaseModel):
         return {"names": None, **raw} if isinstance(raw, dict) else raw
 
 
-def test_a_field_that_a_validator_fills_in_does_not_change_the_object_around_it() -> None:
+def test_a_field_filled_by_a_validator_does_not_change_the_outer_object() -> None:
     class Debate(BaseModel):
         remark: Remark
         note: str | None
 
     reply = json.dumps({"remark": {"text": {"words": 3}}, "note": "a"})
-    assert isinstance(found := Json(Debate).parse_reply(reply), ParseFailure)
-    assert "remark.text" in found.problem and Json(Debate).salvage_reply(reply) is None
+    assert isinstance(failure := Json(Debate).parse_reply(reply), ParseFailure)
+    assert "remark.text" in failure.problem and Json(Debate).salvage_reply(reply) is None
 
 
-def test_lists_of_objects_read_their_entries_alike() -> None:
+def test_entries_of_a_list_are_read_like_single_objects() -> None:
     reply = json.dumps([{"text": "a", "weight": "two"}, {"text": "b", "weight": 9}])
-    found = JsonList(Point).parse_reply(reply)
-    assert isinstance(found, ParsedAnswer) and found.value == (Point(text="a", weight=2),)
+    parsed = JsonList(Point).parse_reply(reply)
+    assert isinstance(parsed, ParsedAnswer) and parsed.value == (Point(text="a", weight=2),)
 
 
 JSON_VALUES = st.recursive(
@@ -231,15 +269,15 @@ JSON_VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(sorted(Opinion.model_fields)), JSON_VALUES), st.booleans())
 def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salvage: bool) -> None:
-    found = Json(Opinion).read(GOOD | changed, salvage=salvage)
-    if isinstance(found, ParsedAnswer):
-        assert Opinion.model_validate(found.value.model_dump()) == found.value
+    parsed = Json(Opinion).read(VALID_REPLY | changed, salvage=salvage)
+    if isinstance(parsed, ParsedAnswer):
+        assert Opinion.model_validate(parsed.value.model_dump()) == parsed.value
     else:
-        assert isinstance(found, ParseFailure)
+        assert isinstance(parsed, ParseFailure)
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("written", "expected"),
     [
         ("7", 7),
         ("+7", 7),
@@ -260,20 +298,22 @@ def test_any_reply_is_read_as_the_model_or_refused(changed: dict[str, Any], salv
     ],
 )
 @pytest.mark.parametrize("space", ["", " ", "\n"])
-def test_a_value_without_quotation_marks_is_read_whole(
-    written: str, read: int | None, space: str
+def test_a_value_without_quotation_marks_is_read_completely_or_not_at_all(
+    written: str, expected: int | None, space: str
 ) -> None:
-    """A part of it ("7 or 8", "−7") would be a number that nobody gave."""
-    rest = json.dumps({name: GOOD[name] for name in GOOD if name not in ("level", "tags")})[1:]
-    reply = '{"tags": ["noise"],' + space + f'"level": {written}' + ("," + "\n" + rest)
+    """A part of the text ("7 or 8", "−7") would be a number that was not given."""
+    other_fields = json.dumps(
+        {name: VALID_REPLY[name] for name in VALID_REPLY if name not in ("level", "tags")}
+    )[1:]
+    reply = '{"tags": ["noise"],' + space + f'"level": {written}' + ("," + "\n" + other_fields)
     parsed = Json(Opinion).parse_reply(reply)
-    if read is None:
+    if expected is None:
         assert isinstance(parsed, ParseFailure), parsed
     else:
-        assert isinstance(parsed, ParsedAnswer) and parsed.value.level == read
+        assert isinstance(parsed, ParsedAnswer) and parsed.value.level == expected
 
 
-def test_a_remark_moves_no_number_to_another_entry() -> None:
+def test_a_remark_does_not_move_a_number_to_another_entry() -> None:
     class Scored(BaseModel):
         option: str
         score: int | None
@@ -313,7 +353,7 @@ def test_the_last_of_several_code_blocks_counts(reply: str, level: int | None) -
         '"declines": true',
     ],
 )
-def test_who_declines_gives_no_value(declined: str) -> None:
+def test_a_declined_answer_has_no_value(declined: str) -> None:
     reply = f'{{{declined}, "text": "", "weight": 1}}'
     assert Json(Point, may_decline=True).parse_reply(reply) == Missing("declined")
 
@@ -323,22 +363,22 @@ class OfferTaken(BaseModel):
     text: str
 
 
-def test_a_field_to_decline_something_is_no_refusal_to_answer() -> None:
+def test_a_model_field_named_decline_is_not_a_refusal_to_answer() -> None:
     offer = Json(OfferTaken, may_decline=True)
-    taken = offer.parse_reply('{"decline": true, "text": "Too little."}')
-    assert isinstance(taken, ParsedAnswer) and taken.value.decline
+    parsed = offer.parse_reply('{"decline": true, "text": "Too little."}')
+    assert isinstance(parsed, ParsedAnswer) and parsed.value.decline
     assert offer.parse_reply('{"declined": true, "decline": false}') == Missing("declined")
 
 
 @pytest.mark.parametrize("words", ["I decline", "yes, I decline", "I would rather not"])
-def test_words_in_the_field_declined_are_asked_for_again(words: str) -> None:
+def test_words_in_the_field_declined_are_unreadable(words: str) -> None:
     reply = json.dumps({"declined": words, "text": "", "weight": 1})
     question = Json(Point, may_decline=True)
     assert isinstance(question.parse_reply(reply), ParseFailure)
     assert question.salvage_reply(reply) is None
 
 
-def test_single_readers() -> None:
+def test_read_functions_of_single_fields() -> None:
     assert [read_number(raw) for raw in ("minus two", "forty-two", "-3.5", True, "x", None)] == (
         [-2, 42, -3.5, None, None, None]
     )
@@ -346,25 +386,27 @@ def test_single_readers() -> None:
     assert [read_switch(raw) for raw in (True, "TRUE", "no.", "maybe", 1)] == (
         [True, True, False, None, None]
     )
-    assert match_folded("a b", ("A-B", "a_b")) is None  # two options fold alike
+    assert match_folded("a b", ("A-B", "a_b")) is None  # two options are equal after folding
     assert read_text([None, " a ", ["b"]]) == "a; b"
     assert read_list("1. a\n2. b") == ["a", "b"] and read_list("a\nb") == ["a\nb"]
 
 
-def test_an_answer_that_stays_half_unreadable_is_kept_in_part(tmp_path: Path) -> None:
-    """Asked three times, the speaker gives no level; the words and the stance are kept."""
-    said = json.dumps(GOOD | {"level": "quite a lot"})
-    seen: list[object] = []
+def test_the_readable_part_of_an_answer_is_kept_after_all_re_asks(tmp_path: Path) -> None:
+    """After two re-asks the level is still unreadable; the other fields are kept."""
+    reply = json.dumps(VALID_REPLY | {"level": "quite a lot"})
+    results: list[object] = []
 
     async def protocol(session: folkmoot.Session[folkmoot.StudyConfig]) -> None:
-        got = await session.ask_detailed(folkmoot.Speaker("p1"), "What?", answer_type=Json(Opinion))
-        seen.append(got)
+        result = await session.ask_detailed(
+            folkmoot.Speaker("p1"), "What?", answer_type=Json(Opinion)
+        )
+        results.append(result)
 
     study = folkmoot.Study("opinions", "Opinions", folkmoot.StudyConfig, protocol)
-    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: said))
-    (got,) = seen
-    assert got.value == Opinion(**(GOOD | {"level": None}))  # type: ignore[attr-defined]
-    assert [r.field for r in got.repairs] == ["level"]  # type: ignore[attr-defined]
+    run = folkmoot.run(study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda *_: reply))
+    (result,) = results
+    assert result.value == Opinion(**(VALID_REPLY | {"level": None}))  # type: ignore[attr-defined]
+    assert [repair.field for repair in result.repairs] == ["level"]  # type: ignore[attr-defined]
     (row,) = run.table("answers").iter_rows(named=True)
     assert (row["parse_step"], row["how"], row["missing"], row["reasks"]) == (
         ("partial", "clarified", None, 2)

@@ -1,4 +1,4 @@
-"""Prompts of somebody else: what could fill the memory or never end is refused beforehand."""
+"""Untrusted prompts: templates that could fill the memory or never end are refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BOMBS = [
 ]
 
 
-def test_no_prompt_fills_the_memory_or_goes_on_without_end(tmp_path: Path) -> None:
+def test_no_prompt_fills_the_memory_or_runs_forever(tmp_path: Path) -> None:
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "p.md").write_text("{{ x }}")
     setup = """
@@ -94,7 +94,7 @@ print(json.dumps(passed))
         ("{{ " + "9" * 5000 + " }}", "", "digits"),
     ],
 )
-def test_a_refused_prompt_is_named_by_check_with_its_line(
+def test_a_check_names_the_line_of_a_refused_prompt(
     tmp_path: Path, text: str, line: str, why: str
 ) -> None:
     for name, content in (("shipped", "{{ x }}"), ("own", text)):
@@ -104,7 +104,7 @@ def test_a_refused_prompt_is_named_by_check_with_its_line(
     assert (problem.where, why in problem.message) == (line, True), problem
 
 
-def test_what_prompts_need_passes(tmp_path: Path) -> None:
+def test_the_features_that_prompts_need_are_allowed(tmp_path: Path) -> None:
     for name in ("shipped", "own"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "p.md").write_text(
@@ -117,13 +117,13 @@ def test_what_prompts_need_passes(tmp_path: Path) -> None:
             "{% for i in range(2) %}{{ i }}{% else %}-{% endfor %} {{ 'a' + 'b' }}"
         )
     values = {"d": {"a": 1, "c": 2}, "l": ["abc", "d"], "rows": [{"n": 1}, {"n": 2}]}
-    own = PromptLibrary(tmp_path / "shipped", tmp_path / "own")
+    custom_library = PromptLibrary(tmp_path / "shipped", tmp_path / "own")
     expected = '1/2 Ann=2, 2/2 no c=3 ABC, D ab 3 {"a": 1, "c": 2} [2] xabc False 1024 01 ab'
-    assert own.render_prompt("p", **values) == expected
+    assert custom_library.render_prompt("p", **values) == expected
     assert PromptLibrary(tmp_path / "shipped").render_prompt("p", **values) == expected
 
 
-def test_an_undefined_name_is_said_as_such(tmp_path: Path) -> None:
+def test_an_undefined_name_is_reported_as_undefined(tmp_path: Path) -> None:
     for text in ("{{ y + 1 }}", "{{ y ~ 1 }}", "{{ y | upper }}", "{% for i in y %}{% endfor %}"):
         for name, content in (("shipped", "{{ x }}"), ("own", text)):
             (tmp_path / name).mkdir(exist_ok=True)
@@ -132,13 +132,13 @@ def test_an_undefined_name_is_said_as_such(tmp_path: Path) -> None:
             PromptLibrary(tmp_path / "shipped", tmp_path / "own").render_prompt("p", x=1)
 
 
-def test_every_shipped_prompt_can_be_copied_and_changed(tmp_path: Path) -> None:
+def test_every_packaged_prompt_can_be_copied_and_changed(tmp_path: Path) -> None:
     studies, _ = load_installed_studies()
     copied = 0
     for study in studies:
         if study.prompts is not None:
-            own = shutil.copytree(study.prompts, tmp_path / study.name)
-            library = PromptLibrary(study.prompts, Path(own))
+            custom_folder = shutil.copytree(study.prompts, tmp_path / study.name)
+            library = PromptLibrary(study.prompts, Path(custom_folder))
             assert library.find_problems() == []
             copied += len(library.prompt_files)
     assert copied > 50

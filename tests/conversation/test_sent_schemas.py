@@ -1,4 +1,4 @@
-"""What is sent of an answer model does not depend on how the code is named or documented."""
+"""The sent schemas of answer models do not depend on names and docstrings of the code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SOURCE = Path(folkmoot.__file__).parent
 ROOT = SOURCE.parents[1]
 
 
-def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
-    """Module and node of each call of a function or method of these names in the package."""
+def find_calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
+    """Yield module and node of each call of a function with one of these names in the package."""
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text("utf-8")
         if not any(f"{name}(" in text for name in names):
@@ -34,109 +34,134 @@ def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
         module = ".".join(("folkmoot", *path.relative_to(SOURCE).with_suffix("").parts))
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
-                called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                if called in names:
+                function_name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if function_name in names:
                     yield module.removesuffix(".__init__"), node
 
 
 @cache
-def answer_models() -> list[type[BaseModel]]:
-    """The models that the package gives to an answer type, without a schema beside them."""
+def find_answer_models() -> list[type[BaseModel]]:
+    """Return the models that the package passes to an answer type without an explicit schema."""
     models = list[type[BaseModel]]()
-    for module, call in calls("Json", "JsonList"):
-        given = call.args[0]
-        if isinstance(given, ast.Name) and not any(k.arg == "schema" for k in call.keywords):
-            found = getattr(importlib.import_module(module), given.id, None)
-            if isinstance(found, type) and issubclass(found, BaseModel):
-                models.append(found)
+    for module, call in find_calls("Json", "JsonList"):
+        argument = call.args[0]
+        if isinstance(argument, ast.Name) and not any(
+            keyword.arg == "schema" for keyword in call.keywords
+        ):
+            model = getattr(importlib.import_module(module), argument.id, None)
+            if isinstance(model, type) and issubclass(model, BaseModel):
+                models.append(model)
     return models
 
 
-def models_of_the_package() -> list[type[BaseModel]]:
-    answer_models()  # imports the modules
-    found, waiting = list[type[BaseModel]](), BaseModel.__subclasses__()
-    while waiting:
-        model = waiting.pop()
-        waiting += model.__subclasses__()
+def list_package_models() -> list[type[BaseModel]]:
+    find_answer_models()  # imports the modules
+    models, models_to_visit = list[type[BaseModel]](), BaseModel.__subclasses__()
+    while models_to_visit:
+        model = models_to_visit.pop()
+        models_to_visit += model.__subclasses__()
         if model.__module__.startswith("folkmoot."):
-            found.append(model)
-    return found
+            models.append(model)
+    return models
 
 
 def has_own_title(model: type[BaseModel]) -> bool:
-    above = [b.model_config.get("title") for b in model.__mro__[1:] if issubclass(b, BaseModel)]
+    inherited_titles = [
+        base.model_config.get("title") for base in model.__mro__[1:] if issubclass(base, BaseModel)
+    ]
     title = model.model_config.get("title")
-    return title is not None and title not in above
+    return title is not None and title not in inherited_titles
 
 
-def objects_in(schema: object) -> Iterator[tuple[str, frozenset[str]]]:
-    """Title and properties of every object in a schema."""
+def find_objects(schema: object) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield title and properties of every object in a schema."""
     if isinstance(schema, list):
-        for part in schema:
-            yield from objects_in(part)
+        for schema_part in schema:
+            yield from find_objects(schema_part)
     elif isinstance(schema, dict):
         if schema.get("type") == "object" and isinstance(schema.get("title"), str):
             yield schema["title"], frozenset(schema.get("properties", ()))
-        for part in schema.values():
-            yield from objects_in(part)
+        for schema_part in schema.values():
+            yield from find_objects(schema_part)
 
 
 def print_schemas() -> None:
-    """Print what is sent of every model with a title, before and after all of them got other names
-    and docstrings."""
-    models = sorted(filter(has_own_title, models_of_the_package()), key=repr)
-    keys = [f"{m.__module__}.{m.__qualname__}" for m in models]
+    """Print the sent schemas of all models with a title, before and after all names and docstrings
+    are changed."""
+    models = sorted(filter(has_own_title, list_package_models()), key=repr)
+    keys = [f"{model.__module__}.{model.__qualname__}" for model in models]
 
-    def list_sent() -> dict[str, object]:
-        return {k: (json_schema(m), JsonList(m).schema) for k, m in zip(keys, models, strict=True)}
+    def list_schemas() -> dict[str, object]:
+        return {
+            key: (json_schema(model), JsonList(model).schema)
+            for key, model in zip(keys, models, strict=True)
+        }
 
-    before = json.dumps(list_sent())
+    before = json.dumps(list_schemas())
     for number, model in enumerate(models):
         model.__name__ = model.__qualname__ = f"Renamed{number}"
         model.__doc__ = "Documented in other words."
-    for _ in range(3):  # until what is nested in nested models is rebuilt
+    for _ in range(3):  # until models in nested models are rebuilt as well
         for model in models:
             model.model_rebuild(force=True)
-    sys.stdout.write(f"[{before}, {json.dumps(list_sent())}]")
+    sys.stdout.write(f"[{before}, {json.dumps(list_schemas())}]")
 
 
 def test_no_class_name_and_no_docstring_of_an_answer_model_is_sent() -> None:
     code = f"from {__name__} import print_schemas; print_schemas()"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    before, after = json.loads(done.stdout)
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    before, after = json.loads(process.stdout)
     assert len(before) > 20
     assert [name for name in before if before[name] != after[name]] == []
     assert "Renamed" not in json.dumps(after) and "other words" not in json.dumps(after)
 
 
-def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
-    named = answer_models()
-    assert len(named) > 10
-    assert [m for m in named if not has_own_title(m)] == []
-    titled = [m.model_config.get("title") for m in models_of_the_package() if has_own_title(m)]
-    assert [t for m in named for t, _ in objects_in(json_schema(m)) if t not in titled] == []
+def test_every_answer_model_of_the_package_has_its_own_title() -> None:
+    models = find_answer_models()
+    assert len(models) > 10
+    assert [model for model in models if not has_own_title(model)] == []
+    known_titles = [
+        model.model_config.get("title") for model in list_package_models() if has_own_title(model)
+    ]
+    assert [
+        title
+        for model in models
+        for title, _ in find_objects(json_schema(model))
+        if title not in known_titles
+    ] == []
 
 
 @pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[str], Path]) -> None:
     classes = {
-        (m.__name__, frozenset(m.model_fields))
-        for m in models_of_the_package()
-        if not has_own_title(m)
+        (model.__name__, frozenset(model.model_fields))
+        for model in list_package_models()
+        if not has_own_title(model)
     }
     with JournalReader(small_run(study) / JOURNAL) as journal:
-        sent = [e.request.get("schema") for e in journal.read_entries("ask")]
-    assert [o for schema in sent for o in objects_in(schema) if o in classes] == []
+        schemas = [entry.request.get("schema") for entry in journal.read_entries("ask")]
+    assert [
+        schema_object
+        for schema in schemas
+        for schema_object in find_objects(schema)
+        if schema_object in classes
+    ] == []
 
 
 def test_computations_of_the_package_have_names() -> None:
-    computed = [call for _, call in calls("compute") if isinstance(call.func, ast.Attribute)]
-    assert computed
-    assert [call.lineno for call in computed if "name" not in {k.arg for k in call.keywords}] == []
+    compute_calls = [
+        call for _, call in find_calls("compute") if isinstance(call.func, ast.Attribute)
+    ]
+    assert compute_calls
+    assert [
+        call.lineno
+        for call in compute_calls
+        if "name" not in {keyword.arg for keyword in call.keywords}
+    ] == []
 
 
-def test_a_model_of_a_stranger_is_sent_under_its_class_or_its_title() -> None:
+def test_a_model_of_another_package_is_sent_under_its_class_name_or_title() -> None:
     class Stance(BaseModel):
         """How sure one is."""
 

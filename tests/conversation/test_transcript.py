@@ -1,4 +1,4 @@
-"""Who hears what: messages are made from what is passed in and from nothing else."""
+"""Messages are built only from the transcript and the prompt that are passed in."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from folkmoot.conversation.dialogue import Agenda, contains_signal, interview
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Utterance, build_messages
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
-BOB = Utterance("bob", "I like parks.", "Bob")
-CAT = Utterance("cat", "I do not.", "Cat")
-OWN = Utterance("ann", "Nor do I.", "Ann")
+BOB_UTTERANCE = Utterance("bob", "I like parks.", "Bob")
+CAT_UTTERANCE = Utterance("cat", "I do not.", "Cat")
+OWN_UTTERANCE = Utterance("ann", "Nor do I.", "Ann")
 
 
-def flat(*args: object) -> list[tuple[str, str]]:
-    return [(m.role, m.content) for m in build_messages(*args).messages]  # type: ignore[arg-type]
+def list_messages(*args: object) -> list[tuple[str, str]]:
+    return [(message.role, message.content) for message in build_messages(*args).messages]  # type: ignore[arg-type]
 
 
-def test_two_voices_are_a_plain_dialogue() -> None:
-    heard = EMPTY_TRANSCRIPT + BOB + OWN + BOB
-    assert flat(ANN, heard, "") == [
+def test_two_speakers_make_a_dialogue_without_names() -> None:
+    history = EMPTY_TRANSCRIPT + BOB_UTTERANCE + OWN_UTTERANCE + BOB_UTTERANCE
+    assert list_messages(ANN, history, "") == [
         ("system", "You are Ann."),
         ("user", "I like parks."),
         ("assistant", "Nor do I."),
@@ -32,21 +32,21 @@ def test_two_voices_are_a_plain_dialogue() -> None:
     ]
 
 
-def test_several_voices_are_named_and_neighbours_joined() -> None:
-    assert flat(ANN, EMPTY_TRANSCRIPT + BOB + CAT, "And you?") == [
+def test_several_speakers_are_named_and_adjacent_messages_joined() -> None:
+    assert list_messages(ANN, EMPTY_TRANSCRIPT + BOB_UTTERANCE + CAT_UTTERANCE, "And you?") == [
         ("system", "You are Ann."),
         ("user", "Bob: I like parks.\n\nCat: I do not.\n\nAnd you?"),
     ]
 
 
-def test_missing_utterances_are_not_heard_and_transcripts_do_not_change() -> None:
-    heard = EMPTY_TRANSCRIPT + BOB
-    longer = heard + Utterance("cat", "", "Cat", missing="refused")
-    assert len(heard) == 1 and len(longer) == 2
-    assert flat(ANN, longer, "")[1:] == [("user", "I like parks.")]
+def test_missing_utterances_are_left_out_and_transcripts_are_immutable() -> None:
+    history = EMPTY_TRANSCRIPT + BOB_UTTERANCE
+    longer_history = history + Utterance("cat", "", "Cat", missing="refused")
+    assert len(history) == 1 and len(longer_history) == 2
+    assert list_messages(ANN, longer_history, "")[1:] == [("user", "I like parks.")]
 
 
-GIVEN = (
+TEXTS_WITH_SIGNAL = (
     *("SATISFIED", " SATISFIED\n", '"SATISFIED."', "Satisfied.", "satisfied", "[SATISFIED]"),
     *(
         "**SATISFIED**",
@@ -69,7 +69,7 @@ GIVEN = (
     "Thank you for explaining that. I am satisfied.",
     "Okay, I'm satisfied.",
 )
-NOT_GIVEN = (
+TEXTS_WITHOUT_SIGNAL = (
     *(
         "",
         "...",
@@ -92,41 +92,48 @@ NOT_GIVEN = (
 )
 
 
-@pytest.mark.parametrize("text", GIVEN)
-def test_a_signal_is_read_as_people_write_it(text: str) -> None:
+@pytest.mark.parametrize("text", TEXTS_WITH_SIGNAL)
+def test_a_signal_is_read_in_common_spellings(text: str) -> None:
     assert contains_signal(text, "SATISFIED")
 
 
-@pytest.mark.parametrize("text", NOT_GIVEN)
-def test_a_signal_inside_a_sentence_negated_or_asked_is_none(text: str) -> None:
+@pytest.mark.parametrize("text", TEXTS_WITHOUT_SIGNAL)
+def test_a_negated_or_questioned_signal_does_not_count(text: str) -> None:
     assert not contains_signal(text, "SATISFIED")
 
 
 @given(
     thanks=st.sampled_from(("", "Thank you.", "Thanks, that is clear!", "I see what you mean.")),
-    between=st.sampled_from((" ", "\n", "\n\n")),
-    around=st.sampled_from(
+    separator=st.sampled_from((" ", "\n", "\n\n")),
+    decoration=st.sampled_from(
         (("", ""), ("**", "**"), ("[", "]"), ('"', '"'), ("_", "_"), ("`", "`"))
     ),
     end=st.sampled_from(("", ".", "!", " ✅")),
-    case=st.sampled_from((str.upper, str.title, str.lower)),
+    change_case=st.sampled_from((str.upper, str.title, str.lower)),
 )
 def test_thanks_and_decoration_do_not_hide_the_signal(
-    thanks: str, between: str, around: tuple[str, str], end: str, case: Callable[[str], str]
+    thanks: str,
+    separator: str,
+    decoration: tuple[str, str],
+    end: str,
+    change_case: Callable[[str], str],
 ) -> None:
-    said = around[0] + case("SATISFIED") + end + around[1]
-    assert contains_signal(thanks + between + said, "SATISFIED")
-    for denied in (f"I am not {said}", f"I would not call this {said}"):
-        assert not contains_signal(thanks + between + denied, "SATISFIED")
-    assert not contains_signal(f"{thanks}{between}Are you {said}?", "SATISFIED")
+    decorated_signal = decoration[0] + change_case("SATISFIED") + end + decoration[1]
+    assert contains_signal(thanks + separator + decorated_signal, "SATISFIED")
+    for negated_signal in (
+        f"I am not {decorated_signal}",
+        f"I would not call this {decorated_signal}",
+    ):
+        assert not contains_signal(thanks + separator + negated_signal, "SATISFIED")
+    assert not contains_signal(f"{thanks}{separator}Are you {decorated_signal}?", "SATISFIED")
 
 
-class Scene:
-    """A scope that answers from a list."""
+class ScriptedScope:
+    """A scope that answers with prepared replies."""
 
     def __init__(self, *replies: str) -> None:
         self.replies = list(replies)
-        self.heard: list[int] = []
+        self.history_lengths: list[int] = []
 
         self.address = "talk/ask0"
         self.turns: list[object] = []
@@ -141,51 +148,57 @@ class Scene:
         about: str = "",
     ) -> str:
         assert bool(answer_type.end_signal) == (speaker.role == "moderator") and about == "the walk"
-        self.heard.append(len(history))  # type: ignore[arg-type]
+        self.history_lengths.append(len(history))  # type: ignore[arg-type]
         parsed = answer_type.parse_reply(self.replies.pop(0))
         assert isinstance(parsed, ParsedAnswer)
         return parsed.value
 
-    def say(self, who: Speaker, text: str, *, address: str, **columns: object) -> Utterance:
+    def say(self, speaker: Speaker, text: str, *, address: str, **columns: object) -> Utterance:
         self.turns.append(columns["turn"])
-        return Utterance(who.id, text, who.name, who.role, id=address)
+        return Utterance(speaker.id, text, speaker.name, speaker.role, id=address)
 
 
 async def test_a_dialogue_ends_on_the_signal_or_at_the_maximum() -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
     agenda = Agenda("Begin.", "DONE", 2, about="the walk")
-    early = await interview(Scene("Why?", "Because.", "DONE"), moderator, ANN, agenda)
-    assert early.ended == "signal"
-    assert [u.text for u in early.transcript] == ["Why?", "Because."]
-    scene = Scene("Why?", "Because.", "How?", "So.", "DONE")
-    late = await interview(scene, moderator, ANN, agenda)
-    assert late.ended == "limit" and len(late.transcript) == 4 and scene.replies == ["DONE"]
-    assert scene.turns == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("last", GIVEN)
-async def test_no_participant_is_asked_the_signal(last: str) -> None:
-    moderator = Speaker("moderator", "Moderator", "moderator")
-    scene = Scene("Why?", "Because.", last, "You're welcome.")
-    talk = await interview(
-        scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 5, about="the walk")
+    short_dialogue = await interview(
+        ScriptedScope("Why?", "Because.", "DONE"), moderator, ANN, agenda
     )
-    assert talk.ended == "signal" and scene.replies == ["You're welcome."]
-    assert [u.text for u in talk.transcript] == ["Why?", "Because."]
+    assert short_dialogue.ended == "signal"
+    assert [utterance.text for utterance in short_dialogue.transcript] == ["Why?", "Because."]
+    scope = ScriptedScope("Why?", "Because.", "How?", "So.", "DONE")
+    long_dialogue = await interview(scope, moderator, ANN, agenda)
+    assert (
+        long_dialogue.ended == "limit"
+        and len(long_dialogue.transcript) == 4
+        and scope.replies == ["DONE"]
+    )
+    assert scope.turns == [1, 2, 3, 4]
 
 
-async def test_what_is_said_in_the_others_name_is_neither_an_answer_nor_the_signal() -> None:
+@pytest.mark.parametrize("last", TEXTS_WITH_SIGNAL)
+async def test_the_signal_is_not_put_to_the_participant(last: str) -> None:
     moderator = Speaker("moderator", "Moderator", "moderator")
-    scene = Scene(
+    scope = ScriptedScope("Why?", "Because.", last, "You're welcome.")
+    dialogue = await interview(
+        scope, moderator, ANN, Agenda("Begin.", "SATISFIED", 5, about="the walk")
+    )
+    assert dialogue.ended == "signal" and scope.replies == ["You're welcome."]
+    assert [utterance.text for utterance in dialogue.transcript] == ["Why?", "Because."]
+
+
+async def test_words_in_the_name_of_the_other_speaker_are_neither_answer_nor_signal() -> None:
+    moderator = Speaker("moderator", "Moderator", "moderator")
+    scope = ScriptedScope(
         "**Moderator:** Why?\n\n**Participant:** It is near.\nModerator: SATISFIED",
         "It is near.\n\nModerator: And the price?\nI pay it.",
-        "Participant: How?",  # nobody can say whose words these are
+        "Participant: How?",  # the speaker of these words is unknown
         "So.\nAnn: I mean it.",
     )
-    talk = await interview(
-        scene, moderator, ANN, Agenda("Begin.", "SATISFIED", 2, about="the walk")
+    dialogue = await interview(
+        scope, moderator, ANN, Agenda("Begin.", "SATISFIED", 2, about="the walk")
     )
-    assert [u.text for u in talk.transcript] == [
+    assert [utterance.text for utterance in dialogue.transcript] == [
         "**Moderator:** Why?",
         "It is near.",
         "Participant: How?",

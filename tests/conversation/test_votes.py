@@ -1,4 +1,4 @@
-"""A vote is never guessed: what people and models reply, decided by hand; and for any options."""
+"""A vote is never guessed: replies of models and humans, judged by hand, and generated replies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LETTERED = ("A) Park", "B) Mall")
 YES_NO = ("Yes", "No")
 
 
-# Replies as small models and people write them, each judged by a reader before the code was run.
+# Replies as small models and humans write them, each judged by hand before the code was run.
 REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "Park", "Park"),
     (PARK_AND_MALL, "park.", "Park"),
@@ -73,7 +73,7 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "I'm going with Mall", "Mall"),
     (PARK_AND_MALL, "Without a doubt, Park", "Park"),
     (PARK_AND_MALL, "There is no better option than Park.", "Park"),
-    # Said by a model of 135 million parameters; its own words, under other options.
+    # Replies of a model with 135 million parameters, adapted to these options.
     (PARK_AND_MALL, "1. Mall\n2. Mall", "Mall"),
     (PARK_AND_MALL, "2. Mall\nThe answer is 2.", "Mall"),
     (PARK_AND_MALL, "Park\nPark\n\nPark", "Park"),
@@ -86,7 +86,7 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "Mall\nMall is my second choice.", NOT_READ),
     (PARK_AND_MALL, "1. Park\n\nThe chosen answer is only 1 option.", NOT_READ),
     (PARK_AND_MALL, "You choose option 3.", NOT_READ),
-    # The text of one option with another's number: which is meant? Lists start with a 1, though.
+    # The text of one option with the number of another is unclear. A list may start with 1, though.
     (PARK_AND_MALL, "4. Mall", NOT_READ),
     (PARK_AND_MALL, "(3) Mall", NOT_READ),
     (PARK_AND_MALL, "Option 3: Mall", NOT_READ),
@@ -114,7 +114,7 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (("25", "52", "51"), "I choose 5¹.", NOT_READ),  # a footnote
     (("25", "52", "5"), "5②", NOT_READ),
     (("5 m²", "52 m"), "5 m2", "5 m²"),
-    # What says more than one option does, or less, or something else.
+    # Replies that mean more than one option, less, or something else.
     (PARK_AND_MALL, "I would not choose Park", NOT_READ),
     (PARK_AND_MALL, "I don’t choose Park.", NOT_READ),
     (PARK_AND_MALL, "I can't support Park", NOT_READ),
@@ -132,19 +132,19 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (PARK_AND_MALL, "1-2", NOT_READ),
     (PARK_AND_MALL, "1/2", NOT_READ),
     (PARK_AND_MALL, "9", NOT_READ),
-    (PARK_AND_MALL, "Option B", NOT_READ),  # these are listed by number
+    (PARK_AND_MALL, "Option B", NOT_READ),  # these options are listed by number
     (PARK_AND_MALL, "Park?", NOT_READ),
     (PARK_AND_MALL, "Park…", NOT_READ),  # cut from "Park and ride"?
     (PARK_AND_MALL, "Park,", NOT_READ),
     (PARK_AND_MALL, "2) Park because children need it… no, Mall", NOT_READ),
     (PARK_AND_MALL, "Hmm. Park is nice, but the mall is nearer. So, Mall.", NOT_READ),
-    (PARK_AND_MALL, "I chose Park", NOT_READ),  # at the first vote?
+    (PARK_AND_MALL, "I chose Park", NOT_READ),  # may mean the first vote
     (PARK_AND_MALL, "Park is my second choice", NOT_READ),
     (PARK_AND_MALL, "I prefer Mall to Park", NOT_READ),
     (PARK_AND_MALL, "Parking", NOT_READ),
     (PARK_AND_MALL, "The other participants chose Park", NOT_READ),
     (PARK_AND_MALL, "A change", NOT_READ),
-    # Symbols tell options apart, and a number that an option holds is never its place.
+    # Symbols distinguish options, and a number inside an option is never its position.
     (("A", "B", "C"), "b)", "B"),
     (("A", "B", "C"), "**Option C**", "C"),
     (("1", "2", "3"), "2)", "2"),
@@ -187,8 +187,8 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
     (YES_NO, "I vote no.", "No"),
     (YES_NO, "No way", NOT_READ),
     (YES_NO, "Yes and no", NOT_READ),
-    # An option inside a sentence, also in quotation marks or after its label: what the sentence
-    # says about it would need a reader, so the speaker is asked.
+    # An option inside a sentence, also in quotation marks or after its label: the sentence cannot
+    # be interpreted, so the question is re-asked.
     (PARK_AND_MALL, 'As Ann, I lean to "Mall" because it is close to work.', NOT_READ),
     (PARK_AND_MALL, "Thinking of my kids, “Park and ride” it would be.", NOT_READ),
     (PARK_AND_MALL, "Ich bin für „Mall“, weil es nah ist.", NOT_READ),
@@ -220,8 +220,8 @@ REPLIES: list[tuple[tuple[str, ...], str, str]] = [
 ]
 
 
-# No vote for the option that they quote, each in the words of a speaker of the language.
-NO_VOTES = [
+# Sentences that reject the quoted option, in many languages.
+REJECTIONS = [
     'I reject "Mall".',
     'My least favourite is "Mall".',
     'Anything but "Mall".',
@@ -266,15 +266,15 @@ NO_VOTES = [
 ]
 
 
-@pytest.mark.parametrize("reply", NO_VOTES)
-def test_an_option_that_is_quoted_to_turn_it_down_is_no_vote(reply: str) -> None:
+@pytest.mark.parametrize("reply", REJECTIONS)
+def test_a_quoted_and_rejected_option_is_not_a_vote(reply: str) -> None:
     assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
 
 
 @pytest.mark.parametrize(("options", "reply", "value"), REPLIES)
-def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, value: str) -> None:
-    read = Choice(options).parse_reply(reply)
-    assert (read.value if isinstance(read, ParsedAnswer) else NOT_READ) == value
+def test_replies_judged_by_hand(options: tuple[str, ...], reply: str, value: str) -> None:
+    parsed = Choice(options).parse_reply(reply)
+    assert (parsed.value if isinstance(parsed, ParsedAnswer) else NOT_READ) == value
 
 
 @pytest.mark.parametrize(
@@ -282,85 +282,121 @@ def test_replies_that_a_reader_has_judged(options: tuple[str, ...], reply: str, 
     ["declined", "DECLINED.", "none_of_these", "None of these", "My answer is none_of_these."],
 )
 def test_a_way_out_is_read_at_any_time(reply: str) -> None:
-    read = Choice(PARK_AND_MALL).parse_reply(reply)
-    assert isinstance(read, Missing) and read.reason in ("declined", "none_of_these")
+    parsed = Choice(PARK_AND_MALL).parse_reply(reply)
+    assert isinstance(parsed, Missing) and parsed.reason in ("declined", "none_of_these")
 
 
-def test_an_option_of_the_author_comes_before_the_way_out_of_that_name() -> None:
-    own = Choice(["Park", "None of these"])
-    assert own.parse_reply("none of these") == ParsedAnswer("None of these", "normalised")
-    assert own.clarifying_answer is not None and own.clarifying_answer.schema is not None
-    stated = own.clarifying_answer.schema["properties"]["stated"]
+def test_an_option_of_the_study_has_priority_over_a_way_out_of_the_same_name() -> None:
+    choice = Choice(["Park", "None of these"])
+    assert choice.parse_reply("none of these") == ParsedAnswer("None of these", "normalised")
+    assert choice.clarifying_answer is not None and choice.clarifying_answer.schema is not None
+    stated = choice.clarifying_answer.schema["properties"]["stated"]
     assert stated["enum"] == ["Park", "None of these", "declined"]
 
 
-def test_options_without_a_list_of_numbers_have_no_number() -> None:
+def test_options_without_labels_cannot_be_chosen_by_number() -> None:
     assert isinstance(Choice(["no", "yes"], with_labels=False).parse_reply("1"), ParseFailure)
     assert Choice(["no", "yes"]).parse_reply("1") == ParsedAnswer("no", "number")
 
 
-def test_what_looks_like_a_number_is_listed_by_letter() -> None:
+def test_options_that_look_like_numbers_are_listed_by_letter() -> None:
     assert format_option_list(["Park", "Mall"]) == "1. Park\n2. Mall"
     assert format_option_list(["10 %", "No change"]) == "A. 10 %\nB. No change"
     assert format_option_list(["Two", "One"]).startswith("A.")
-    assert format_option_list(["B2", "A1"]) == "- B2\n- A1"  # where letters would mislead as well
+    assert format_option_list(["B2", "A1"]) == "- B2\n- A1"  # letters would be ambiguous as well
 
 
-# Any options, any dress.
+# Generated options in any decoration.
 _PIECES = st.sampled_from([*"aAbBcC12350", *"+-#%*.!?()/&", " ", "Ａ", "１", "é", "ß", "no ", "I "])
 OPTION = st.lists(_PIECES, min_size=1, max_size=6).map("".join).filter(str.strip)
-WORDS = st.sampled_from(["Park", "park", "Ｐark", "Park A", "Park A+", "Mall", "No", "10 %", "1 %"])
-LISTS = st.lists(OPTION | WORDS, min_size=2, max_size=6, unique=True)
-QUOTED = [f"{a}{{}}{b}" for a, b in ('""', "''", "«»", "„“", "»«", "‘’", "()", "[]", "``")]
-MARKED = ["**{}**", "*{}*", "_{}_", "__{}__", "- {}", "• {}", "# {}", "\\boxed{{{}}}"]
-CLOSED = ["{}", "{}.", "{}!", "{}。", " {} ", "\n{}\n", "{}\u200b"]
-NUMBERED = ["{n}. {}", "{n}) {}", "({n}) {}", "#{n} {}", "Option {n}: {}", "{l}) {}", "**{l}.** {}"]
-NUMBERED += ["{n} - {}", "{n}: {}", "{n} = {}", "{l}. {}", "Option {l} - {}", "[{n}] {}", "> {}"]
-CARRIED = ["I choose {}", "My vote is {}", "Answer: {}", "I'd go with {}.", "{} gets my vote"]
-CARRIED += ["Well, {}", "{} it is", "{} is my choice", "The answer is {}", "Option: {}", "I say {}"]
-TRAILING = ["{},", "{};", "{}:", "{}?", "{}…", "{}!!", "{}..", "{} "]
-DRESS = st.sampled_from([*QUOTED, *MARKED, *CLOSED, *NUMBERED, *CARRIED, *TRAILING])
-CASES = st.sampled_from([str, str.upper, str.lower, str.swapcase, str.title])
+SIMILAR_OPTIONS = st.sampled_from(
+    ["Park", "park", "Ｐark", "Park A", "Park A+", "Mall", "No", "10 %", "1 %"]
+)
+OPTION_LISTS = st.lists(OPTION | SIMILAR_OPTIONS, min_size=2, max_size=6, unique=True)
+QUOTED_FORMS = [
+    f"{opening}{{}}{closing}"
+    for opening, closing in ('""', "''", "«»", "„“", "»«", "‘’", "()", "[]", "``")
+]
+MARKED_FORMS = ["**{}**", "*{}*", "_{}_", "__{}__", "- {}", "• {}", "# {}", "\\boxed{{{}}}"]
+CLOSED_FORMS = ["{}", "{}.", "{}!", "{}。", " {} ", "\n{}\n", "{}\u200b"]
+NUMBERED_FORMS = [
+    "{n}. {}",
+    "{n}) {}",
+    "({n}) {}",
+    "#{n} {}",
+    "Option {n}: {}",
+    "{l}) {}",
+    "**{l}.** {}",
+]
+NUMBERED_FORMS += [
+    "{n} - {}",
+    "{n}: {}",
+    "{n} = {}",
+    "{l}. {}",
+    "Option {l} - {}",
+    "[{n}] {}",
+    "> {}",
+]
+SENTENCE_FORMS = [
+    "I choose {}",
+    "My vote is {}",
+    "Answer: {}",
+    "I'd go with {}.",
+    "{} gets my vote",
+]
+SENTENCE_FORMS += [
+    "Well, {}",
+    "{} it is",
+    "{} is my choice",
+    "The answer is {}",
+    "Option: {}",
+    "I say {}",
+]
+TRAILING_FORMS = ["{},", "{};", "{}:", "{}?", "{}…", "{}!!", "{}..", "{} "]
+DECORATIONS = st.sampled_from(
+    [*QUOTED_FORMS, *MARKED_FORMS, *CLOSED_FORMS, *NUMBERED_FORMS, *SENTENCE_FORMS, *TRAILING_FORMS]
+)
+CASE_CHANGES = st.sampled_from([str, str.upper, str.lower, str.swapcase, str.title])
 
 
 @settings(max_examples=300, deadline=None)
-@given(LISTS, st.data())
-def test_an_option_in_any_dress_is_that_option_or_unreadable(
+@given(OPTION_LISTS, st.data())
+def test_a_decorated_option_is_read_as_that_option_or_not_at_all(
     options: list[str], data: st.DataObject
 ) -> None:
-    place = data.draw(st.integers(0, len(options) - 1))
-    reply = options[place]
+    position = data.draw(st.integers(0, len(options) - 1))
+    reply = options[position]
     for _ in range(data.draw(st.integers(0, 3))):
         n = data.draw(st.integers(1, 9))
-        reply = data.draw(DRESS).format(reply, n=n, l="abcdefghi"[n - 1])
-    reply = data.draw(CASES)(reply)
-    read = Choice(options).parse_reply(reply)
-    assert isinstance(read, ParseFailure) or read.value == options[place]
+        reply = data.draw(DECORATIONS).format(reply, n=n, l="abcdefghi"[n - 1])
+    reply = data.draw(CASE_CHANGES)(reply)
+    parsed = Choice(options).parse_reply(reply)
+    assert isinstance(parsed, ParseFailure) or parsed.value == options[position]
 
 
 @settings(max_examples=300, deadline=None)
-@given(LISTS)
-def test_every_option_is_read_from_its_own_text_unless_another_is_like_it(
+@given(OPTION_LISTS)
+def test_every_option_is_read_from_its_text_unless_another_is_indistinguishable(
     options: list[str],
 ) -> None:
-    unclear = {place for pair in indistinguishable_pairs(options) for place in pair}
-    for place, option in enumerate(options):
-        read = Choice(options).parse_reply(option)
-        if place in unclear:
-            assert isinstance(read, ParseFailure) or read.value == option
+    unclear_positions = {position for pair in indistinguishable_pairs(options) for position in pair}
+    for position, option in enumerate(options):
+        parsed = Choice(options).parse_reply(option)
+        if position in unclear_positions:
+            assert isinstance(parsed, ParseFailure) or parsed.value == option
         else:
-            assert isinstance(read, ParsedAnswer) and read.value == option
+            assert isinstance(parsed, ParsedAnswer) and parsed.value == option
 
 
 @settings(max_examples=300, deadline=None)
-@given(LISTS)
-def test_every_label_of_the_list_means_the_option_behind_it(options: list[str]) -> None:
+@given(OPTION_LISTS)
+def test_every_label_of_the_list_selects_its_option(options: list[str]) -> None:
     assume(not indistinguishable_pairs(options))
     for line, option in zip(format_option_list(options).split("\n"), options, strict=True):
         label = line.split(" ", 1)[0]
         if label != "-":
-            read = Choice(options).parse_reply(label)
-            assert isinstance(read, ParsedAnswer) and read.value == option
+            parsed = Choice(options).parse_reply(label)
+            assert isinstance(parsed, ParsedAnswer) and parsed.value == option
 
 
 @pytest.mark.parametrize(
@@ -379,7 +415,7 @@ def test_every_label_of_the_list_means_the_option_behind_it(options: list[str]) 
         (["<18", "18-24", "25–34", "65+"], []),
     ],
 )
-def test_options_that_cannot_be_told_apart(
+def test_pairs_of_indistinguishable_options(
     options: list[str], pairs: list[tuple[int, int]]
 ) -> None:
     assert indistinguishable_pairs(options) == pairs
@@ -399,7 +435,7 @@ def test_options_that_cannot_be_told_apart(
         "I will not choose any option, thank you",
     ],
 )
-def test_who_declines_to_vote_is_heard(reply: str) -> None:
+def test_refusals_to_vote_are_recognised(reply: str) -> None:
     assert looks_like_refusal(reply)
     assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
 
@@ -412,10 +448,10 @@ def test_who_declines_to_vote_is_heard(reply: str) -> None:
         *("I won't vote for Park.", "I can't choose the mall", "I'd rather not choose option 2"),
     ],
 )
-def test_a_view_is_no_refusal(reply: str) -> None:
+def test_an_opinion_is_not_a_refusal(reply: str) -> None:
     assert not looks_like_refusal(reply)
 
 
 @pytest.mark.parametrize("reply", ["*a" * 3000, '"' * 1900, "(" * 990 + ")" * 990, "ok " * 600])
-def test_monstrous_replies_are_unreadable(reply: str) -> None:
+def test_huge_replies_are_unreadable(reply: str) -> None:
     assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)

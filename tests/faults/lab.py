@@ -20,7 +20,7 @@ from folkmoot.errors import StorageError
 from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire.openai_chat import encode_request
 from tests.default_signals import with_default_signals
-from tests.servers.answers import digest_of
+from tests.servers.answers import calculate_digest
 from tests.waiting import wait_until
 
 KEY = "key-that-must-not-be-found-0451"
@@ -170,12 +170,12 @@ def _request_digest(request: Any) -> str:
     request_to_model = ModelRequest(
         api_id, messages, request["temperature"], request["max_tokens"], request.get("schema")
     )
-    return digest_of(encode_request(request_to_model))
+    return calculate_digest(encode_request(request_to_model))
 
 
 def _embed_digest(request: Any) -> str:
     api_id = request["model"].partition("/")[2]
-    return digest_of({"model": api_id, "input": request["texts"], "encoding_format": "float"})
+    return calculate_digest({"model": api_id, "input": request["texts"], "encoding_format": "float"})
 
 
 def read_all_bytes(folder: Path) -> bytes:

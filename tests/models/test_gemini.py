@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from folkmoot.errors import FatalModelError, QuotaError, RateLimitedError
 from folkmoot.models.request import Message, ModelRequest, ProviderSettings
 from folkmoot.models.wire.gemini import decode_reply, encode_request, provider
-from tests.servers.answers import vector
+from tests.servers.answers import create_embedding
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
@@ -112,6 +112,8 @@ async def test_requests_to_a_server() -> None:
         )
         assert reply.text.startswith("reply-") and reply.model_served == "m-served"
         vectors, _ = await model.embed_texts("e", ["a", "b"], address="a")
-        np.testing.assert_allclose(vectors, [vector("a"), vector("b")], rtol=1e-6)
+        np.testing.assert_allclose(
+            vectors, [create_embedding("a"), create_embedding("b")], rtol=1e-6
+        )
         await model.close()
     assert server.counts["format_refused"] == 1

@@ -18,7 +18,7 @@ from folkmoot.models.wire.openai_chat import (
     encode_request,
     provider,
 )
-from tests.servers.answers import vector
+from tests.servers.answers import create_embedding
 from tests.servers.faults import FaultPlan
 from tests.servers.model_server import ModelServer
 
@@ -191,7 +191,7 @@ async def test_embeddings_are_sent_in_batches() -> None:
         vectors, _ = await model.embed_texts("e", texts, address="a")
         await model.close()
     assert (server.counts["received"], server.counts["largest_batch"]) == (5, 50)
-    np.testing.assert_allclose(vectors, [vector(text) for text in texts], rtol=1e-6)
+    np.testing.assert_allclose(vectors, [create_embedding(text) for text in texts], rtol=1e-6)
 
 
 async def test_timeouts_and_closed_ports_are_transient() -> None:

@@ -1,4 +1,4 @@
-"""Enrichment: two prompts that carry what they must, and demographics that are on the scales."""
+"""Enrichment: the content of its two prompts, and demographics on the scales."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from folkmoot.people.enrichment import SCALES, clean_description, key_of
 
 T = TypeVar("T")
 
-GOOD = {
+VALID_DEMOGRAPHICS = {
     "age": 44,
     "sex": "female",
     "education": "bachelor’s degree",
@@ -28,8 +28,8 @@ GOOD = {
 }
 
 
-class Script:
-    """Answers each prompt with the next reply, through the answer type as the engine would."""
+class ScriptedScope:
+    """A scope that answers each prompt with the next reply, parsed by the answer type."""
 
     def __init__(self, *replies: str) -> None:
         self.replies = list(replies)
@@ -54,16 +54,16 @@ class Script:
         return Missing("unparsed") if isinstance(parsed, ParseFailure) else parsed.value
 
 
-def as_json(**changes: Any) -> str:
-    return Demographics.model_validate({**GOOD, **changes}).model_dump_json()
+def create_reply(**changes: Any) -> str:
+    return Demographics.model_validate({**VALID_DEMOGRAPHICS, **changes}).model_dump_json()
 
 
-def test_replies_are_brought_onto_the_scales() -> None:
-    d = Demographics.model_validate(GOOD)
-    assert d.sex == "F"
-    assert d.education == "Bachelor's degree"
-    assert d.income == "Middle income"
-    assert d.occupation == "Marketing manager"
+def test_replies_are_normalised_to_the_scales() -> None:
+    demographics = Demographics.model_validate(VALID_DEMOGRAPHICS)
+    assert demographics.sex == "F"
+    assert demographics.education == "Bachelor's degree"
+    assert demographics.income == "Middle income"
+    assert demographics.occupation == "Marketing manager"
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_replies_are_brought_onto_the_scales() -> None:
 )
 def test_values_off_the_scales_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        Demographics.model_validate({**GOOD, **change})
+        Demographics.model_validate({**VALID_DEMOGRAPHICS, **change})
 
 
-async def test_two_calls_make_a_persona() -> None:
-    script = Script(as_json(), "You are Nora, who runs\na small agency.")
-    nora = await enrich_persona("A marketer who loves trains", script, persona_id="p_1")
+async def test_two_calls_give_a_persona() -> None:
+    scope = ScriptedScope(create_reply(), "You are Nora, who runs\na small agency.")
+    nora = await enrich_persona("A marketer who loves trains", scope, persona_id="p_1")
     assert not isinstance(nora, Missing)
     assert (nora.id, nora.base) == ("p_1", "A marketer who loves trains")
     assert nora.text == "Nora, who runs a small agency."
     assert nora.demographics["occupation"] == "Marketing manager"
-    first, second = script.prompts
+    first, second = scope.prompts
     assert "A marketer who loves trains" in first
     assert "A marketer who loves trains" in second
     for scale in SCALES.values():
         assert all(value in first for value in scale)
     for value in nora.demographics.values():
         assert str(value) in second
-    (row,) = script.rows
+    (row,) = scope.rows
     assert row == {
         "line": key_of(nora.base),
         "base_persona": nora.base,
@@ -97,26 +97,26 @@ async def test_two_calls_make_a_persona() -> None:
     }
 
 
-async def test_a_missing_answer_is_handed_on_and_the_second_call_is_spared() -> None:
-    script = Script("no idea")
-    assert isinstance(await enrich_persona("A clown", script), Missing)
-    assert len(script.prompts) == 1
-    (row,) = script.rows
+async def test_a_missing_answer_is_returned_without_a_second_call() -> None:
+    scope = ScriptedScope("no idea")
+    assert isinstance(await enrich_persona("A clown", scope), Missing)
+    assert len(scope.prompts) == 1
+    (row,) = scope.rows
     assert row["base_persona"] == "A clown" and row["age"] is None
 
 
 async def test_prompts_can_be_replaced(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ base_persona }}?")
-    script = Script(as_json(), "a clown.")
-    await enrich_persona("A clown", script, prompts=tmp_path)
-    assert script.prompts[0] == "Who is A clown?"
+    scope = ScriptedScope(create_reply(), "a clown.")
+    await enrich_persona("A clown", scope, prompts=tmp_path)
+    assert scope.prompts[0] == "Who is A clown?"
 
 
-async def test_an_unknown_variable_in_a_prompt_of_ones_own_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_variable_in_a_custom_prompt_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demographics.md").write_text("Who is {{ nobody }}?")
     with pytest.raises(InputError, match="nobody"):
-        await enrich_persona("A clown", Script(as_json()), prompts=tmp_path)
+        await enrich_persona("A clown", ScriptedScope(create_reply()), prompts=tmp_path)
 
 
-def test_a_portrait_follows_the_words_you_are() -> None:
+def test_a_description_loses_you_are_and_extra_whitespace() -> None:
     assert clean_description('"You are a  baker\n who sings."') == "a baker who sings."

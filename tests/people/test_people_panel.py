@@ -1,4 +1,4 @@
-"""A panel of the user's own in place of the packaged people: weights, gaps, other countries."""
+"""A custom panel in place of the packaged sample: weights, gaps, other countries."""
 
 from __future__ import annotations
 
@@ -17,58 +17,60 @@ from folkmoot.people.sources.grounded import PersonaGenerator
 from folkmoot.people.sources.grounded.panel import COMPLETE, read_panel
 from folkmoot.randomness import generator
 
-HEAD = "name,age,sex,education,income,occupation,household,location,location_type,political_leaning"
+COMPLETE_HEADER = (
+    "name,age,sex,education,income,occupation,household,location,location_type,political_leaning"
+)
 
 
-def written(folder: Path, *lines: str) -> Path:
+def write_panel(folder: Path, *lines: str) -> Path:
     path = folder / "panel.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def weighted(folder: Path) -> Path:
+def write_weighted_panel(folder: Path) -> Path:
     rows = [f"{20 + i % 50},{'FM'[i % 2]},weaver,{9 if i < 50 else 1}" for i in range(100)]
-    return written(folder, "age,sex,occupation,weight", *rows)
+    return write_panel(folder, "age,sex,occupation,weight", *rows)
 
 
-def test_people_come_by_weight_and_nobody_twice(tmp_path: Path) -> None:
-    panel = read_panel(weighted(tmp_path))
-    first = Counter(
-        i < 50 for seed in range(300) for i in panel.sample_rows(1, generator(seed, ("p",)))
+def test_rows_are_drawn_by_weight_without_repetition(tmp_path: Path) -> None:
+    panel = read_panel(write_weighted_panel(tmp_path))
+    first_draws = Counter(
+        row < 50 for seed in range(300) for row in panel.sample_rows(1, generator(seed, ("p",)))
     )
-    assert first[True] / 300 == pytest.approx(0.9, abs=0.06)
-    chosen = panel.sample_rows(100, generator(1, ("p",)))
-    assert sorted(chosen) == list(range(100))
-    again = Counter(panel.sample_rows(250, generator(1, ("p",))))
-    assert set(again.values()) == {2, 3}
+    assert first_draws[True] / 300 == pytest.approx(0.9, abs=0.06)
+    chosen_rows = panel.sample_rows(100, generator(1, ("p",)))
+    assert sorted(chosen_rows) == list(range(100))
+    row_counts = Counter(panel.sample_rows(250, generator(1, ("p",))))
+    assert set(row_counts.values()) == {2, 3}
 
 
-def test_who_weighs_nothing_never_comes(tmp_path: Path) -> None:
-    panel = read_panel(written(tmp_path, "age,weight", "30,0", "40,2", "50,1"))
+def test_rows_with_weight_zero_are_never_drawn(tmp_path: Path) -> None:
+    panel = read_panel(write_panel(tmp_path, "age,weight", "30,0", "40,2", "50,1"))
     assert set(panel.sample_rows(20, generator(3, ()))) == {1, 2}
 
 
-def test_what_the_panel_says_is_kept_and_the_rest_fits(tmp_path: Path) -> None:
-    people = PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate_profiles(
+def test_values_of_the_panel_are_kept_and_the_rest_is_drawn(tmp_path: Path) -> None:
+    profiles = PersonaGenerator(panel=read_panel(write_weighted_panel(tmp_path))).generate_profiles(
         40, generator(2, ())
     )
-    assert {p.occupation for p in people} == {"weaver"}
-    assert all(20 <= p.age < 70 and p.race == "" for p in people)
-    assert len({p.name for p in people}) == 40
-    assert people == PersonaGenerator(panel=read_panel(weighted(tmp_path))).generate_profiles(
-        40, generator(2, ())
-    )
+    assert {profile.occupation for profile in profiles} == {"weaver"}
+    assert all(20 <= profile.age < 70 and profile.race == "" for profile in profiles)
+    assert len({profile.name for profile in profiles}) == 40
+    assert profiles == PersonaGenerator(
+        panel=read_panel(write_weighted_panel(tmp_path))
+    ).generate_profiles(40, generator(2, ()))
 
 
-def test_quotas_hold_over_a_panel(tmp_path: Path) -> None:
-    engine = PersonaGenerator(panel=read_panel(weighted(tmp_path)))
-    people = engine.generate_profiles(10, generator(2, ()), {"sex": {"F": 8, "M": 2}})
-    assert Counter(p.sex for p in people) == {"F": 8, "M": 2}
-    assert {p.occupation for p in people} == {"weaver"}
+def test_quotas_are_filled_from_a_panel(tmp_path: Path) -> None:
+    persona_generator = PersonaGenerator(panel=read_panel(write_weighted_panel(tmp_path)))
+    profiles = persona_generator.generate_profiles(10, generator(2, ()), {"sex": {"F": 8, "M": 2}})
+    assert Counter(profile.sex for profile in profiles) == {"F": 8, "M": 2}
+    assert {profile.occupation for profile in profiles} == {"weaver"}
 
 
 @pytest.mark.parametrize(
-    ("lines", "key", "line", "says"),
+    ("lines", "key", "line", "message"),
     [
         (["age,weight", "30,1", "40,-2"], "weight", "3", "not a weight"),
         (["age,weight", "30,much", "40,2"], "weight", "2", "not a weight"),
@@ -78,55 +80,68 @@ def test_quotas_hold_over_a_panel(tmp_path: Path) -> None:
         (["age,country", "30,Chile"], "name", "2", "drawn from the American"),
     ],
 )
-def test_mistakes_are_named_by_line(
-    lines: list[str], key: str, line: str, says: str, tmp_path: Path
+def test_problems_are_reported_by_line(
+    lines: list[str], key: str, line: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError) as error:
-        read_panel(written(tmp_path, *lines))
-    found = error.value.problems[0]
-    assert (found.key, found.where) == (key, line) and says in str(found)
+        read_panel(write_panel(tmp_path, *lines))
+    problem = error.value.problems[0]
+    assert (problem.key, problem.where) == (key, line) and message in str(problem)
 
 
-def test_a_complete_table_of_another_country_gets_nothing_american(tmp_path: Path) -> None:
+def test_a_complete_panel_of_another_country_gets_no_drawn_values(tmp_path: Path) -> None:
     row = "Amaya Soto,34,F,Some college,Middle income,enfermera,con su familia,Talca,urban,moderate"
-    other = "Luis Rojas,61,M,High school,Low income,minero,solo,Calama,urban,liberal"
-    path = written(tmp_path, f"{HEAD},country,weight", f"{row},Chile,2", f"{other},Chile,1")
+    other_row = "Luis Rojas,61,M,High school,Low income,minero,solo,Calama,urban,liberal"
+    path = write_panel(
+        tmp_path, f"{COMPLETE_HEADER},country,weight", f"{row},Chile,2", f"{other_row},Chile,1"
+    )
     panel = read_panel(path)
-    people = {
-        p.name: p for p in PersonaGenerator(panel=panel).generate_profiles(2, generator(1, ()))
+    profiles_by_name = {
+        item.name: item
+        for item in PersonaGenerator(panel=panel).generate_profiles(2, generator(1, ()))
     }
-    amaya = people["Amaya Soto"]
-    for key, value in zip(HEAD.split(","), row.split(","), strict=True):
+    amaya = profiles_by_name["Amaya Soto"]
+    for key, value in zip(COMPLETE_HEADER.split(","), row.split(","), strict=True):
         assert str(getattr(amaya, key)) == value
-    assert amaya.race == "" and people["Luis Rojas"].income == "Low income"
+    assert amaya.race == "" and profiles_by_name["Luis Rojas"].income == "Low income"
     for key in COMPLETE:
-        at = HEAD.split(",").index(key)
+        column = COMPLETE_HEADER.split(",").index(key)
         cells = row.split(",")
-        cells[at] = ""
+        cells[column] = ""
         with pytest.raises(InputError) as error:
-            read_panel(written(tmp_path, f"{HEAD},country", f"{','.join(cells)},Chile"))
-        assert [p.key for p in error.value.problems] == [key]
+            read_panel(
+                write_panel(tmp_path, f"{COMPLETE_HEADER},country", f"{','.join(cells)},Chile")
+            )
+        assert [item.key for item in error.value.problems] == [key]
 
 
-def test_the_command_line_builds_people_of_a_panel(tmp_path: Path) -> None:
+def test_the_command_line_builds_personas_from_a_panel(tmp_path: Path) -> None:
     pool = tmp_path / "pool.json"
-    args = ["personas", "build", "12", "--source", "grounded", "--file", str(weighted(tmp_path))]
-    done = CliRunner().invoke(app, [*args, "--pool", str(pool)])
-    assert done.exit_code == 0, done.output
-    people = json.loads(pool.read_text())["personas"]
-    assert {p["demographics"]["occupation"] for p in people} == {"weaver"}
+    args = [
+        "personas",
+        "build",
+        "12",
+        "--source",
+        "grounded",
+        "--file",
+        str(write_weighted_panel(tmp_path)),
+    ]
+    result = CliRunner().invoke(app, [*args, "--pool", str(pool)])
+    assert result.exit_code == 0, result.output
+    personas = json.loads(pool.read_text())["personas"]
+    assert {persona["demographics"]["occupation"] for persona in personas} == {"weaver"}
 
 
-def test_both_studies_take_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_studies_accept_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    weighted(tmp_path)
+    write_weighted_panel(tmp_path)
     (tmp_path / "pilot.yaml").write_text(
         "pilot_id: p\ntopic: {description: A street, options: [Park, Road]}\n"
         "participants_per_condition: 1\npersonas: {source: grounded, file: panel.csv}\n"
     )
     run = folkmoot.run(tmp_path / "pilot.yaml", out=tmp_path / "one", model="synthetic")
-    people = run.json("personas.json")["personas"]
-    assert {p["demographics"]["occupation"] for p in people} == {"weaver"}
+    personas = run.json("personas.json")["personas"]
+    assert {persona["demographics"]["occupation"] for persona in personas} == {"weaver"}
     group: dict[str, Any] = {
         "product_concept": "a kettle",
         "category": "kitchen",
@@ -137,5 +152,5 @@ def test_both_studies_take_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run = folkmoot.run("focus_group", group, out=tmp_path / "two", model="synthetic")
     assert set(run.table("personas")["occupation"]) == {"weaver"}
     with pytest.raises(InputError, match="not a weight"):
-        written(tmp_path, "age,weight", "30,-1")
+        write_panel(tmp_path, "age,weight", "30,-1")
         folkmoot.run("focus_group", group, out=tmp_path / "three", model="synthetic")

@@ -1,4 +1,4 @@
-"""Quota personas meet their ratios, are all different, and read as people."""
+"""Quota personas meet their ratios, are all different, and have well-formed texts."""
 
 from __future__ import annotations
 
@@ -15,60 +15,67 @@ from folkmoot.randomness import generator
 
 def test_ratios_are_met_as_exactly_as_n_allows() -> None:
     n = 1000
-    people = quota.make(n, generator(1, ("q",)))
+    personas = quota.make(n, generator(1, ("q",)))
     ratios = quota.default_ratios()
     for key in ("sex", "education", "income", "location_type", "political_leaning"):
-        counts = Counter(p.demographics[key] for p in people)
+        counts = Counter(persona.demographics[key] for persona in personas)
         total = sum(ratios[key].values())
         for value, share in ratios[key].items():
             assert abs(counts[value] - n * share / total) < 1, (key, value)
 
 
-def test_everybody_is_valid_different_and_reproducible() -> None:
-    people = quota.make(3000, generator(2, ("q",)))
-    for p in people:
-        Demographics.model_validate(p.demographics)
-    assert len({p.text for p in people}) == len({p.name for p in people}) == 3000
-    assert len({p.key for p in people}) == 3000
-    assert people == quota.make(3000, generator(2, ("q",)))
-    assert people[0] != quota.make(1, generator(3, ("q",)))[0]
+def test_personas_are_valid_different_and_reproducible() -> None:
+    personas = quota.make(3000, generator(2, ("q",)))
+    for persona in personas:
+        Demographics.model_validate(persona.demographics)
+    assert (
+        len({persona.text for persona in personas})
+        == len({persona.name for persona in personas})
+        == 3000
+    )
+    assert len({persona.key for persona in personas}) == 3000
+    assert personas == quota.make(3000, generator(2, ("q",)))
+    assert personas[0] != quota.make(1, generator(3, ("q",)))[0]
 
 
-def test_text_names_the_person_and_has_no_hole_or_wrong_article() -> None:
-    for p in quota.make(1500, generator(4, ("q",))):
-        assert p.text.startswith(p.name + ",")
-        assert p.demographics["occupation"] in p.text
-        assert not re.search(r"[{}]|  |None|\ba (?:[aeio]|8\d|18-)", p.text), p.text
-        assert p.text.endswith(".")
-        assert "\n" not in p.text
+def test_texts_name_the_persona_and_have_no_gaps_or_wrong_articles() -> None:
+    for persona in quota.make(1500, generator(4, ("q",))):
+        assert persona.text.startswith(persona.name + ",")
+        assert persona.demographics["occupation"] in persona.text
+        assert not re.search(r"[{}]|  |None|\ba (?:[aeio]|8\d|18-)", persona.text), persona.text
+        assert persona.text.endswith(".")
+        assert "\n" not in persona.text
 
 
-def test_nobody_is_too_young_for_a_degree() -> None:
+def test_degrees_have_a_minimum_age() -> None:
     degrees = {"Bachelor's degree": 22, "Master's degree": 24, "Doctorate": 28}
-    people = quota.make(600, generator(5, ("q",)))
-    assert all(p.demographics["age"] >= degrees.get(p.demographics["education"], 0) for p in people)
+    personas = quota.make(600, generator(5, ("q",)))
+    assert all(
+        persona.demographics["age"] >= degrees.get(persona.demographics["education"], 0)
+        for persona in personas
+    )
 
 
-def test_own_ratios_and_own_attributes() -> None:
-    people = quota.make(
+def test_custom_ratios_and_custom_attributes() -> None:
+    personas = quota.make(
         10,
         generator(6, ("q",)),
         {"age": {"30-34": 1}, "sex": {"F": 1}, "tenant": {"yes": 0.7, "no": 0.3}},
     )
-    assert {p.demographics["sex"] for p in people} == {"F"}
-    assert all(30 <= p.demographics["age"] <= 34 for p in people)
-    assert Counter(p.demographics["tenant"] for p in people) == {"yes": 7, "no": 3}
-    assert all("Tenant: " in p.text for p in people)
+    assert {persona.demographics["sex"] for persona in personas} == {"F"}
+    assert all(30 <= persona.demographics["age"] <= 34 for persona in personas)
+    assert Counter(persona.demographics["tenant"] for persona in personas) == {"yes": 7, "no": 3}
+    assert all("Tenant: " in persona.text for persona in personas)
 
 
-def test_every_wrong_ratio_is_named_at_once() -> None:
-    with pytest.raises(InputError) as caught:
+def test_all_wrong_ratios_are_reported_together() -> None:
+    with pytest.raises(InputError) as error:
         quota.make(
             5,
             generator(1, ()),
             {"sex": {"X": 1}, "income": {}, "age": {"old": 1}, "education": {"High school": -1}},
         )
-    assert [p.key for p in caught.value.problems] == [
+    assert [problem.key for problem in error.value.problems] == [
         "ratios.age",
         "ratios.sex",
         "ratios.education",
@@ -76,7 +83,7 @@ def test_every_wrong_ratio_is_named_at_once() -> None:
     ]
 
 
-def test_more_people_than_there_are_names_of_their_age_all_have_names_of_their_own() -> None:
-    people = quota.make(8_000, generator(3, ("q",)), {"sex": {"F": 1}, "age": {"30-33": 1}})
-    assert len({p.name for p in people}) == len(people)
-    assert any(re.fullmatch(r"\w+ [A-Z]\. .+", p.name) for p in people)
+def test_more_personas_than_names_of_their_age_still_have_unique_names() -> None:
+    personas = quota.make(8_000, generator(3, ("q",)), {"sex": {"F": 1}, "age": {"30-33": 1}})
+    assert len({persona.name for persona in personas}) == len(personas)
+    assert any(re.fullmatch(r"\w+ [A-Z]\. .+", persona.name) for persona in personas)

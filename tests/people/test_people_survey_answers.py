@@ -1,4 +1,4 @@
-"""Answers as surveys have them: bands, round sums, other words, and none."""
+"""Values as surveys record them: bands, rounded sums, synonyms, and no answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from folkmoot.randomness import generator
 
 
 @pytest.mark.parametrize(
-    ("key", "said", "read"),
+    ("key", "written", "expected"),
     [
         ("sex", "nonbinary", "X"), ("sex", "Non-binary", "X"), ("sex", "genderqueer", "X"),
         ("sex", "Other", "X"), ("sex", "trans woman", "F"), ("sex", "Transgender man", "M"),
@@ -32,12 +32,12 @@ from folkmoot.randomness import generator
         ("political_leaning", "Extremely liberal", "very liberal"),
     ],
 )  # fmt: skip
-def test_other_words_for_a_value_are_read(key: str, said: str, read: str) -> None:
-    assert getattr(Given.model_validate({key: said}), key) == read
+def test_synonyms_of_a_value_are_read(key: str, written: str, expected: str) -> None:
+    assert getattr(Given.model_validate({key: written}), key) == expected
 
 
 @pytest.mark.parametrize(
-    ("said", "band"),
+    ("written", "band"),
     [
         ("35-44", (35, 44)), ("35–44", (35, 44)), ("35 to 44 years", (35, 44)), ("65+", (65, 110)),
         ("65 and over", (65, 110)), ("75 or older", (75, 110)), ("under 25", (16, 24)),
@@ -45,17 +45,17 @@ def test_other_words_for_a_value_are_read(key: str, said: str, read: str) -> Non
         ("over 60", (61, 110)),
     ],
 )  # fmt: skip
-def test_an_age_in_a_band_is_drawn_within_it(said: str, band: tuple[int, int]) -> None:
-    assert Given.model_validate({"age": said}).age_band == band
+def test_an_age_in_a_band_is_drawn_within_it(written: str, band: tuple[int, int]) -> None:
+    assert Given.model_validate({"age": written}).age_band == band
     ages = set()
     for seed in range(12):
-        (who,) = PersonaGenerator().from_profiles([{"age": said}], generator(seed, ()))
-        ages.add(who.age)
+        (profile,) = PersonaGenerator().from_profiles([{"age": written}], generator(seed, ()))
+        ages.add(profile.age)
     assert all(band[0] <= age <= band[1] for age in ages) and len(ages) > 1
 
 
 @pytest.mark.parametrize(
-    ("said", "dollars"),
+    ("written", "dollars"),
     [
         ("40k", 40_000), ("$40K", 40_000), ("40,000", 40_000), ("$40,000.00", 40_000),
         ("40k-50k", 45_000), ("40-50k", 45_000), ("$50,000 - $74,999", 62_500),
@@ -66,15 +66,14 @@ def test_an_age_in_a_band_is_drawn_within_it(said: str, band: tuple[int, int]) -
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["income", "income_usd"])
-def test_a_sum_is_read_as_people_write_it(key: str, said: str, dollars: int) -> None:
-    assert Given.model_validate({key: said}).income_usd == pytest.approx(dollars, abs=1)
+def test_a_sum_is_read_in_common_spellings(key: str, written: str, dollars: int) -> None:
+    assert Given.model_validate({key: written}).income_usd == pytest.approx(dollars, abs=1)
 
 
-@pytest.mark.parametrize("said", ["1.500", "20.000 - 30.000", "20.000 a year"])
-def test_a_sum_of_two_meanings_is_refused(said: str) -> None:
-    """A dot before three digits is a decimal point for some people, and separates thousands for
-    others."""
-    (problem,) = check_profile({"income_usd": said}, "2")
+@pytest.mark.parametrize("written", ["1.500", "20.000 - 30.000", "20.000 a year"])
+def test_an_ambiguous_sum_is_refused(written: str) -> None:
+    """A dot before three digits may be a decimal point or a separator of thousands."""
+    (problem,) = check_profile({"income_usd": written}, "2")
     assert "dollars a year" in str(problem)
 
 
@@ -84,32 +83,35 @@ NO_ANSWER = (
 )
 
 
-@pytest.mark.parametrize("said", NO_ANSWER)
-def test_who_did_not_say_is_as_who_was_not_asked(said: str) -> None:
+@pytest.mark.parametrize("written", NO_ANSWER)
+def test_a_refused_answer_counts_as_no_answer(written: str) -> None:
     keys = ("age", "sex", "education", "income", "income_usd", "race", "political_leaning")
-    row = dict.fromkeys((*keys, "openness", "adoption", "occupation"), said)
+    row = dict.fromkeys((*keys, "openness", "adoption", "occupation"), written)
     assert check_profile(row, "2") == []
     assert Given.model_validate(row).model_dump(exclude_none=True) == {}
-    silent, empty = (
+    without_answers, without_columns = (
         PersonaGenerator().from_profiles([{"name": "Ann Lee", **answers}], generator(3, ()))
         for answers in (row, {})
     )
-    assert silent == empty
-    assert silent[0].race == ""  # an unknown race is not invented
+    assert without_answers == without_columns
+    assert without_answers[0].race == ""  # an unknown race is not invented
 
 
-def test_a_nonbinary_person_is_told_as_one_and_named_from_both_lists() -> None:
+def test_a_nonbinary_profile_is_described_as_such_and_named_from_both_lists() -> None:
     rows = [{"sex": "nonbinary", "age": 30} for _ in range(40)]
-    people = PersonaGenerator().from_profiles(rows, generator(1, ()))
-    assert {p.sex for p in people} == {"X"}
-    assert all("You are a nonbinary person" in character.describe_circumstances(p) for p in people)
+    profiles = PersonaGenerator().from_profiles(rows, generator(1, ()))
+    assert {profile.sex for profile in profiles} == {"X"}
+    assert all(
+        "You are a nonbinary person" in character.describe_circumstances(profile)
+        for profile in profiles
+    )
     women, men = (
-        {p.first_name for p in PersonaGenerator().from_profiles(
+        {profile.first_name for profile in PersonaGenerator().from_profiles(
             [{"sex": sex, "age": 30} for _ in range(150)], generator(2, ())
         )}
         for sex in "FM"
     )  # fmt: skip
-    names = {p.first_name for p in people}
+    names = {profile.first_name for profile in profiles}
     assert names & women and names & men
 
 
@@ -118,30 +120,32 @@ def test_a_nonbinary_person_is_told_as_one_and_named_from_both_lists() -> None:
     [("age", "old"), ("age", "12-15"), ("age", "44-35"), ("sex", "yes"), ("income", "€40k"),
      ("income", "20 an hour"), ("education", "streets"), ("political_leaning", "green")],
 )  # fmt: skip
-def test_what_cannot_be_read_is_still_refused(key: str, value: str) -> None:
+def test_an_unreadable_value_is_refused(key: str, value: str) -> None:
     (problem,) = check_profile({key: value}, "7")
     assert (problem.where, problem.key) == ("7", key) and value in problem.message
 
 
-def test_many_problems_of_one_kind_are_told_as_one_with_examples() -> None:
+def test_many_problems_of_one_kind_are_grouped_with_examples() -> None:
     rows = [{"sex": f"odd {n % 7}", "adoption": "early bird", "age": "40"} for n in range(324)]
-    problems = [p for line, row in enumerate(rows, 2) for p in check_profile(row, str(line))]
+    problems = [
+        problem for line, row in enumerate(rows, 2) for problem in check_profile(row, str(line))
+    ]
     assert len(problems) == 648
-    grouped = group_problems([*problems, Problem("alone", key="age")])
-    assert [p.key for p in grouped] == ["sex", "adoption", "age"]
-    sex, adoption, _ = grouped
+    grouped_problems = group_problems([*problems, Problem("alone", key="age")])
+    assert [problem.key for problem in grouped_problems] == ["sex", "adoption", "age"]
+    sex, adoption, _ = grouped_problems
     assert "324 rows" in sex.message and "'odd 0' is not a valid sex (line 2 and 46 more)" in (
         sex.message
     )
     assert "and 2 more values" in sex.message and "'odd 5'" not in sex.message
     assert adoption.message.count("early bird") == 1 and "323 more" in adoption.message
-    few = [p for p in problems if p.key == "sex"][:3]
-    assert group_problems(few) == few  # these groups need no others
+    few_problems = [problem for problem in problems if problem.key == "sex"][:3]
+    assert group_problems(few_problems) == few_problems  # few problems are not grouped
 
 
-def test_a_file_with_hundreds_of_mistakes_is_told_in_a_few_lines(tmp_path: Path) -> None:
+def test_hundreds_of_problems_in_a_file_are_reported_in_few_lines(tmp_path: Path) -> None:
     lines = [f"P{n} Q,{'early bird' if n % 2 else 'Innovator'},{n}x" for n in range(300)]
     (tmp_path / "panel.csv").write_text("name,adoption,openness\n" + "\n".join(lines) + "\n")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_panel(tmp_path / "panel.csv")
-    assert sorted(p.key for p in caught.value.problems) == ["adoption", "openness"]
+    assert sorted(problem.key for problem in error.value.problems) == ["adoption", "openness"]

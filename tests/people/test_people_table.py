@@ -1,4 +1,4 @@
-"""Profiles from files: what is recognised, what is kept, what is refused."""
+"""Personas from table files: recognised columns, kept cells, refused files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
-def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
+def test_every_format_gives_the_same_personas(tmp_path: Path, kind: str) -> None:
     path, frame = tmp_path / f"people.{kind}", pl.DataFrame(ROWS)
     {
         "csv": lambda: frame.write_csv(path),
@@ -40,7 +40,7 @@ def test_the_same_people_from_every_format(tmp_path: Path, kind: str) -> None:
     assert bo.text.startswith("Bo Ray, an 18-year-old man.")
 
 
-def test_an_own_description_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_given_description_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text('text,age\n"You are a shy poet.",33\n')
     (poet,) = read_personas(path)
@@ -48,15 +48,18 @@ def test_an_own_description_is_taken_as_it_is(tmp_path: Path) -> None:
     assert poet.demographics == {"age": 33}
 
 
-def test_demographics_are_known_by_the_names_that_surveys_give_them(tmp_path: Path) -> None:
-    """Else they would be told beside a drawn value that contradicts them."""
+def test_demographics_are_recognised_by_common_column_names(tmp_path: Path) -> None:
+    """Otherwise a prompt could contain them beside a contradicting drawn value."""
     path = tmp_path / "p.csv"
     path.write_text(
         "Gender,Politics,ideology,Household Income,ethnicity\nfemale,liberal,left,9000,X\n"
     )
     (ann,) = read_personas(path)
     assert ann.demographics == {"sex": "female", "political_leaning": "liberal", "income": 9000}
-    assert ann.extra == {"ideology": "left", "race": "X"}  # the first of two is the one
+    assert ann.extra == {
+        "ideology": "left",
+        "race": "X",
+    }  # of two matching columns the first is used
     path.write_text("gender,sex\nfluid,F\n")
     (ann,) = read_personas(path)
     assert (ann.demographics, ann.extra) == ({"sex": "F"}, {"gender": "fluid"})
@@ -64,10 +67,10 @@ def test_demographics_are_known_by_the_names_that_surveys_give_them(tmp_path: Pa
     assert read_personas(path)[0].text == "a 30-year-old person. Sex: fluid."
 
 
-def test_a_column_is_known_in_every_spelling_of_its_name(tmp_path: Path) -> None:
+def test_a_column_is_recognised_in_every_spelling_of_its_name(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     size = "Gr\u00f6\u00dfe"
-    # An accent of its own, and wide letters.
+    # A combining accent, and full-width letters.
     for spelling in (size, unicodedata.normalize("NFD", size)):
         path.write_text(f"\uff29\uff24,\uff21\uff47\uff45,{spelling}\nann,41,180\n", "utf-8")
         (ann,) = read_personas(path)
@@ -81,12 +84,15 @@ def test_a_column_is_known_in_every_spelling_of_its_name(tmp_path: Path) -> None
         read_personas(path)
 
 
-def test_faults_name_the_line(tmp_path: Path) -> None:
+def test_problems_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id,age\nx,30\nx,31\n,\n")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_personas(path)
-    assert [(p.where, p.key) for p in caught.value.problems] == [("3", "id"), ("4", "")]
+    assert [(problem.where, problem.key) for problem in error.value.problems] == [
+        ("3", "id"),
+        ("4", ""),
+    ]
 
 
 @pytest.mark.parametrize("name", ["none.csv", "people.xlsx", "people.txt"])
@@ -98,7 +104,7 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "problem"),
     [
         (
             "p.csv",
@@ -111,16 +117,16 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str) -> None:
         ("p.csv", "text;age\nAnn, a baker;40\n", "save it as CSV in UTF-8, with commas"),
     ],
 )
-def test_a_table_that_would_be_misread_describes_nobody(
-    tmp_path: Path, name: str, text: str, said: str
+def test_a_table_that_would_be_misread_is_refused(
+    tmp_path: Path, name: str, text: str, problem: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_personas(tmp_path / name)
-    assert said in str(caught.value)
+    assert problem in str(error.value)
 
 
-def test_cells_stay_as_they_stand(tmp_path: Path) -> None:
+def test_cells_are_kept_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("id,text,zip,version,children\n007,Ann,01234,1.10,2\n7,Bo,98765,1.1,\n")
     ann, bo = read_personas(path)
@@ -129,13 +135,13 @@ def test_cells_stay_as_they_stand(tmp_path: Path) -> None:
     assert bo.extra == {"zip": "98765", "version": "1.1"}
 
 
-def test_a_table_that_unpacks_without_end_is_refused_unread(
+def test_a_table_that_unpacks_to_too_many_rows_is_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "people.parquet"
     pl.DataFrame({"text": pl.repeat("A cook.", 1_000_001, eager=True)}).write_parquet(path)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(table_files.pl, "read_parquet", None)  # nothing may be unpacked
+    monkeypatch.setattr(table_files.pl, "read_parquet", None)  # the table must not be unpacked
     with pytest.raises(InputError, match="1,000,001 rows, the limit is 1,000,000"):
         read_personas(path)
 
@@ -157,7 +163,11 @@ def test_a_table_of_too_many_columns_is_refused(
 ) -> None:
     monkeypatch.setattr(table_files, "MAX_COLUMNS", 50)
     path = tmp_path / f"wide.{kind}"
-    wide = pl.DataFrame({f"c{k}": [1] for k in range(51)})
-    {"csv": wide.write_csv, "parquet": wide.write_parquet, "jsonl": wide.write_ndjson}[kind](path)
+    wide_table = pl.DataFrame({f"c{number}": [1] for number in range(51)})
+    {
+        "csv": wide_table.write_csv,
+        "parquet": wide_table.write_parquet,
+        "jsonl": wide_table.write_ndjson,
+    }[kind](path)
     with pytest.raises(InputError, match="51 columns, the limit is 50"):
         read_personas(path)

@@ -1,4 +1,4 @@
-"""One table of human answers: what is valid, in which file formats, and the personas it gives."""
+"""A table of human answers: valid content, file formats, and the personas it gives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = (
 )
 
 
-def write(folder: Path, *rows: str, header: str = HEADER, encoding: str = "utf-8") -> Path:
+def write_table(folder: Path, *rows: str, header: str = HEADER, encoding: str = "utf-8") -> Path:
     path = folder / "people.csv"
     path.write_bytes("\n".join([header, *rows, ""]).encode(encoding))
     return path
@@ -43,62 +43,72 @@ def write_sheet(path: Path, rows: list[list[object]], change: Callable[..., obje
     return path
 
 
-def in_format(folder: Path, kind: str) -> Path:
+def write_in_format(folder: Path, kind: str) -> Path:
     """Write the same three answers as a file of another format."""
-    path = write(folder, *ROWS)
+    path = write_table(folder, *ROWS)
     table = pl.read_csv(path, infer_schema=False, null_values=["NA"])
-    other = folder / f"other{kind}"
+    formatted_path = folder / f"other{kind}"
     if kind == ".csv":
-        return write(folder, *ROWS, encoding="utf-8-sig")
+        return write_table(folder, *ROWS, encoding="utf-8-sig")
     if kind == ".tsv":
-        table.write_csv(other, separator="\t")
+        table.write_csv(formatted_path, separator="\t")
     elif kind == ".parquet":
         numbers = pl.col("before", "after", "age").cast(pl.Float64)
-        table.with_columns(numbers).write_parquet(other)
+        table.with_columns(numbers).write_parquet(formatted_path)
     elif kind == ".jsonl":
-        table.with_columns(pl.col("before", "after", "age").cast(pl.Int64)).write_ndjson(other)
+        table.with_columns(pl.col("before", "after", "age").cast(pl.Int64)).write_ndjson(
+            formatted_path
+        )
     else:
         cells = [list(row) for row in table.rows()]
         numbers_and_texts = [
-            [*row[:2], *(v and float(v) for v in row[2:4]), *row[4:6], int(row[6]), row[7]]
+            [
+                *row[:2],
+                *(value and float(value) for value in row[2:4]),
+                *row[4:6],
+                int(row[6]),
+                row[7],
+            ]
             for row in cells
         ]
-        write_sheet(other, [list(table.columns), *numbers_and_texts])
-    return other
+        write_sheet(formatted_path, [list(table.columns), *numbers_and_texts])
+    return formatted_path
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".jsonl", ".xlsx"])
-def test_each_format_gives_the_same_answers_people_and_comparison(
+def test_each_format_gives_the_same_answers_personas_and_comparison(
     tmp_path: Path, kind: str
 ) -> None:
-    path = in_format(tmp_path, kind)
+    path = write_in_format(tmp_path, kind)
     answers = read_experiment(path)
-    assert [(a.person, a.arm, a.before, a.after) for a in answers] == [
+    assert [(answer.person, answer.arm, answer.before, answer.after) for answer in answers] == [
         ("007", "read", 2, 4),
         ("7", "control", 3, None),
         ("007", "control", 5, 5),
     ]
-    assert [a.text_shown for a in answers] == ["Buses are good.", "", ""]
+    assert [answer.text_shown for answer in answers] == ["Buses are good.", "", ""]
     assert "31-year-old" in answers[0].persona and "Lives in: town" in answers[0].persona
 
-    people = read_personas(path)
-    assert [person.id for person in people] == ["007", "7"]
-    # The answers, the arm and the text are no attributes of the person.
-    assert people[0].text == "a 31-year-old person. Lives in: town."
-    told = read_personas(path, with_first_answers=True)
-    assert told[0].text.endswith(
+    personas = read_personas(path)
+    assert [persona.id for persona in personas] == ["007", "7"]
+    # The answers, the arm and the text are not attributes of the persona.
+    assert personas[0].text == "a 31-year-old person. Lives in: town."
+    personas_with_answers = read_personas(path, with_first_answers=True)
+    assert personas_with_answers[0].text.endswith(
         "Asked about “Buses should be free.”, you answered 2. "
         "Asked about “Parks should close.”, you answered 5."
     )
 
 
-def test_a_run_is_compared_with_the_same_table_and_with_older_names(tmp_path: Path) -> None:
-    new = write(tmp_path, "1,read,Park,Bus", "2,read,Bus,Bus", header="person,arm,before,after")
-    sample = people_file(new).tables["participants"]
-    old = write(
+def test_a_comparison_reads_the_same_table_and_older_column_names(tmp_path: Path) -> None:
+    new_file = write_table(
+        tmp_path, "1,read,Park,Bus", "2,read,Bus,Bus", header="person,arm,before,after"
+    )
+    sample = people_file(new_file).tables["participants"]
+    old_file = write_table(
         tmp_path, "1,read,Park,Bus", "2,read,Bus,Bus", header="participant,condition,first,last"
     )
-    assert people_file(old).tables["participants"].equals(sample)
+    assert people_file(old_file).tables["participants"].equals(sample)
     assert sample.columns == [
         "participant_id",
         "condition",
@@ -106,9 +116,11 @@ def test_a_run_is_compared_with_the_same_table_and_with_older_names(tmp_path: Pa
         "final_choice",
         "position_changed",
     ]
-    two = write(tmp_path, "1,A,Park,Bus", "1,B,Bus,Bus", header="person,item,before,after")
+    two_items_file = write_table(
+        tmp_path, "1,A,Park,Bus", "1,B,Bus,Bus", header="person,item,before,after"
+    )
     with pytest.raises(InputError, match=r"item: 2 items \(a run asks about one item"):
-        people_file(two)
+        people_file(two_items_file)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +130,7 @@ def test_a_run_is_compared_with_the_same_table_and_with_older_names(tmp_path: Pa
             ["a,Buses,3,4,read,,,", "b,Buses,3,4,read,,,", "a,Buses,2,4,read,,,"],
             "4: person: a answers twice about 'Buses', first in row 2",
         ),
-        # A person has one condition for an item.
+        # A person has only one condition for an item.
         (["a,Buses,3,4,read,,,", "a,Buses,3,4,control,,,"], "a answers twice about 'Buses'"),
         (
             ["a,Buses,3,4,read,,,", "b,Buses,3,4,,,,"],
@@ -136,26 +148,30 @@ def test_a_run_is_compared_with_the_same_table_and_with_older_names(tmp_path: Pa
 def test_answers_that_cannot_be_replayed_are_refused_by_row(
     tmp_path: Path, rows: list[str], problem: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        read_experiment(write(tmp_path, *rows))
-    assert problem in str(caught.value)
+    with pytest.raises(InputError) as error:
+        read_experiment(write_table(tmp_path, *rows))
+    assert problem in str(error.value)
 
 
-def test_one_row_and_one_person_in_two_arms_are_answers(tmp_path: Path) -> None:
-    (answer,) = read_experiment(write(tmp_path, "a,Buses,3,", header="person,item,before,after"))
+def test_a_single_row_and_a_person_in_two_arms_are_valid(tmp_path: Path) -> None:
+    (answer,) = read_experiment(
+        write_table(tmp_path, "a,Buses,3,", header="person,item,before,after")
+    )
     assert (answer.arm, answer.after) == (EVERYBODY, None)
-    both = read_experiment(write(tmp_path, "a,Buses,3,4,read,,,", "a,Parks,3,4,control,,,"))
-    assert [each.arm for each in both] == ["read", "control"]
+    answers = read_experiment(
+        write_table(tmp_path, "a,Buses,3,4,read,,,", "a,Parks,3,4,control,,,")
+    )
+    assert [item_answer.arm for item_answer in answers] == ["read", "control"]
 
 
-def test_attributes_that_contradict_each_other_make_no_persona(tmp_path: Path) -> None:
-    path = write(tmp_path, "a,Buses,3,4,,,30,town", "a,Parks,3,4,,,31,town")
+def test_contradicting_attributes_are_refused(tmp_path: Path) -> None:
+    path = write_table(tmp_path, "a,Buses,3,4,,,30,town", "a,Parks,3,4,,,31,town")
     with pytest.raises(InputError, match="3: age: a has 31 here and 30 in row 2"):
         read_personas(path)
 
 
 def test_first_answers_need_a_table_of_answers(tmp_path: Path) -> None:
-    path = write(tmp_path, "a,a baker", header="id,text")
+    path = write_table(tmp_path, "a,a baker", header="id,text")
     with pytest.raises(InputError, match="no first answers"):
         read_personas(path, with_first_answers=True)
 
@@ -181,18 +197,18 @@ def test_first_answers_need_a_table_of_answers(tmp_path: Path) -> None:
         (b"PK\x03\x04 not a table", ""),
     ],
 )
-def test_odd_files_are_refused_with_what_to_do(
+def test_unusual_files_are_refused_with_a_hint(
     tmp_path: Path, content: bytes, problem: str
 ) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(content)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_experiment(path)
-    assert "people.csv" in str(caught.value) and problem in str(caught.value)
+    assert "people.csv" in str(error.value) and problem in str(error.value)
 
 
-def test_empty_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path, "a,Buses,3,4,31,,", header="person,item,before,after,age,,")
+def test_empty_columns_without_a_name_are_ignored(tmp_path: Path) -> None:
+    path = write_table(tmp_path, "a,Buses,3,4,31,,", header="person,item,before,after,age,,")
     assert read_people(path).columns == ["person", "item", "before", "after", "age"]
     assert read_personas(path)[0].text == "a 31-year-old person."
 
@@ -204,66 +220,68 @@ def test_empty_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
         (["a,read,Park,Bus", "b,Read,Bus,Bus"], "differ only in case or spaces"),
     ],
 )
-def test_a_comparison_refuses_arms_that_are_unclear(
-    tmp_path: Path, rows: list[str], problem: str
-) -> None:
+def test_a_comparison_refuses_ambiguous_arms(tmp_path: Path, rows: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        people_file(write(tmp_path, *rows, header="person,arm,before,after"))
+        people_file(write_table(tmp_path, *rows, header="person,arm,before,after"))
 
 
 def test_ten_thousand_rows_are_read(tmp_path: Path) -> None:
     rows = (f"p{n},item {n % 30},{n % 5},{n % 4},arm {n % 3},,{n % 80},x" for n in range(10_000))
-    path = write(tmp_path, *rows)
+    path = write_table(tmp_path, *rows)
     assert len(read_experiment(path)) == 10_000
     assert len(read_personas(path)) == 10_000
 
 
-NAMES: list[object] = ["person", "item", "before", "after"]
+COLUMN_NAMES: list[object] = ["person", "item", "before", "after"]
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda s: s.merge_cells("A2:A3"), "Sheet!A2:A3: these cells are merged (unmerge"),
-        (lambda s: setattr(s.row_dimensions[3], "hidden", True), "Sheet!3: this row or column is"),
-        (lambda s: s.cell(2, 7, "note"), "Sheet!G2: no column name above this cell"),
-        (lambda s: s.cell(1, 5, "before"), "two columns are called before"),
-        (lambda s: s.cell(2, 3, "=1+1"), "Sheet!C2: this formula was never calculated"),
-        (lambda s: s.parent.create_sheet("notes").cell(1, 1, "x"), "2 sheets have cells: Sheet,"),
-        (lambda s: s.cell(90_000, 1, "x"), "is empty"),
-        (lambda s: s.delete_rows(1, 3), "all sheets are empty"),
+        (lambda sheet: sheet.merge_cells("A2:A3"), "Sheet!A2:A3: these cells are merged (unmerge"),
+        (lambda sheet: setattr(sheet.row_dimensions[3], "hidden", True),
+         "Sheet!3: this row or column is"),
+        (lambda sheet: sheet.cell(2, 7, "note"), "Sheet!G2: no column name above this cell"),
+        (lambda sheet: sheet.cell(1, 5, "before"), "two columns are called before"),
+        (lambda sheet: sheet.cell(2, 3, "=1+1"), "Sheet!C2: this formula was never calculated"),
+        (lambda sheet: sheet.parent.create_sheet("notes").cell(1, 1, "x"),
+         "2 sheets have cells: Sheet,"),
+        (lambda sheet: sheet.cell(90_000, 1, "x"), "is empty"),
+        (lambda sheet: sheet.delete_rows(1, 3), "all sheets are empty"),
     ],
 )  # fmt: skip
-def test_a_sheet_that_is_no_plain_table_is_refused_by_cell(
+def test_a_sheet_that_is_not_a_simple_table_is_refused_by_cell(
     tmp_path: Path, change: Callable[..., object], problem: str
 ) -> None:
-    rows: list[list[object]] = [NAMES, ["a", "Buses", 3, 4], ["b", "Buses", 2, 4]]
+    rows: list[list[object]] = [COLUMN_NAMES, ["a", "Buses", 3, 4], ["b", "Buses", 2, 4]]
     path = write_sheet(tmp_path / "people.xlsx", rows, change)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         read_experiment(path)
-    assert problem in str(caught.value)
+    assert problem in str(error.value)
 
 
-def test_the_sheet_named_people_is_the_table(tmp_path: Path) -> None:
+def test_the_sheet_named_people_is_read(tmp_path: Path) -> None:
     def add_codebook(sheet: openpyxl.worksheet.worksheet.Worksheet) -> None:
         sheet.title = "People"
         sheet.parent.create_sheet("codebook").cell(1, 1, "x")
 
-    rows: list[list[object]] = [NAMES, [7, "Buses", 3.5, 4]]
+    rows: list[list[object]] = [COLUMN_NAMES, [7, "Buses", 3.5, 4]]
     (answer,) = read_experiment(write_sheet(tmp_path / "people.xlsx", rows, add_codebook))
     assert (answer.person, answer.before) == ("7", 3.5)
 
 
-def test_a_sheet_of_few_cells_and_a_huge_area_is_refused(
+def test_a_sheet_with_few_cells_and_a_huge_area_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_files, "MAX_SHEET_AREA", 100)
-    path = write_sheet(tmp_path / "people.xlsx", [NAMES], lambda s: s.cell(500, 1, "a"))
+    path = write_sheet(
+        tmp_path / "people.xlsx", [COLUMN_NAMES], lambda sheet: sheet.cell(500, 1, "a")
+    )
     with pytest.raises(InputError, match="the table has 499 rows"):
         read_people(path)
 
 
-def test_a_file_that_only_calls_itself_a_workbook_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_workbook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "people.xlsx"
     path.write_text("person,item\n")
     with pytest.raises(InputError, match=r"not an \.xlsx workbook"):
@@ -271,10 +289,8 @@ def test_a_file_that_only_calls_itself_a_workbook_is_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_participants_know_the_first_answers_of_the_table_only_if_told(
-    tmp_path: Path, is_told: bool
-) -> None:
-    write(
+def test_participants_get_the_first_answers_only_on_request(tmp_path: Path, is_told: bool) -> None:
+    write_table(
         tmp_path, *(f"r{n},Money,Park,Later answer,,Secret text.,{20 + n},town" for n in range(12))
     )
     (tmp_path / "study.yaml").write_text(
@@ -286,8 +302,10 @@ def test_participants_know_the_first_answers_of_the_table_only_if_told(
     )
     model = ScriptedProvider(lambda *_: "Park", keep_requests=True)
     folkmoot.run(tmp_path / "study.yaml", provider=model, out=tmp_path / "run")
-    systems = [request.messages[0].content for _, request in model.seen]
-    assert systems and all("Lives in: town" in system for system in systems)
-    told = ["Asked about “Money”, you answered Park." in system for system in systems]
-    assert all(told) if is_told else not any(told)
-    assert not any("Secret text" in system or "Later answer" in system for system in systems)
+    system_prompts = [request.messages[0].content for _, request in model.seen]
+    assert system_prompts and all("Lives in: town" in system for system in system_prompts)
+    contains_answer = [
+        "Asked about “Money”, you answered Park." in system for system in system_prompts
+    ]
+    assert all(contains_answer) if is_told else not any(contains_answer)
+    assert not any("Secret text" in system or "Later answer" in system for system in system_prompts)

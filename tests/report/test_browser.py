@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.storage.run_folder import RunFolder
 from tests.sweeps import sample_daily
-from tests.view.test_browser import luminance_of
+from tests.view.test_browser import calculate_luminance
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
@@ -128,7 +128,7 @@ def test_the_focus_can_be_seen_at_every_stop_of_the_tab_key(
 ) -> None:
     page = browser.new_page(color_scheme=scheme)
     page.goto(address_of(pilot))
-    paper = luminance_of(
+    paper = calculate_luminance(
         page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
     )
     stops = 0
@@ -141,7 +141,7 @@ def test_the_focus_can_be_seen_at_every_stop_of_the_tab_key(
         if focused[0] == "BODY":
             break
         stops += 1
-        low, high = sorted([paper, luminance_of(focused[2])])
+        low, high = sorted([paper, calculate_luminance(focused[2])])
         # WCAG 2.2, criterion 1.4.11.
         assert focused[1] == "solid" and (high + 0.05) / (low + 0.05) >= 3, focused
     assert stops > 30

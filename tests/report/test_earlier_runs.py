@@ -22,7 +22,7 @@ from folkmoot.engine.study.study import FAILED_FINDING_KEY, compute_findings, fi
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from tests.sweeps import sample_daily
-from tests.view.conftest import reader
+from tests.view.conftest import create_viewer_server
 
 HERE = Path(__file__).parent / "earlier"
 EARLIER = sorted(HERE.glob("*.zip"))
@@ -79,7 +79,7 @@ def test_runs_of_all_versions_are_compared_with_each_other(runs: Path) -> None:
 
 
 def test_the_reader_shows_runs_of_all_versions(runs: Path) -> None:
-    with reader(runs) as server:
+    with create_viewer_server(runs) as server:
         for archive in EARLIER:
             for page in ("people", "person?id=p_0001"):
                 shown = server.get(f"/run/{archive.stem}/-/{page}")
@@ -117,7 +117,7 @@ def test_the_reader_shows_an_earlier_run_of_each_study(archive: Path, runs: Path
     speaker = SHOWN[archive.stem][0]
     first = run.read_table("answers").filter(pl.col("speaker_id") == speaker)["address"][0]
     pages = ["", "findings", "people", f"person?id={speaker}", "rooms", "search?q=a"]
-    with reader(runs) as server:
+    with create_viewer_server(runs) as server:
         for page in (*pages, f"call?at={first}"):
             shown = server.get(f"/run/{archive.stem}/-/{page}")
             assert shown.status == 200, (page, shown.text)

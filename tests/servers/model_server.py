@@ -20,20 +20,22 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.servers.answers import HashAnswers, RespondentAnswers, digest_of, vector
-from tests.servers.batches import BatchDesk
+from tests.servers.answers import HashAnswers, RespondentAnswers, calculate_digest, create_embedding
+from tests.servers.batches import BatchEndpoints
 from tests.servers.faults import FaultPlan
 
-# What a test has the server say to a conversation: `text`, `finish` (the vendor's word; None leaves
-# it out), `error` (inside the answer), or `status` and `message` of a failure. Empty: as planned.
+# The answer that a test prescribes for a conversation: `text`, `finish` (the vendor's word; None
+# leaves it out), `error` (inside the answer), or `status` and `message` of a failure. If empty, the
+# server answers by its plan.
 Says = Callable[[list[dict[str, str]], dict[str, Any]], dict[str, Any]]
 
 
 class ModelServer:
-    """State of one server: its plan, what it counted, whom it answered."""
+    """State of one server: its fault plan, its counts and its answered requests."""
 
     says: Says = staticmethod(lambda messages, body: {})
-    between: Any = staticmethod(lambda request, handler: handler(request))  # what a test puts there
+    # Runs between a request and its handler; a test may replace it.
+    between: Any = staticmethod(lambda request, handler: handler(request))
 
     def __init__(self, plan: FaultPlan, latency: float, answers: str) -> None:
         self.plan = plan
@@ -42,14 +44,14 @@ class ModelServer:
         self.counts: Counter[str] = Counter()
         self.log: list[str] = []
         self._times: Counter[str] = Counter()
-        self.answering = 0  # requests whose handler runs
+        self.answering = 0  # requests with a running handler
         self.authorizations: set[str] = set()  # the header of all requests so far
         self._in_flight = 0
-        self.batches = BatchDesk(self.chat, self.anthropic, self.gemini)
+        self.batches = BatchEndpoints(self.chat, self.anthropic, self.gemini)
 
     def app(self) -> web.Application:
-        wares = [self._counted, self._theirs]
-        app = web.Application(client_max_size=64 * 2**20, middlewares=wares)
+        middlewares = [self._count_request, self._call_between]
+        app = web.Application(client_max_size=64 * 2**20, middlewares=middlewares)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/embeddings", self.embeddings)
         app.router.add_post("/v1/messages", self.anthropic)
@@ -61,55 +63,62 @@ class ModelServer:
         return app
 
     @web.middleware
-    async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def _count_request(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.answering += 1
         self.authorizations.add(request.headers.get("Authorization", ""))
         try:
-            found: web.StreamResponse = await handler(request)
-            return found
+            response: web.StreamResponse = await handler(request)
+            return response
         finally:
             self.answering -= 1
 
     @web.middleware
-    async def _theirs(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        found: web.StreamResponse = await self.between(request, handler)
-        return found
+    async def _call_between(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        response: web.StreamResponse = await self.between(request, handler)
+        return response
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        early = await self._early(request, body)
-        if early is not None:
-            return early
-        wanted = body.get("response_format") or {}
-        if wanted and (
+        fault_response = await self._apply_faults(request, body)
+        if fault_response is not None:
+            return fault_response
+        response_format = body.get("response_format") or {}
+        if response_format and (
             self.plan.schema == "none"
-            or (self.plan.schema == "refuse" and wanted["type"] == "json_schema")
+            or (self.plan.schema == "refuse" and response_format["type"] == "json_schema")
         ):
             self.counts["format_refused"] += 1
-            return _error(400, "response_format of this type is not supported", "invalid_request")
+            return _error_response(
+                400, "response_format of this type is not supported", "invalid_request"
+            )
         if self.plan.no_temperature and "temperature" in body:
-            return _error(400, "Unsupported value: temperature is not supported", "unsupported")
-        schema = (wanted.get("json_schema") or {}).get("schema")
-        said = self.says(body["messages"], body)
-        if "status" in said:
-            return _error(said["status"], said["message"], "invalid_request_error")
-        text = await self._text(body["messages"], schema, body, said)
+            return _error_response(
+                400, "Unsupported value: temperature is not supported", "unsupported"
+            )
+        schema = (response_format.get("json_schema") or {}).get("schema")
+        prescribed = self.says(body["messages"], body)
+        if "status" in prescribed:
+            return _error_response(
+                prescribed["status"], prescribed["message"], "invalid_request_error"
+            )
+        text = await self._create_text(body["messages"], schema, body, prescribed)
         return self._answered(
             body,
             {
-                "id": f"chatcmpl-{digest_of(body)}",
+                "id": f"chatcmpl-{calculate_digest(body)}",
                 "object": "chat.completion",
                 "model": f"{body['model']}-served",
                 "choices": [
                     {
                         "index": 0,
                         "message": {"role": "assistant", "content": text},
-                        **_given(said, "finish_reason", "stop"),
-                        **({"error": said["error"]} if "error" in said else {}),
+                        **_finish_field(prescribed, "finish_reason", "stop"),
+                        **({"error": prescribed["error"]} if "error" in prescribed else {}),
                     }
                 ],
                 "usage": {
-                    "prompt_tokens": sum(len(m["content"]) for m in body["messages"]) // 4,
+                    "prompt_tokens": sum(len(message["content"]) for message in body["messages"])
+                    // 4,
                     "completion_tokens": max(1, len(text) // 4),
                 },
             },
@@ -117,88 +126,101 @@ class ModelServer:
 
     async def embeddings(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        early = await self._early(request, body)
-        if early is not None:
-            return early
+        fault_response = await self._apply_faults(request, body)
+        if fault_response is not None:
+            return fault_response
         texts = body["input"]
         self.counts["embedded_texts"] += len(texts)
         self.counts["largest_batch"] = max(self.counts["largest_batch"], len(texts))
         rows = [
-            {"object": "embedding", "index": i, "embedding": vector(t)} for i, t in enumerate(texts)
+            {"object": "embedding", "index": i, "embedding": create_embedding(text)}
+            for i, text in enumerate(texts)
         ]
         usage = {"prompt_tokens": sum(map(len, texts)) // 4}
         return self._answered(body, {"data": rows[::-1], "usage": usage, "model": body["model"]})
 
     async def anthropic(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        early = await self._early(request, body)
-        if early is not None:
-            return early
+        fault_response = await self._apply_faults(request, body)
+        if fault_response is not None:
+            return fault_response
         if "max_tokens" not in body:
-            return _error(400, "max_tokens: Field required", "invalid_request_error")
-        wanted = body.get("output_config") or {}
-        if wanted and self.plan.schema in ("refuse", "none"):
+            return _error_response(400, "max_tokens: Field required", "invalid_request_error")
+        output_config = body.get("output_config") or {}
+        if output_config and self.plan.schema in ("refuse", "none"):
             self.counts["format_refused"] += 1
-            return _error(400, "output_config: Extra inputs are not permitted", "invalid_request")
-        messages = [{**m, "content": _plain(m["content"])} for m in body["messages"]]
+            return _error_response(
+                400, "output_config: Extra inputs are not permitted", "invalid_request"
+            )
+        messages = [
+            {**message, "content": _read_content(message["content"])}
+            for message in body["messages"]
+        ]
         if body.get("system"):
-            messages.insert(0, {"role": "system", "content": _plain(body["system"])})
-        schema = (wanted.get("format") or {}).get("schema")
-        said = self.says(messages, body)
-        if "status" in said:
-            return _error(said["status"], said["message"], "invalid_request_error")
-        text = await self._text(messages, schema, body, said)
+            messages.insert(0, {"role": "system", "content": _read_content(body["system"])})
+        schema = (output_config.get("format") or {}).get("schema")
+        prescribed = self.says(messages, body)
+        if "status" in prescribed:
+            return _error_response(
+                prescribed["status"], prescribed["message"], "invalid_request_error"
+            )
+        text = await self._create_text(messages, schema, body, prescribed)
         return self._answered(
             body,
             {
-                "id": f"msg_{digest_of(body)}",
+                "id": f"msg_{calculate_digest(body)}",
                 "type": "message",
                 "model": f"{body['model']}-served",
                 "content": [{"type": "text", "text": text}],
-                **_given(said, "stop_reason", "end_turn"),
+                **_finish_field(prescribed, "stop_reason", "end_turn"),
                 "usage": {"input_tokens": 10, "output_tokens": max(1, len(text) // 4)},
             },
         )
 
     async def gemini(self, request: web.Request) -> web.StreamResponse:
-        asked, _, kind = request.match_info["call"].partition(":")
+        model_name, _, kind = request.match_info["call"].partition(":")
         if kind == "batchGenerateContent":
-            return await self.batches.gemini_create(request, asked)
+            return await self.batches.gemini_create(request, model_name)
         body = await request.json()
-        early = await self._early(request, body)
-        if early is not None:
-            return early
+        fault_response = await self._apply_faults(request, body)
+        if fault_response is not None:
+            return fault_response
         model, _, call = request.match_info["call"].partition(":")
         if call == "batchEmbedContents":
-            texts = [r["content"]["parts"][0]["text"] for r in body["requests"]]
-            return self._answered(body, {"embeddings": [{"values": vector(t)} for t in texts]})
+            texts = [
+                embed_request["content"]["parts"][0]["text"] for embed_request in body["requests"]
+            ]
+            return self._answered(
+                body, {"embeddings": [{"values": create_embedding(text)} for text in texts]}
+            )
         config = body.get("generationConfig") or {}
         if "responseJsonSchema" in config and self.plan.schema in ("refuse", "none"):
             self.counts["format_refused"] += 1
-            return _error(400, "Unknown name responseJsonSchema", "INVALID_ARGUMENT")
+            return _error_response(400, "Unknown name responseJsonSchema", "INVALID_ARGUMENT")
         roles = {"user": "user", "model": "assistant"}
         messages = [
-            {"role": roles[c["role"]], "content": c["parts"][0]["text"]} for c in body["contents"]
+            {"role": roles[content["role"]], "content": content["parts"][0]["text"]}
+            for content in body["contents"]
         ]
         system = body.get("systemInstruction")
         if system:
             messages.insert(0, {"role": "system", "content": system["parts"][0]["text"]})
-        said = self.says(messages, body)
-        if "status" in said:
-            return _error(said["status"], said["message"], "INVALID_ARGUMENT")
-        text = await self._text(messages, config.get("responseJsonSchema"), body, said)
+        prescribed = self.says(messages, body)
+        if "status" in prescribed:
+            return _error_response(prescribed["status"], prescribed["message"], "INVALID_ARGUMENT")
+        text = await self._create_text(messages, config.get("responseJsonSchema"), body, prescribed)
         return self._answered(
             body,
             {
                 "candidates": [
                     {
                         "content": {"role": "model", "parts": [{"text": text}]},
-                        **_given(said, "finishReason", "STOP"),
+                        **_finish_field(prescribed, "finishReason", "STOP"),
                     }
                 ],
                 "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5},
                 "modelVersion": f"{model}-served",
-                "responseId": digest_of(body),
+                "responseId": calculate_digest(body),
             },
         )
 
@@ -214,8 +236,8 @@ class ModelServer:
         self.plan = replace(self.plan, **changes)
         return web.json_response({})
 
-    async def _early(self, request: web.Request, body: Any) -> web.StreamResponse | None:
-        """What happens before an answer: the latency, and the faults."""
+    async def _apply_faults(self, request: web.Request, body: Any) -> web.StreamResponse | None:
+        """Apply latency and faults before an answer. Return a response if a fault replaces it."""
         self.counts["received"] += 1
         self._in_flight += 1
         self.counts["most_in_flight"] = max(self.counts["most_in_flight"], self._in_flight)
@@ -224,15 +246,15 @@ class ModelServer:
                 await asyncio.sleep(self.latency)
         finally:
             self._in_flight -= 1
-        if self.plan.key is not None and self.plan.key not in _keys(request):
+        if self.plan.key is not None and self.plan.key not in _read_keys(request):
             self.counts["bad_key"] += 1
-            return _error(401, "Incorrect API key provided", "invalid_api_key")
+            return _error_response(401, "Incorrect API key provided", "invalid_api_key")
         if self.plan.quota_after is not None and self.counts["answered"] >= self.plan.quota_after:
             self.counts["quota"] += 1
-            return _error(429, "You have no credit left", "insufficient_quota")
+            return _error_response(429, "You have no credit left", "insufficient_quota")
         while self.plan.hold_after is not None and len(self.log) >= self.plan.hold_after:
             await asyncio.sleep(0.005)
-        digest = digest_of(body)
+        digest = calculate_digest(body)
         self._times[digest] += 1
         fault = self.plan.fault(digest, self._times[digest])
         return await self._misbehave(fault, request) if fault else None
@@ -240,11 +262,11 @@ class ModelServer:
     async def _misbehave(self, fault: str, request: web.Request) -> web.StreamResponse | None:
         self.counts[fault] += 1
         if fault == "rate_limit":
-            answer = _error(429, "Rate limit reached", "rate_limit_exceeded")
+            answer = _error_response(429, "Rate limit reached", "rate_limit_exceeded")
             answer.headers["Retry-After"] = f"{self.plan.retry_after:g}"
             return answer
         if fault == "server_error":
-            return _error(500, "The server had an error", "server_error")
+            return _error_response(500, "The server had an error", "server_error")
         if fault == "malformed":
             return web.Response(text='{"choices": [{"mess', content_type="application/json")
         if fault == "half":
@@ -262,14 +284,14 @@ class ModelServer:
         await asyncio.sleep(self.plan.stall_seconds)
         return web.Response(text="{}", content_type="application/json")
 
-    async def _text(
-        self, messages: list[dict[str, str]], schema: Any, body: Any, said: dict[str, Any]
+    async def _create_text(
+        self, messages: list[dict[str, str]], schema: Any, body: Any, prescribed: dict[str, Any]
     ) -> str:
-        if "text" in said:
-            return str(said["text"])
+        if "text" in prescribed:
+            return str(prescribed["text"])
         if self.plan.schema == "ignore":
             schema = None
-        return await self.answers.answer(messages, schema, digest_of(body))
+        return await self.answers.answer(messages, schema, calculate_digest(body))
 
     def _answered(self, body: Any, data: Any) -> web.Response:
         self.counts["answered"] += 1
@@ -279,34 +301,36 @@ class ModelServer:
                 if self.plan.usage == "absurd":
                     data[key] = dict.fromkeys(usage, 2**63)
                 if self.plan.usage == "input":
-                    outs = ("completion_tokens", "output_tokens", "candidatesTokenCount")
-                    data[key] = {k: v for k, v in usage.items() if k not in outs}
+                    output_keys = ("completion_tokens", "output_tokens", "candidatesTokenCount")
+                    data[key] = {
+                        name: count for name, count in usage.items() if name not in output_keys
+                    }
                 if self.plan.usage == "apart" and usage:
                     data[key] = {**usage, "total_tokens": sum(usage.values()) + 50}
-        self.log.append(digest_of(body))
+        self.log.append(calculate_digest(body))
         return web.json_response(data)
 
 
-def _plain(content: Any) -> str:
-    """The text of a message of Anthropic's, whether it stands in blocks or not."""
+def _read_content(content: Any) -> str:
+    """Return the text of a message in Anthropic's format, with or without blocks."""
     return (
         content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
     )
 
 
-def _given(said: dict[str, Any], field: str, usual: str) -> dict[str, Any]:
-    """How a reply ended, in this format's field; None leaves the field out."""
-    finish = said.get("finish", usual)
+def _finish_field(prescribed: dict[str, Any], field: str, default: str) -> dict[str, Any]:
+    """Return the finish reason in the field of this format; None leaves the field out."""
+    finish = prescribed.get("finish", default)
     return {} if finish is None else {field: finish}
 
 
-def _keys(request: web.Request) -> set[str]:
+def _read_keys(request: web.Request) -> set[str]:
     headers = request.headers
     bearer = headers.get("Authorization", "").removeprefix("Bearer ")
     return {bearer, headers.get("x-api-key", ""), headers.get("x-goog-api-key", "")}
 
 
-def _error(status: int, message: str, code: str) -> web.Response:
+def _error_response(status: int, message: str, code: str) -> web.Response:
     return web.json_response({"error": {"message": message, "code": code}}, status=status)
 
 
@@ -316,22 +340,22 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--answers", choices=["hash", "respondent"], default="hash")
-    for f in fields(FaultPlan):
-        flag = f"--{f.name.replace('_', '-')}"
-        if f.name == "key" or isinstance(f.default, str):
-            parser.add_argument(flag, default=f.default)
-        elif f.name == "no_temperature":
+    for plan_field in fields(FaultPlan):
+        flag = f"--{plan_field.name.replace('_', '-')}"
+        if plan_field.name == "key" or isinstance(plan_field.default, str):
+            parser.add_argument(flag, default=plan_field.default)
+        elif plan_field.name == "no_temperature":
             parser.add_argument(flag, action="store_true")
         else:
-            whole = f.name in ("seed", "quota_after")
-            parser.add_argument(flag, type=int if whole else float, default=f.default)
+            is_integer = plan_field.name in ("seed", "quota_after")
+            parser.add_argument(flag, type=int if is_integer else float, default=plan_field.default)
     args = vars(parser.parse_args(argv))
     port, latency, answers = args.pop("port"), args.pop("latency"), args.pop("answers")
     server = ModelServer(FaultPlan(**args), latency, answers)
-    asyncio.run(_serve(server, port))
+    asyncio.run(_serve_forever(server, port))
 
 
-async def _serve(server: ModelServer, port: int) -> None:
+async def _serve_forever(server: ModelServer, port: int) -> None:
     runner = web.AppRunner(server.app(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)

@@ -1,4 +1,4 @@
-"""Pages served on the loopback in a thread of the test's own process, and a plain client."""
+"""Pages served on the loopback address in a thread of the test process, and a simple client."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from folkmoot.view.connections import ConnectionLimits
 from tests.waiting import wait_until
 
 
-class Answer(NamedTuple):
+class PageResponse(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     text: str
 
 
 class PageServer:
-    """An app at `url`. Use as a context manager."""
+    """Serve an app at `url`. Use as a context manager."""
 
     def __init__(self, app: Starlette, limits: ConnectionLimits | None = None) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=connections.BACKLOG)
@@ -42,14 +42,16 @@ class PageServer:
         self._thread.join(10)
         self._socket.close()
 
-    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """What is answered; the path is sent as it is. `Host` may be given as a header."""
-        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        asked.putrequest(method, path, skip_host="Host" in headers)
+    def get(self, path: str, method: str = "GET", **headers: str) -> PageResponse:
+        """Send a request and return the response. The path is sent unchanged."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in headers.items():
-            asked.putheader(name, value)
-        asked.endheaders()
-        got = asked.getresponse()
-        answer = Answer(got.status, got.headers, got.read().decode("utf-8", "replace"))
-        asked.close()
-        return answer
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        page_response = PageResponse(
+            response.status, response.headers, response.read().decode("utf-8", "replace")
+        )
+        connection.close()
+        return page_response

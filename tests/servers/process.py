@@ -1,4 +1,4 @@
-"""The model server in a process of its own, for tests and benchmarks."""
+"""The model server in a separate process, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class ServerProcess:
-    """Starts a model server, tells its URL, and ends it. A context manager."""
+    """Start a model server, read its URL, and stop it at exit. Use as a context manager."""
 
     def __init__(
         self, plan: FaultPlan | None = None, *, latency: float = 0.0, answers: str = "hash"
@@ -40,13 +40,13 @@ class ServerProcess:
         return f"{self.url}/v1"
 
     def stats(self) -> dict[str, int]:
-        found: dict[str, int] = self._get("/stats")
-        return found
+        counts: dict[str, int] = self._get("/stats")
+        return counts
 
     def log(self) -> list[str]:
-        """Digests of all requests that were answered, in order."""
-        found: list[str] = self._get("/log")
-        return found
+        """Return the digests of all answered requests, in order."""
+        digests: list[str] = self._get("/log")
+        return digests
 
     def change(self, **plan: Any) -> None:
         """Change parts of the fault plan of the running server, or its `latency`."""

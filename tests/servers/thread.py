@@ -1,4 +1,4 @@
-"""The model server in a thread of the test's own process: quick to start, open to look into."""
+"""The model server in a thread of the test process. It starts fast and can be inspected."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ServerThread:
         await runner.cleanup()
 
     def wait_until_quiet(self) -> None:
-        """Wait until nobody is connected and no answer is under way: nothing more can come from
-        a client that is gone."""
+        """Wait until there are no connections and no running handlers, so that no request of an
+        ended client can arrive later."""
         server = self._runner.server
         wait_until(
             lambda: not server.connections and not self.model.answering,

@@ -1,4 +1,4 @@
-"""A form names its fields by their labels, for a person who never sees the study file."""
+"""A form names its fields by their labels, because its readers never see the study file."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from tests.sweeps import sample_daily
 SNAKE_CASE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 
 
-def fields_of(sections: Sequence[FormSection]) -> list[StudyField]:
+def list_fields(sections: Sequence[FormSection]) -> list[StudyField]:
     return [field for section in sections for field in walk_fields(section.fields)]
 
 
 def open_all_rows(kind: str) -> list[StudyField]:
-    """The fields of a form in which each list and mapping has a row, so that all fields show."""
+    """Return the fields of a form in which each list and mapping has a row, so all are visible."""
     study = find_study(kind)
     values: dict[str, Any] = {}
     for _ in range(100):
         form = make_form(study, values)
         empty = [
             field
-            for field in fields_of(form)
+            for field in list_fields(form)
             if not field.inner and (field.kind in ("rows", "mapping") or field.can_become_rows)
         ]
         if not empty:
-            return fields_of(form)
+            return list_fields(form)
         action = "rows" if empty[0].can_become_rows else "add"
         values = change_rows(form, values, f"{action} {empty[0].name}")
     raise AssertionError(empty[0].path)
 
 
-def workbook_form(folder: Path) -> WorkbookForm:
+def create_workbook_form(folder: Path) -> WorkbookForm:
     for name, content in new_files(find_study("workbook")).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     form = read_study_form(next(folder.glob("*.xlsx")))
@@ -51,13 +51,13 @@ def workbook_form(folder: Path) -> WorkbookForm:
     return form
 
 
-def raw_keys_in(field: StudyField, keys: set[str]) -> Iterator[str]:
-    """The keys that the help of a field names and that its form does not offer as values."""
-    offered = {value_words(choice) for choice in (*field.choices, *field.key_choices)}
-    # What a label is set to is a value, and a name in braces is typed into a cell as it is.
+def find_raw_keys(field: StudyField, keys: set[str]) -> Iterator[str]:
+    """Yield the keys in the help of a field that its form does not offer as values."""
+    offered_values = {value_words(choice) for choice in (*field.choices, *field.key_choices)}
+    # The text after "set to" is a value, and a name in braces is typed into a cell unchanged.
     text = re.sub(r"” set to `[^`]+`|\{\w+\}", "”", field.help)
     for name in re.findall("`([^`]+)`", text):
-        if name.partition(": ")[0] in keys and name not in offered:
+        if name.partition(": ")[0] in keys and name not in offered_values:
             yield name
     yield from (name for name in SNAKE_CASE.findall(text) if name in keys)
 
@@ -71,7 +71,7 @@ def raw_keys_in(field: StudyField, keys: set[str]) -> Iterator[str]:
 def test_no_help_names_a_raw_key(tmp_path: Path, kind: str) -> None:
     keys = {key.name for _, key in walk_keys(keys_of(find_study(kind).config))}
     if kind == "workbook":
-        form = workbook_form(tmp_path)
+        form = create_workbook_form(tmp_path)
         for sheet in form.sheets.sheets:
             keys |= {sheet.name, *sheet.rows[0], *(row[0] for row in sheet.rows if row)}
         values: Any = form.sheets.values
@@ -79,18 +79,20 @@ def test_no_help_names_a_raw_key(tmp_path: Path, kind: str) -> None:
             for field in section.fields:
                 values = change_rows(form.sections, values, f"add {field.name}")
         cells = ((name, len(rows) - 1, "A") for name, rows in values.items())
-        fields = fields_of(form.sheets.with_cells(cells).sections)
+        fields = list_fields(form.sheets.with_cells(cells).sections)
         assert {"agent_profiles", "llm_text", "api_endpoint"} <= keys
     else:
         fields = open_all_rows(kind)
     assert len([field for field in fields if field.help]) > 20
-    assert {field.label: found for field in fields if (found := [*raw_keys_in(field, keys)])} == {}
-    # A value is offered in the words that help texts use for it.
-    offered = {choice for field in fields for choice in (*field.choices, *field.key_choices)}
-    assert [choice for choice in offered if SNAKE_CASE.fullmatch(value_words(choice))] == []
+    assert {
+        field.label: raw_keys for field in fields if (raw_keys := [*find_raw_keys(field, keys)])
+    } == {}
+    # A value is offered in the same words that help texts use.
+    offered_values = {choice for field in fields for choice in (*field.choices, *field.key_choices)}
+    assert [choice for choice in offered_values if SNAKE_CASE.fullmatch(value_words(choice))] == []
 
 
-def test_a_key_becomes_the_label_beside_it_and_a_value_stays() -> None:
+def test_help_texts_name_labels_instead_of_keys_and_keep_values() -> None:
     form = {field.path: field for field in open_all_rows("cross_pollination")}
     helps = {path: field.help for path, field in form.items()}
     assert helps["opposition_mapping",].startswith(
@@ -100,7 +102,7 @@ def test_a_key_becomes_the_label_beside_it_and_a_value_stays() -> None:
     assert helps["batch_at_least",].startswith("With “Batches at half the price” set to `auto`,")
     assert "“Time for an answer”" in helps["seats", "afterwards_minutes"]
     assert helps["controls", "negative"].startswith("`yes`: shipped questions")
-    # `source` is a key of the personas, and a value of this field.
+    # `source` is a key of the personas and a value of this field.
     assert "`source`: prompts" in helps["exposure",]
 
 

@@ -1,6 +1,6 @@
-"""Odd values in the forms of the studio: what was entered is in the file, or the form says why not.
+"""Unusual values in the forms of the studio are saved exactly, or the form names the problem.
 
-A file may hold anything that people write or paste: quotes, colons, emoji, very long texts.
+A file may contain any text that people write or paste: quotes, colons, emoji, very long texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from folkmoot.studio.study_text import change_values
 from tests.studies.workbook.conftest import read_workbooks_in_process
 from tests.sweeps import sample_daily
 
-# `test_studio_mistakes` reads workbooks in child processes, as users do.
+# `test_studio_mistakes` reads workbooks in child processes, as in normal use.
 __all__ = ["read_workbooks_in_process"]
 
 TEXTS = [
@@ -58,7 +58,7 @@ TEXTS = [
     "\u2028x",
     "\ufeffx",
 ]
-FILE = """\
+STUDY_TEXT = """\
 # a remark
 topic:
   description: "Should we?"   # beside it
@@ -67,19 +67,19 @@ groups: {a: 1, b: 2}
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=[ascii(text)[:20] for text in TEXTS])
-def test_a_text_is_the_same_after_it_was_written(text: str) -> None:
-    for wanted in (
+def test_a_written_text_is_read_back_unchanged(text: str) -> None:
+    for new_values in (
         {"topic": {"description": text}, "groups": {"a": 1, "b": 2}},
         {"topic": {"description": "Should we?"}, "groups": {text: 1, "b": 2}},
         {"topic": {"description": "Should we?"}, "groups": {"a": 1, "b": 2}, "new": [text]},
     ):
-        changed = change_values(FILE, wanted)
-        assert parse_yaml(changed, "").value == wanted
-        assert "# a remark" in changed
+        changed_text = change_values(STUDY_TEXT, new_values)
+        assert parse_yaml(changed_text, "").value == new_values
+        assert "# a remark" in changed_text
     assert parse_yaml(f"key: {write_value([text])}", "").value == {"key": [text]}
 
 
-def study_of(folder: Path, lines: str) -> Path:
+def write_study(folder: Path, lines: str) -> Path:
     path = folder / "study.yaml"
     path.write_text(f"study: negotiation\n{lines}", "utf-8")
     return path
@@ -89,7 +89,7 @@ def study_of(folder: Path, lines: str) -> Path:
 def test_a_number_of_participants_can_become_all_of_them(
     tmp_path: Path, before: str, after: str
 ) -> None:
-    path = study_of(tmp_path, f"controls: {{no_persona: {before}}}\n")
+    path = write_study(tmp_path, f"controls: {{no_persona: {before}}}\n")
     field = json.dumps(["controls", "no_persona"])
     _, problems = read_study_form(path).save(path, {field: after}, "")
     assert problems == []
@@ -100,37 +100,37 @@ def test_a_number_of_participants_can_become_all_of_them(
     "text", ["true", "~", "#5", "{{ x }}", "- 5", "[1, 2]", "{% if %}", "1e400", "nan", "1,5", "'"]
 )
 @pytest.mark.parametrize("key", ["days", "budget_usd"])
-def test_what_is_no_number_stays_in_its_field_with_a_problem(
+def test_an_invalid_number_stays_in_its_field_with_a_problem(
     tmp_path: Path, key: str, text: str
 ) -> None:
-    path = study_of(tmp_path, f"{key}: 1\n")
+    path = write_study(tmp_path, f"{key}: 1\n")
     form, problems = read_study_form(path).save(path, {json.dumps([key]): text}, "")
     assert problems == []
     with pytest.raises(InputError) as error:
         load_study_file(path)
-    (placed,) = form.place(error.value.problems)[0].items()
-    assert placed[0] == f"f-{key}"
+    (element_ids,) = form.place(error.value.problems)[0].items()
+    assert element_ids[0] == f"f-{key}"
     fields = [field for section in form.sections for field in section.fields]
     assert next(field.value for field in fields if field.id == f"f-{key}") == text
 
 
-def test_dates_that_are_too_few_are_named_at_their_list(tmp_path: Path) -> None:
-    path = study_of(tmp_path, "days: 2\ntrip: {date: ['2026-01-01']}\n")
+def test_too_few_dates_are_reported_at_their_list(tmp_path: Path) -> None:
+    path = write_study(tmp_path, "days: 2\ntrip: {date: ['2026-01-01']}\n")
     with pytest.raises(InputError) as error:
         load_study_file(path)
     form = read_study_form(path)
-    placed, rest = form.place(word_problems(form, error.value.problems))
-    assert rest == []
-    (problem,) = placed["f-trip-date"]
+    problems_by_field, other_problems = form.place(word_problems(form, error.value.problems))
+    assert other_problems == []
+    (problem,) = problems_by_field["f-trip-date"]
     assert problem.message == "needs as many dates as “Days”, 2, and has 1"
-    # Of days that are no number, the dates cannot be too few.
-    path = study_of(tmp_path, "days: 0\ntrip: {date: ['2026-01-01']}\n")
+    # If the number of days is invalid, the number of dates is not compared with it.
+    path = write_study(tmp_path, "days: 0\ntrip: {date: ['2026-01-01']}\n")
     with pytest.raises(InputError) as error:
         load_study_file(path)
     assert [problem.key for problem in error.value.problems] == ["days"]
 
 
-MEMBER = """\
+NEGOTIATION_GROUPS = """\
 groups:
   - type: spouses
     members:
@@ -148,19 +148,19 @@ groups:
 """
 
 
-def test_both_wishes_for_lodging_have_a_field_that_may_be_emptied(tmp_path: Path) -> None:
-    path = study_of(tmp_path, MEMBER)
+def test_both_lodging_preferences_have_a_field_that_may_be_emptied(tmp_path: Path) -> None:
+    path = write_study(tmp_path, NEGOTIATION_GROUPS)
     lodging = ["groups", 0, "members", 0, "preferences", 6]
-    sent = {json.dumps([*lodging, 0]): "I want: a tent", json.dumps([*lodging, 1]): ""}
-    read_study_form(path).save(path, sent, "")
+    form_values = {json.dumps([*lodging, 0]): "I want: a tent", json.dumps([*lodging, 1]): ""}
+    read_study_form(path).save(path, form_values, "")
     members = parse_yaml(path.read_text("utf-8"), "").value["groups"][0]["members"]
     assert members[0]["preferences"]["lodging"] == {"room_type": "I want: a tent", "house_rule": ""}
     with pytest.raises(InputError, match="Partner 1 states no preference for house_rule"):
         load_study_file(path)
 
 
-def test_a_wish_for_lodging_that_is_left_blank_is_called_missing(tmp_path: Path) -> None:
-    path = study_of(tmp_path, MEMBER.partition(" {room_type")[0])
+def test_a_blank_lodging_preference_is_reported_as_missing(tmp_path: Path) -> None:
+    path = write_study(tmp_path, NEGOTIATION_GROUPS.partition(" {room_type")[0])
     with pytest.raises(InputError, match="states no preference for room_type, house_rule"):
         load_study_file(path)
 
@@ -176,13 +176,13 @@ def test_a_run_with_options_like_numbers_can_be_resumed(tmp_path: Path) -> None:
     )
     provider = ScriptedProvider(lambda request, address: request.hints.offered[0])
     run = folkmoot.run(path, provider=provider, out=tmp_path / "run")
-    again = folkmoot.run(
+    resumed_run = folkmoot.run(
         run.path / "study.yaml", provider=provider, out=tmp_path / "run", if_exists="resume"
     )
-    assert again.table("participants")["initial_choice"].to_list() == ["1e5", "1e5"]
+    assert resumed_run.table("participants")["initial_choice"].to_list() == ["1e5", "1e5"]
 
 
-def workbook(folder: Path) -> Path:
+def write_workbook(folder: Path) -> Path:
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
@@ -194,7 +194,7 @@ def workbook(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "saved_text"),
     sample_daily(
         [
             ('it\'s "so": 🙂', 'it\'s "so": 🙂'),
@@ -204,25 +204,25 @@ def workbook(folder: Path) -> Path:
             ("5.0", "5.0"),
             ("1e+16", "1e+16"),
             ("a\nb", "a\nb"),
-            # XML has no such characters, so they are replaced and the file can still be read.
+            # XML cannot contain these characters. They are replaced, so the file can be read.
             ("a\x00\ufffeb", "a\ufffd\ufffdb"),
         ],
         daily=4,
         part="sweeps",
     ),
 )
-def test_a_cell_holds_what_was_entered(tmp_path: Path, text: str, kept: str) -> None:
-    path = workbook(tmp_path)
+def test_a_cell_contains_the_entered_text(tmp_path: Path, text: str, saved_text: str) -> None:
+    path = write_workbook(tmp_path)
     form = read_study_form(path)
     _, problems = form.save(path, {json.dumps(["roles", 1, "B"]): text}, "")
     assert problems == []
-    saved = read_study_form(path)
-    assert isinstance(saved, WorkbookForm)
-    assert saved.sheets.values["roles"][1] == {"A": "buyer", "B": kept}
+    saved_form = read_study_form(path)
+    assert isinstance(saved_form, WorkbookForm)
+    assert saved_form.sheets.values["roles"][1] == {"A": "buyer", "B": saved_text}
 
 
-def new_workbook(folder: Path, change: Callable[[openpyxl.Workbook], None]) -> Path:
-    """The example of a workbook, with a change by a spreadsheet program."""
+def write_example_workbook(folder: Path, change: Callable[[openpyxl.Workbook], None]) -> Path:
+    """Write the example workbook with a change by a spreadsheet program, and return its path."""
     path = folder / "public_goods.xlsx"
     content = new_files(find_study("workbook"))[path.name]
     assert isinstance(content, bytes)
@@ -233,28 +233,28 @@ def new_workbook(folder: Path, change: Callable[[openpyxl.Workbook], None]) -> P
     return path
 
 
-def test_dates_are_read_alike_after_a_row_above_them_was_removed(tmp_path: Path) -> None:
+def test_dates_are_unchanged_after_a_row_above_them_is_removed(tmp_path: Path) -> None:
     def enter_dates(book: openpyxl.Workbook) -> None:
         for row in range(3, 19):
             book["agent_profiles"].cell(row, 2, dt.date(1990, 1, row))
 
-    path = new_workbook(tmp_path, enter_dates)
-    before, _ = read_workbook(path)
+    path = write_example_workbook(tmp_path, enter_dates)
+    original_workbook, _ = read_workbook(path)
     _, problems = read_study_form(path).save(path, {}, 'remove ["agent_profiles", 2]')
     assert problems == []
-    after, _ = read_workbook(path)
-    assert before is not None and after is not None
-    assert after.profiles.rows == before.profiles.rows[1:]
+    changed_workbook, _ = read_workbook(path)
+    assert original_workbook is not None and changed_workbook is not None
+    assert changed_workbook.profiles.rows == original_workbook.profiles.rows[1:]
 
 
-def texts_of(path: Path) -> tuple[list[str], list[str]]:
-    """The texts of column C of the people, as the form shows them and as the study reads them."""
+def read_column_texts(path: Path) -> tuple[list[str], list[str]]:
+    """Return column C of the participants as the form shows it and as the study reads it."""
     form = read_study_form(path)
     assert isinstance(form, WorkbookForm)
-    shown = [row["C"] for row in form.sheets.values["agent_profiles"][2:]]
-    read, problems = read_workbook(path)
-    assert read is not None and problems == []
-    return shown, [row[2] for row in read.profiles.rows]
+    shown_texts = [row["C"] for row in form.sheets.values["agent_profiles"][2:]]
+    workbook_read, problems = read_workbook(path)
+    assert workbook_read is not None and problems == []
+    return shown_texts, [row[2] for row in workbook_read.profiles.rows]
 
 
 @pytest.mark.parametrize(
@@ -267,67 +267,67 @@ def test_a_form_shows_the_numbers_that_the_study_reads(tmp_path: Path, number_fo
             cell = book["agent_profiles"].cell(row, 3, row + 0.4 if row % 2 else row)
             cell.number_format = number_format
 
-    path = new_workbook(tmp_path, enter_numbers)
-    shown, read = texts_of(path)
-    assert shown == read
-    # What is typed into such a cell is read as it was typed.
+    path = write_example_workbook(tmp_path, enter_numbers)
+    shown_texts, read_texts = read_column_texts(path)
+    assert shown_texts == read_texts
+    # Text that is typed into such a cell is read unchanged.
     for number, text in enumerate(("5", "0.25", "007", "40%", "2.50", "3.14159265358979"), 2):
         form = read_study_form(path)
         _, problems = form.save(path, {json.dumps(["agent_profiles", number, "C"]): text}, "")
         assert problems == []
-        shown, read = texts_of(path)
-        assert shown == read
-        assert read[number - 2] == text
+        shown_texts, read_texts = read_column_texts(path)
+        assert shown_texts == read_texts
+        assert read_texts[number - 2] == text
     read_study_form(path).save(path, {}, 'remove ["agent_profiles", 2]')
-    assert texts_of(path) == (shown[1:], read[1:])
+    assert read_column_texts(path) == (shown_texts[1:], read_texts[1:])
 
 
-def test_a_note_by_a_colleague_leaves_the_form_of_a_sheet_as_it_is(tmp_path: Path) -> None:
-    def shape_of(path: Path) -> list[tuple[str, list[str]]]:
+def test_a_comment_in_a_sheet_does_not_change_its_form(tmp_path: Path) -> None:
+    def read_shape(path: Path) -> list[tuple[str, list[str]]]:
         return [
             (section.title, [field.label for field in walk_fields(section.fields)])
             for section in read_study_form(path).sections
         ]
 
-    before = shape_of(new_workbook(tmp_path, lambda book: None))
+    original_shape = read_shape(write_example_workbook(tmp_path, lambda book: None))
 
     def add_notes(book: openpyxl.Workbook) -> None:
         cells = ("agent_profiles!A5", "agent_profiles!B1", "treatments!A2")
         for sheet, _, cell in (address.partition("!") for address in cells):
             book[sheet][cell].comment = Comment("Is this right?", "a colleague")
 
-    assert shape_of(new_workbook(tmp_path, add_notes)) == before
+    assert read_shape(write_example_workbook(tmp_path, add_notes)) == original_shape
 
 
 @pytest.mark.parametrize(
-    ("part", "content"),
+    ("part_name", "content"),
     [
         ("xl/drawings/drawing1.xml", "drawings"),
         ("xl/threadedComments/threadedComment1.xml", "comments with replies"),
     ],
 )
-def test_a_workbook_of_which_a_form_would_lose_a_part_has_none(
-    tmp_path: Path, part: str, content: str
+def test_a_workbook_with_parts_that_a_form_would_lose_has_no_form(
+    tmp_path: Path, part_name: str, content: str
 ) -> None:
-    path = new_workbook(tmp_path, lambda book: None)
+    path = write_example_workbook(tmp_path, lambda book: None)
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(part, "<a/>")
+        archive.writestr(part_name, "<a/>")
     form = read_study_form(path)
     assert isinstance(form, WorkbookForm)
     assert f"The workbook has {content}, which a form would lose" in form.reason
 
 
-def test_a_text_that_no_cell_can_hold_is_refused_and_the_file_stays(tmp_path: Path) -> None:
-    path = workbook(tmp_path)
-    before = path.read_bytes()
+def test_a_text_too_long_for_a_cell_is_refused_and_the_file_is_unchanged(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path)
+    original_bytes = path.read_bytes()
     _, problems = read_study_form(path).save(
         path, {json.dumps(["roles", 1, "B"]): "x" * 40_000}, ""
     )
     assert "roles!B2: this text has 40,000 characters, and a cell holds 32,767" in str(problems[0])
-    assert path.read_bytes() == before
+    assert path.read_bytes() == original_bytes
 
 
-def test_a_file_of_another_encoding_has_no_form_that_would_spoil_it(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_has_no_form_and_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_bytes("study: cross_pollination\npilot_id: Größe\n".encode("latin-1"))
     form = read_study_form(path)

@@ -1,4 +1,4 @@
-"""The studio in a real browser: a study from an empty form to its report, by clicks and by keys."""
+"""The studio in a real browser: a study from an empty form to its report, by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -20,42 +20,49 @@ from tests.studio.conftest import StudioProcess
 from tests.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
+SCREENSHOT_FOLDER = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
 
 @pytest.fixture
 def page(browser: Browser, screen_width: int) -> Iterator[Page]:
-    opened = browser.new_page(viewport={"width": screen_width, "height": 900})
+    new_page = browser.new_page(viewport={"width": screen_width, "height": 900})
     errors: list[str] = []
-    opened.on("pageerror", lambda e: errors.append(str(e)))
-    opened.on("console", lambda m: errors.append(m.text) if "Content Security" in m.text else None)
-    yield opened
-    opened.close()
+    new_page.on("pageerror", lambda error: errors.append(str(error)))
+    new_page.on(
+        "console",
+        lambda message: errors.append(message.text) if "Content Security" in message.text else None,
+    )
+    yield new_page
+    new_page.close()
     assert errors == []
 
 
-def look(page: Page, name: str) -> None:
-    """Nothing sticks out at either width, and a screen reader has nothing to say against the page
-    as wide as it was opened."""
-    # A click may still be leading to another page, which has no document or no style sheet yet.
+def check_page(page: Page, name: str) -> None:
+    """Check that the page fits at both widths, and that axe finds no violation at the width at
+    which it was opened."""
+    # After a click the next page may have no document or no style sheet yet.
     expect(page.locator("body")).to_be_visible()
     page.wait_for_load_state("load")
-    opened = page.viewport_size
-    assert opened is not None
+    opened_size = page.viewport_size
+    assert opened_size is not None
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        if SHOTS:
-            path = Path(SHOTS) / f"studio-{name}-{width}.png"
-            # To hide the caret, Playwright would add a style that the policy of the page forbids.
+        if SCREENSHOT_FOLDER:
+            path = Path(SCREENSHOT_FOLDER) / f"studio-{name}-{width}.png"
+            # To hide the caret, Playwright would add a style that the content policy forbids.
             page.screenshot(path=path, full_page=True, caret="initial")
-    page.set_viewport_size(opened)
-    found = Axe().run(page)
-    assert found.violations_count == 0, (name, opened["width"], found.generate_report())
+    page.set_viewport_size(opened_size)
+    axe_results = Axe().run(page)
+    assert axe_results.violations_count == 0, (
+        name,
+        opened_size["width"],
+        axe_results.generate_report(),
+    )
 
 
 def make_study(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
-    """Make a study by clicks, and wait until it is checked."""
+    """Create a study by clicks, and wait until it is checked."""
     page.goto(studio.link)
     page.locator(f"input[value={kind}]").check()
     page.get_by_label("Name").fill(name)
@@ -64,125 +71,125 @@ def make_study(page: Page, studio: StudioProcess, kind: str, name: str) -> None:
 
 
 def run_to_report(page: Page, name: str) -> None:
-    """Start the run, and follow it to its report."""
+    """Start the run and follow it to its report."""
     page.get_by_role("link", name="Set a budget and run").click()
-    # The form of a negotiation has a budget too, of the trip.
+    # The form of a negotiation also has a field for the budget of the trip.
     page.wait_for_url("**/-/run")
     expect(page.get_by_label("Budget")).to_be_visible()
-    look(page, f"{name}-budget")
+    check_page(page, f"{name}-budget")
     page.get_by_label("Budget").fill("")
     expect(page.get_by_label("Budget")).to_have_attribute("required", "")
     page.get_by_label("Budget").fill("1.50")
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_url("**/run/**", timeout=120_000)
-    # The page that showed the run from its start has its results at its end.
+    # The page that showed the run from its start shows the results at its end.
     expect(page.locator("#files")).to_contain_text("codebook.json", timeout=120_000)
     page.get_by_role("link", name="Read the report").click(timeout=120_000)
     expect(page).to_have_title(f"{name}: the report – Folkmoot", timeout=120_000)
 
 
-def download_and_look(page: Page, studio: StudioProcess, name: str) -> None:
-    """Download all files of a run, and look at its page."""
+def download_and_check(page: Page, studio: StudioProcess, name: str) -> None:
+    """Download all files of a run and check its page."""
     with page.expect_download() as download:
         page.goto(f"{studio.url}/run/{name}/-/")
         page.get_by_role("link", name="Download all as zip").click()
     with zipfile.ZipFile(download.value.path()) as archive:
         assert {f"{name}/study.yaml", f"{name}/journal.sqlite"} <= set(archive.namelist())
-    look(page, "run")
+    check_page(page, "run")
 
 
-def test_a_form_writes_the_study_file_and_tells_mistakes(page: Page, studio: StudioProcess) -> None:
-    """A study from an empty form, by clicks. `test_studio_types` follows its run
-    to a report by clicks."""
+def test_a_form_writes_the_study_file_and_shows_problems(page: Page, studio: StudioProcess) -> None:
+    """Fill in a study from an empty form, by clicks. `test_studio_types` follows runs to their
+    reports."""
     page.goto(studio.link)
     assert "token" not in page.url
-    look(page, "home")
+    check_page(page, "home")
     make_study(page, studio, "focus_group", "ovens")
-    look(page, "study")
+    check_page(page, "study")
 
-    people = page.get_by_label("Participants in a group")
-    people.fill("four")
-    mistake = page.locator("#m-f-num_personas")
-    expect(mistake).to_contain_text("whole number")
+    group_size = page.get_by_label("Participants in a group")
+    group_size.fill("four")
+    problem = page.locator("#m-f-num_personas")
+    expect(problem).to_contain_text("whole number")
     expect(page.locator("#status a")).to_have_text("Participants in a group")
-    expect(people).to_have_attribute("aria-invalid", "true")
-    look(page, "mistake")
+    expect(group_size).to_have_attribute("aria-invalid", "true")
+    check_page(page, "mistake")
     page.reload()
-    expect(people).to_have_attribute("aria-invalid", "true")
-    people.fill("4")
-    expect(mistake).to_be_empty()
-    expect(people).not_to_have_attribute("aria-invalid", re.compile(""))
+    expect(group_size).to_have_attribute("aria-invalid", "true")
+    group_size.fill("4")
+    expect(problem).to_be_empty()
+    expect(group_size).not_to_have_attribute("aria-invalid", re.compile(""))
     page.get_by_label("Material to show").fill("Two lines:\nof an oven")
     page.get_by_text("Further settings").click()
     page.get_by_role("button", name="Add to Price ladder").click()
     page.get_by_label("Price ladder 1", exact=True).fill("199 dollars")
     file = studio.folder / "ovens" / "focus_group.yaml"
     wait_until(lambda: "199 dollars" in file.read_text(), file.read_text)
-    written = file.read_text()
-    assert "num_personas: 4                     # participants in a group" in written
-    assert "stimulus_material: |\n  Two lines:\n  of an oven\n" in written
+    written_text = file.read_text()
+    assert "num_personas: 4                     # participants in a group" in written_text
+    assert "stimulus_material: |\n  Two lines:\n  of an oven\n" in written_text
     page.get_by_role("button", name="Remove Price ladder 1").click()
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")
     assert "199" not in file.read_text().replace("#prices: [199", "")
 
 
-# Daily, studies are made with the mouse, and axe checks the pages.
+# Daily, studies are created with the mouse, and axe checks the pages.
 @pytest.mark.nightly(part="pages")
-def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
+def test_a_study_is_created_tried_and_run_by_keyboard(page: Page, studio: StudioProcess) -> None:
     page.goto(studio.link)
 
-    def go_to(role: str, name: str) -> None:
-        wanted = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
+    def tab_to(role: str, name: str) -> None:
+        target = page.get_by_role(role, name=name, exact=True).first  # type: ignore[arg-type]
         for _ in range(200):
-            if wanted.evaluate("element => element === document.activeElement"):
+            if target.evaluate("element => element === document.activeElement"):
                 return
             page.keyboard.press("Tab")
         raise AssertionError(f"the Tab key does not lead to {name}")
 
     for _ in range(3):
-        page.keyboard.press("Tab")  # over the links at the top, to the types
+        page.keyboard.press("Tab")  # past the links at the top to the study types
         if page.evaluate("document.activeElement.type") == "radio":
             break
-    go_to("textbox", "Name")
+    tab_to("textbox", "Name")
     page.keyboard.type("keys")
     page.keyboard.press("Enter")
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")
-    go_to("button", "Try it")
+    tab_to("button", "Try it")
     page.keyboard.press("Enter")
     page.wait_for_url("**/run/try_keys/**", timeout=120_000)
     expect(page.get_by_role("link", name="Read the transcripts")).to_be_visible(timeout=120_000)
-    go_to("link", "Read the transcripts")
+    tab_to("link", "Read the transcripts")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_be_visible()
-    go_to("link", "Overview")
+    tab_to("link", "Overview")
     page.keyboard.press("Enter")
-    go_to("link", "Change the study")
+    tab_to("link", "Change the study")
     page.keyboard.press("Enter")
     expect(page.locator("#fields")).to_be_visible()
 
-    # A smaller study, because its run is not what is tested here.
+    # Use a smaller study, because this test is not about its run.
     file = studio.folder / "keys" / "cross_pollination.yaml"
     text, count = re.subn("(?<=participants_per_condition: )30", "4", file.read_text("utf-8"))
     assert count == 1
     file.write_text(text, "utf-8")
-    go_to("link", "Folkmoot")
+    tab_to("link", "Folkmoot")
     page.keyboard.press("Enter")
     study = page.locator(".studies a", has_text="keys")
     expect(study).to_have_count(1)
-    go_to("link", study.inner_text())
+    tab_to("link", study.inner_text())
     page.keyboard.press("Enter")
     expect(page.locator("#fields")).to_be_visible()
-    go_to("link", "Set a budget and run")
+    tab_to("link", "Set a budget and run")
     page.keyboard.press("Enter")
     expect(page.get_by_label("Budget")).to_be_visible()
-    go_to("button", "Run")
+    tab_to("button", "Run")
     page.keyboard.press("Enter")
     page.wait_for_url("**/run/keys/**", timeout=120_000)
     expect(page.get_by_role("link", name="Read the report")).to_be_visible(timeout=120_000)
-    go_to("link", "Read the report")
+    tab_to("link", "Read the report")
     page.keyboard.press("Enter")
     expect(page).to_have_title("keys: the report – Folkmoot", timeout=120_000)
-    download_and_look(page, studio, "keys")
+    download_and_check(page, studio, "keys")
 
 
 @pytest.mark.parametrize(
@@ -195,41 +202,43 @@ def test_a_study_is_made_tried_and_run_by_keyboard(page: Page, studio: StudioPro
         ("public_goods.xlsx", (1, "session")),
     ],
 )
-def test_a_trial_is_of_three_participants_or_of_one_conversation(
+def test_a_trial_has_three_participants_or_one_conversation(
     example: str, size: tuple[int, str]
 ) -> None:
     assert trial_size(load_study_file(EXAMPLES / example)) == size
 
 
-def test_nobody_without_the_token_and_no_other_site_is_admitted(studio: StudioProcess) -> None:
+def test_requests_without_the_token_or_from_another_site_are_refused(studio: StudioProcess) -> None:
     host = studio.url.removeprefix("http://")
     token = studio.link.partition("token=")[2]
 
-    def asked(path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, str]:
+    def send_request(
+        path: str, method: str = "GET", body: str = "", **headers: str
+    ) -> tuple[int, str]:
         connection = http.client.HTTPConnection(host, timeout=60)
         if body:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         connection.request(method, path, body or None, headers)
-        got = connection.getresponse()
-        cookie = got.headers.get("Set-Cookie", "").partition(";")[0]
-        got.read()
+        response = connection.getresponse()
+        cookie = response.headers.get("Set-Cookie", "").partition(";")[0]
+        response.read()
         connection.close()
-        return got.status, cookie
+        return response.status, cookie
 
-    assert asked("/")[0] == 401
-    assert asked("/?token=wrong")[0] == 401
-    assert asked("/", Host="elsewhere.example")[0] == 421
-    status, cookie = asked(f"/?token={quote(token)}")
-    assert status == 303 and asked("/", Cookie=cookie)[0] == 200
-    sent = urlencode({"kind": "focus_group", "name": "foreign", "form_token": "guessed"})
-    assert asked("/new", "POST", sent, Cookie=cookie)[0] == 403
-    assert asked("/new", "POST", sent)[0] == 401
+    assert send_request("/")[0] == 401
+    assert send_request("/?token=wrong")[0] == 401
+    assert send_request("/", Host="elsewhere.example")[0] == 421
+    status, cookie = send_request(f"/?token={quote(token)}")
+    assert status == 303 and send_request("/", Cookie=cookie)[0] == 200
+    form_body = urlencode({"kind": "focus_group", "name": "foreign", "form_token": "guessed"})
+    assert send_request("/new", "POST", form_body, Cookie=cookie)[0] == 403
+    assert send_request("/new", "POST", form_body)[0] == 401
     assert not (studio.folder / "foreign").exists()
     for path in ("/study/..%2F..%2Fetc%2Fpasswd/-/", "/study/nothing.yaml/-/", "/starting/..%2Fx"):
-        assert asked(path, Cookie=cookie)[0] == 404
+        assert send_request(path, Cookie=cookie)[0] == 404
 
 
-CHECKED = """study: cross_pollination
+STUDY_WITH_CHECK = """study: cross_pollination
 pilot_id: centre
 topic:
   description: Should the town close its centre to cars?
@@ -247,20 +256,20 @@ seats:
 """
 
 
-# Daily, a mistake in a field stands beside it (above).
+# Daily, a problem of a field is shown beside it (above).
 @pytest.mark.nightly(part="pages")
-def test_what_only_a_dry_run_finds_stands_beside_its_field(
+def test_a_problem_found_by_a_dry_run_is_shown_beside_its_field(
     page: Page, studio: StudioProcess
 ) -> None:
     file = studio.folder / "centre.yaml"
-    file.write_text(CHECKED, "utf-8")
+    file.write_text(STUDY_WITH_CHECK, "utf-8")
     page.goto(studio.link)
     page.get_by_role("link", name="centre.yaml").click()
     mistake = page.locator("#m-f-seats-checks-0-after_stage")
     expect(mistake).to_contain_text("no human is asked anything in a stage 'interview'")
     expect(mistake).to_contain_text("the stages are: initial_vote")
     expect(page.locator(".estimate")).to_contain_text("cannot run yet")
-    look(page, "stage")
+    check_page(page, "stage")
     page.get_by_label("After the stage").fill("initial_vote")
     expect(page.locator(".estimate .facts")).to_contain_text("Calls")
     expect(mistake).to_be_empty()
@@ -269,7 +278,7 @@ def test_what_only_a_dry_run_finds_stands_beside_its_field(
 def test_a_button_pressed_slowly_after_typing_adds_one_row(
     page: Page, studio: StudioProcess
 ) -> None:
-    """The typed value is sent when the field loses the focus: here, while the button is down."""
+    """The field sends its value when it loses the focus, here while the button is pressed."""
     study = "study: focus_group\ncategory: ovens\nproduct_concept: An oven\nnum_personas: 3\n"
     (studio.folder / "slow.yaml").write_text(study, "utf-8")
     page.goto(studio.link)
@@ -287,37 +296,37 @@ def test_a_button_pressed_slowly_after_typing_adds_one_row(
 
 
 @pytest.mark.nightly(part="pages")
-def test_the_focus_stays_with_what_a_button_changed(page: Page, studio: StudioProcess) -> None:
+def test_the_focus_moves_to_the_element_that_a_button_changed(
+    page: Page, studio: StudioProcess
+) -> None:
     make_study(page, studio, "negotiation", "moves")
     page.get_by_text("Further settings").click()
 
-    def press(name: str) -> None:
+    def press_button(name: str) -> None:
         page.get_by_role("button", name=name, exact=True).focus()
         page.keyboard.press("Enter")
 
-    press("Enter Your own groups as rows")
+    press_button("Enter Your own groups as rows")
     expect(page.get_by_label("Name of the group")).to_be_focused()
     for number, role in enumerate(("parent", "child", "child"), 1):
-        press("Add to members")
+        press_button("Add to members")
         focused = page.get_by_role("group", name=f"Row {number}").last.get_by_label("Role")
         expect(focused).to_be_focused()
         page.keyboard.type(role)
-    press("Move members 3 up")
+    press_button("Move members 3 up")
     expect(page.get_by_role("button", name="Move members 2 up", exact=True)).to_be_focused()
     page.keyboard.press("Enter")
     # The first row cannot move up.
     first = page.get_by_role("group", name="Row 1").last
     expect(first.get_by_label("Role")).to_be_focused()
     expect(first.get_by_label("Role")).to_have_value("child")
-    press("Remove Your own groups 1")
+    press_button("Remove Your own groups 1")
     expect(page.get_by_role("button", name="Enter Your own groups as rows")).to_be_focused()
 
 
-def test_a_file_that_an_editor_changed_is_not_overwritten(
-    page: Page, studio: StudioProcess
-) -> None:
+def test_a_file_changed_by_an_editor_is_not_overwritten(page: Page, studio: StudioProcess) -> None:
     file = studio.folder / "centre.yaml"
-    file.write_text(CHECKED.partition("seats:")[0], "utf-8")
+    file.write_text(STUDY_WITH_CHECK.partition("seats:")[0], "utf-8")
     page.goto(studio.link)
     page.get_by_role("link", name="centre.yaml").click()
     expect(page.locator(".estimate .facts")).to_be_visible()
@@ -327,25 +336,25 @@ def test_a_file_that_an_editor_changed_is_not_overwritten(
     status = page.locator("#status")
     expect(status).to_contain_text("changed by another program in the meantime")
     assert file.read_text("utf-8") == edited
-    # Whoever types on without a reload overwrites nothing either.
+    # Further input without a reload does not overwrite the file either.
     with page.expect_response(lambda response: response.request.method == "POST"):
         page.get_by_label("Participants per condition").fill("8")
     expect(status).to_contain_text("changed by another program in the meantime")
     assert file.read_text("utf-8") == edited
-    # The page with the text does the same, and a reload shows what the editor wrote.
+    # The text page does not overwrite it either, and a reload shows the edited text.
     page.get_by_role("link", name="Text").click()
     text = page.get_by_role("textbox", name="Study file")
     expect(text).to_have_value(re.compile("by an editor"))
-    look(page, "text")
+    check_page(page, "text")
     file.write_text(f"{edited}# and again\n", "utf-8")
     text.fill("study: cross_pollination")
     page.get_by_role("button", name="Save and check").click()
     expect(page.locator("body")).to_contain_text("changed by another program in the meantime")
     assert file.read_text("utf-8") == f"{edited}# and again\n"
     expect(text).to_have_value("study: cross_pollination")
-    look(page, "refused")
+    check_page(page, "refused")
     page.goto(f"{studio.url}/study/centre.yaml/-/prompts")
     expect(page.get_by_label("Prompt", exact=True)).to_be_visible()
-    look(page, "prompts")
+    check_page(page, "prompts")
     page.goto(f"{studio.url}/study/centre.yaml/-/")
     expect(page.get_by_label("Participants per condition")).to_have_value("6")

@@ -1,4 +1,4 @@
-"""What the studio answers to odd names, files and amounts, and to buttons pressed twice."""
+"""Responses of the studio to unusual names, files and amounts, and to buttons pressed twice."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ product_concept: An oven that reads barcodes
 num_personas: 3
 coding: {enabled: false}
 """
-OVENS = "/study/ovens/ovens.yaml/-"
+OVENS_ADDRESS = "/study/ovens/ovens.yaml/-"
 BOUNDARY = "boundary-of-the-form"
 
 
 @dataclass
 class Client:
-    """The pages of a studio over `folder`, and forms that are sent to them."""
+    """A client for the pages and forms of a studio over `folder`."""
 
     studio: Studio
     server: PageServer
@@ -55,7 +55,7 @@ class Client:
         return self.server.get(quote(path, safe="/?=")).text
 
     def send(self, path: str, body: bytes, kind: str) -> tuple[int, str]:
-        """The status, and the address that follows or the page that is shown."""
+        """Send a form. Return the status and the redirect address, or the page if there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         connection.request("POST", quote(path), body, {"Content-Type": kind})
         answer = connection.getresponse()
@@ -75,10 +75,10 @@ class Client:
         return self.send(path, body, f"multipart/form-data; boundary={BOUNDARY}")
 
 
-def version_in(text: str) -> str:
-    found = re.search(r'name="version" id="version" value="([0-9a-f]+)"', text)
-    assert found is not None
-    return found[1]
+def read_version(text: str) -> str:
+    match = re.search(r'name="version" id="version" value="([0-9a-f]+)"', text)
+    assert match is not None
+    return match[1]
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", ["O'Brien & Söhne (2)", "日本語", "50 % off", "naïve.v2"])
-def test_a_study_may_have_any_name_that_a_folder_can_have(client: Client, name: str) -> None:
+def test_a_study_may_have_any_valid_folder_name(client: Client, name: str) -> None:
     status, address = client.fill_in("/new", kind="focus_group", name=name)
     folder = name.replace(" ", "_")
     assert (status, address) == (303, f"/study/{folder}/focus_group.yaml/-/")
@@ -100,33 +100,31 @@ def test_a_study_may_have_any_name_that_a_folder_can_have(client: Client, name: 
 
 
 @pytest.mark.parametrize("name", ["before/after", "What now?", "..", "~a", "x" * 81])
-def test_a_name_that_is_refused_stays_in_the_form_with_the_study_type(
-    client: Client, name: str
-) -> None:
+def test_a_refused_name_stays_in_the_form_with_the_study_type(client: Client, name: str) -> None:
     status, text = client.fill_in("/new", kind="town_hall", name=name)
     assert status == 422
     assert "cannot be the name of a file or folder" in text
     assert f'value="{name}"' in text
     assert 'value="town_hall" required checked' in text
-    # The address of the form stays in the browser, and can be opened again.
+    # The address of the form stays in the browser and can be opened again.
     assert "New study" in client.get("/new")
     assert {path.name for path in client.folder.iterdir()} == {"ovens", "outputs"}
 
 
 def test_a_file_that_a_browser_saved_twice_can_be_uploaded(client: Client) -> None:
-    status, _ = client.upload(f"{OVENS}/upload", "people (1).csv", b"name,age\nAnn,40\n")
+    status, _ = client.upload(f"{OVENS_ADDRESS}/upload", "people (1).csv", b"name,age\nAnn,40\n")
     assert status == 303
     assert (client.folder / "ovens" / "people (1).csv").is_file()
 
 
 @pytest.mark.parametrize("name", ["own.py", "own.PY"])
 def test_no_page_stores_code(client: Client, name: str) -> None:
-    _, text = client.upload(f"{OVENS}/upload", name, b"print()")
+    _, text = client.upload(f"{OVENS_ADDRESS}/upload", name, b"print()")
     assert f"{name} is not taken here" in text
     assert not (client.folder / "ovens" / name).exists()
 
 
-def test_a_file_that_is_no_study_is_named_with_the_reason(client: Client) -> None:
+def test_a_file_that_is_not_a_study_is_refused_with_the_reason(client: Client) -> None:
     for name, content, reason in (
         ("notes.docx", b"PK", "notes.docx is no study file"),
         ("küche.yaml", "study: focus_group\ncategory: Küche\n".encode("latin-1"), "is not UTF-8"),
@@ -138,7 +136,7 @@ def test_a_file_that_is_no_study_is_named_with_the_reason(client: Client) -> Non
     assert {path.name for path in client.folder.iterdir()} == {"ovens", "outputs"}
 
 
-def test_a_study_in_utf_16_has_a_form_as_it_can_be_run(client: Client) -> None:
+def test_a_study_in_utf_16_has_a_form(client: Client) -> None:
     content = STUDY.replace("kitchen", "Küchen").encode("utf-16")
     status, address = client.upload("/open", "küche.yaml", content)
     assert (status, address) == (303, "/study/küche/küche.yaml/-/")
@@ -146,11 +144,11 @@ def test_a_study_in_utf_16_has_a_form_as_it_can_be_run(client: Client) -> None:
     assert "Küchen appliances" in client.get(f"{address}text")
 
 
-def mistake_at(text: str, field_id: str) -> str:
-    """What a page says at a field."""
-    found = re.search(rf'<span class="mistake" id="m-{field_id}">(.*?)</span>', text, re.DOTALL)
-    assert found is not None
-    return found[1]
+def read_problem(text: str, field_id: str) -> str:
+    """Return the problem that a page shows at a field."""
+    match = re.search(rf'<span class="mistake" id="m-{field_id}">(.*?)</span>', text, re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 @pytest.mark.parametrize(
@@ -164,40 +162,40 @@ def mistake_at(text: str, field_id: str) -> str:
         ("focus_group", "coding: {{codebooks: {}}}", "coding-codebooks"),
     ],
 )
-def test_a_name_of_a_file_that_is_too_long_is_a_problem_at_its_field(
+def test_a_too_long_file_name_is_a_problem_at_its_field(
     client: Client, study: str, key: str, field_id: str
 ) -> None:
     text = STUDY.partition("coding")[0] if study == "focus_group" else f"study: {study}\n"
     file = client.folder / "ovens" / "ovens.yaml"
     file.write_text(f"{text}{key.format('x' * 5000)}\n", "utf-8")
-    text = client.get(f"{OVENS}/")
-    assert "File name too long" in mistake_at(text, f"f-{field_id}")
+    text = client.get(f"{OVENS_ADDRESS}/")
+    assert "File name too long" in read_problem(text, f"f-{field_id}")
     assert f'<li><a href="#f-{field_id}">' in text
 
 
-def test_a_problem_in_a_file_is_told_at_the_field_that_names_the_file(client: Client) -> None:
+def test_a_problem_in_a_file_is_shown_at_the_field_with_its_name(client: Client) -> None:
     file = client.folder / "ovens" / "ovens.yaml"
     file.write_text("study: negotiation\ngroups: ours.csv\n", "utf-8")
-    ours = "group_id,group_type,role,size\ng1,family,parent,2\n"
-    (client.folder / "ovens" / "ours.csv").write_text(ours, "utf-8")
-    mistake = mistake_at(client.get(f"{OVENS}/"), "f-groups")
+    groups_text = "group_id,group_type,role,size\ng1,family,parent,2\n"
+    (client.folder / "ovens" / "ours.csv").write_text(groups_text, "utf-8")
+    mistake = read_problem(client.get(f"{OVENS_ADDRESS}/"), "f-groups")
     assert mistake.startswith("line 1: unknown column <code>size</code>")
 
 
 def upload_workbook(client: Client, change: Callable[[openpyxl.Workbook], None]) -> str:
-    """The page of the example of a workbook, after a change by a spreadsheet program."""
+    """Return the page of the example workbook after a change by a spreadsheet program."""
     content = new_files(find_study("workbook"))["public_goods.xlsx"]
     assert isinstance(content, bytes)
     book = openpyxl.load_workbook(io.BytesIO(content))
     change(book)
-    changed = io.BytesIO()
-    book.save(changed)
-    status, address = client.upload("/open", "goods.xlsx", changed.getvalue())
+    changed_file = io.BytesIO()
+    book.save(changed_file)
+    status, address = client.upload("/open", "goods.xlsx", changed_file.getvalue())
     assert status == 303
     return html.unescape(client.get(address))
 
 
-def test_a_sheet_is_named_as_it_has_to_be_named_in_a_spreadsheet_program(client: Client) -> None:
+def test_problems_name_sheets_as_in_a_spreadsheet_program(client: Client) -> None:
     def rename(book: openpyxl.Workbook) -> None:
         book["agent_roles"].title = "agent_rolex"
         book.copy_worksheet(book["agent_profiles"])
@@ -208,13 +206,13 @@ def test_a_sheet_is_named_as_it_has_to_be_named_in_a_spreadsheet_program(client:
     assert "sheets are 'experimental_setting', 'treatments', 'agent_roles'," in text
 
 
-def test_a_workbook_without_roles_says_so_and_nothing_that_follows_from_it(client: Client) -> None:
+def test_a_workbook_without_roles_has_only_that_problem(client: Client) -> None:
     text = upload_workbook(client, lambda book: book["agent_roles"].delete_rows(2, 100))
-    assert "there is no role " in mistake_at(text, "f-agent_roles")
+    assert "there is no role " in read_problem(text, "f-agent_roles")
     assert re.findall(r'<li><a href="#([^"]*)">', text) == ["f-agent_roles"]
 
 
-def workbook_bytes(*sheets: str) -> bytes:
+def create_workbook_bytes(*sheets: str) -> bytes:
     book, file = openpyxl.Workbook(), io.BytesIO()
     for sheet in sheets:
         book.create_sheet(sheet)
@@ -222,22 +220,22 @@ def workbook_bytes(*sheets: str) -> bytes:
     return file.getvalue()
 
 
-def test_a_file_that_is_no_version_of_the_workbook_does_not_replace_it(client: Client) -> None:
+def test_a_file_that_is_not_a_version_of_the_workbook_does_not_replace_it(client: Client) -> None:
     client.fill_in("/new", kind="workbook", name="prices")
     workbook = client.folder / "prices" / "experiment.xlsx"
-    before = workbook.read_bytes()
+    original_bytes = workbook.read_bytes()
     for content, reason in (
         (b"", "save it as .xlsx"),
         (b"PK", "save it as .xlsx"),
         (b"\xd0\xcf\x11\xe0 an old file", "save it as .xlsx"),
-        (workbook_bytes("people"), "has no sheet of this study"),
+        (create_workbook_bytes("people"), "has no sheet of this study"),
     ):
         status, text = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", content)
         assert status == 200
         assert reason in text
-        assert workbook.read_bytes() == before
-    # A version of it replaces it, with all mistakes that it may have.
-    version = workbook_bytes("treatments")
+        assert workbook.read_bytes() == original_bytes
+    # A new version of the workbook replaces it, also with mistakes.
+    version = create_workbook_bytes("treatments")
     status, _ = client.upload("/study/prices/experiment.xlsx/-/upload", "new.xlsx", version)
     assert status == 303
     assert workbook.read_bytes() == version
@@ -254,68 +252,68 @@ def test_a_study_with_a_mistake_keeps_its_tabs(client: Client) -> None:
 
 
 def test_a_prompt_with_a_mistake_stays_in_the_field(client: Client) -> None:
-    wanted = "My own words, long thought about. {{ nope"
-    page_before = client.get(f"{OVENS}/prompts?prompt=coder_system")
+    prompt_text = "My own words, long thought about. {{ nope"
+    page_before = client.get(f"{OVENS_ADDRESS}/prompts?prompt=coder_system")
     _, text = client.fill_in(
-        f"{OVENS}/prompts",
+        f"{OVENS_ADDRESS}/prompts",
         prompt="coder_system",
         action="save",
-        text=wanted,
-        version=version_in(page_before),
+        text=prompt_text,
+        version=read_version(page_before),
     )
     assert "Line 1" in text
-    assert wanted in text
+    assert prompt_text in text
     assert not (client.folder / "ovens" / "prompts" / "coder_system.md").exists()
 
 
-def test_two_tabs_do_not_overwrite_each_other_s_prompt(client: Client) -> None:
-    address = f"{OVENS}/prompts?prompt=coder_system"
-    version = version_in(client.get(address))
+def test_two_tabs_do_not_overwrite_the_same_prompt(client: Client) -> None:
+    address = f"{OVENS_ADDRESS}/prompts?prompt=coder_system"
+    version = read_version(client.get(address))
     form = {"prompt": "coder_system", "action": "save", "version": version}
-    status, _ = client.fill_in(f"{OVENS}/prompts", text="Of the first tab.", **form)
+    status, _ = client.fill_in(f"{OVENS_ADDRESS}/prompts", text="Of the first tab.", **form)
     assert status == 303
-    status, text = client.fill_in(f"{OVENS}/prompts", text="Of the second tab.", **form)
+    status, text = client.fill_in(f"{OVENS_ADDRESS}/prompts", text="Of the second tab.", **form)
     assert status == 200
     assert "was changed by another program in the meantime, so it was not saved" in text
     assert "Of the second tab." in text
     assert "Of the first tab." in client.get(address)
-    # The page that says so can save: its reader has been told.
-    form["version"] = version_in(text)
-    status, _ = client.fill_in(f"{OVENS}/prompts", text="Of the second tab.", **form)
+    # The page with this message can save, because its reader knows of the change.
+    form["version"] = read_version(text)
+    status, _ = client.fill_in(f"{OVENS_ADDRESS}/prompts", text="Of the second tab.", **form)
     assert status == 303
     assert "Of the second tab." in client.get(address)
 
 
 @pytest.mark.parametrize("amount", ["1,5", "-1", "much", "1000000000000", "0", "½"])
 @pytest.mark.parametrize("button", ["try", "run"])
-def test_what_is_no_amount_starts_nothing(client: Client, button: str, amount: str) -> None:
-    _, text = client.fill_in(f"{OVENS}/{button}", budget=amount)
+def test_an_invalid_amount_starts_no_run(client: Client, button: str, amount: str) -> None:
+    _, text = client.fill_in(f"{OVENS_ADDRESS}/{button}", budget=amount)
     assert "Enter the most that the run may cost, in US dollars, such as 2.50." in text
     assert list((client.folder / "outputs").iterdir()) == []
 
 
 def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:
-    started: list[Path] = []
+    run_folders: list[Path] = []
     processes = Processes(tmp_path, tmp_path / "outputs", Keys())
-    # A study that is missing: its process ends after a second, and creates no folder.
-    words = ["missing.yaml", "--budget", "1"]
+    # The study file is missing: the process ends after a second and creates no folder.
+    arguments = ["missing.yaml", "--budget", "1"]
     threads = [
-        threading.Thread(target=lambda: started.append(processes.start_new("ovens", words)))
+        threading.Thread(target=lambda: run_folders.append(processes.start_new("ovens", arguments)))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(started) == {tmp_path / "outputs" / "ovens"}
-    # Another study or budget is another run.
-    other = processes.start_new("ovens", ["other.yaml"])
-    assert other == tmp_path / "outputs" / "ovens_2"
+    assert set(run_folders) == {tmp_path / "outputs" / "ovens"}
+    # A different study or budget starts another run.
+    other_run_folder = processes.start_new("ovens", ["other.yaml"])
+    assert other_run_folder == tmp_path / "outputs" / "ovens_2"
 
 
 @pytest.mark.nightly(part="pages")
-def test_pause_and_resume_of_a_page_that_was_not_updated_do_no_harm(client: Client) -> None:
-    _, address = client.fill_in(f"{OVENS}/try", budget="0.5")
+def test_pause_and_resume_on_an_outdated_page_change_nothing(client: Client) -> None:
+    _, address = client.fill_in(f"{OVENS_ADDRESS}/try", budget="0.5")
     assert address == "/starting/try_ovens"
     run = client.folder / "outputs" / "try_ovens"
     process = client.studio.processes._started["try_ovens"]
@@ -329,21 +327,19 @@ def test_pause_and_resume_of_a_page_that_was_not_updated_do_no_harm(client: Clie
 
 
 @pytest.mark.nightly(part="pages")
-def test_the_form_says_that_nothing_is_saved_when_the_studio_has_stopped(
-    page: Page, tmp_path: Path
-) -> None:
+def test_the_form_shows_not_saved_when_the_studio_has_stopped(page: Page, tmp_path: Path) -> None:
     with StudioProcess(tmp_path / "studies") as studio:
         make_study(page, studio, "focus_group", "ovens")
         studio.process.kill()
         studio.process.wait()
         page.get_by_label("Price", exact=True).fill("499 dollars")
         expect(page.locator("#status")).to_contain_text("Not saved.")
-        # A link would lose what was entered.
+        # A link would lose the entered text.
         page.get_by_role("link", name="Prompts").click()
         expect(page.get_by_label("Price", exact=True)).to_have_value("499 dollars")
 
 
-@pytest.mark.nightly(part="pages")  # a run that is stopped, and one that is resumed
+@pytest.mark.nightly(part="pages")  # one run is stopped and one is resumed
 def test_the_page_of_a_resumed_run_shows_its_end(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,14 +351,14 @@ def test_the_page_of_a_resumed_run_shows_its_end(
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
         with StudioProcess(tmp_path) as studio:
             page.goto(studio.link)
-            page.goto(f"{studio.url}{OVENS}/run")
-            # Less than the first call may cost.
+            page.goto(f"{studio.url}{OVENS_ADDRESS}/run")
+            # Less than the maximum cost of the first call.
             page.get_by_label("Budget").fill("0.0004")
             page.get_by_role("button", name="Run", exact=True).click()
             page.wait_for_url("**/run/ovens/**")
             page.get_by_label("Budget").fill("1")
             page.get_by_role("button", name="Resume").click()
             expect(page.get_by_role("link", name="Read the report")).to_be_visible()
-            # The state, the calls and the buttons are of the same moment.
+            # The state, the calls and the buttons are updated together.
             expect(page.locator("#progress")).to_contain_text("finished")
             expect(page.locator("#progress")).not_to_contain_text("used up")

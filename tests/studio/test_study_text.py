@@ -1,4 +1,4 @@
-"""Values changed in the text of a study file: comments stay, and the values are those wanted."""
+"""Changes of values in the text of a study file keep the comments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from folkmoot.studio.fields import (
 from folkmoot.studio.study_text import change_values
 from tests.sweeps import sample_daily
 
-FILE = """\
+STUDY_TEXT = """\
 # what we ask
 study: cross_pollination
 topic:                              # the heart of it
@@ -40,13 +40,13 @@ text: |
 """
 
 
-def values_of(text: str) -> Any:
+def parse_values(text: str) -> Any:
     return parse_yaml(text, "").value
 
 
 def changed_lines(before: str, after: str) -> list[str]:
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    return [line for line in lines if line[0] in "+-"]
+    diff_lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line for line in diff_lines if line[0] in "+-"]
 
 
 @pytest.mark.parametrize(
@@ -62,52 +62,63 @@ def changed_lines(before: str, after: str) -> list[str]:
         (("added",), {"a": [{"b": 1}]}, ["added:", "  a:", "    - b: 1"]),
     ],
 )
-def test_a_change_touches_its_own_lines(
+def test_a_change_affects_only_its_own_lines(
     path: tuple[Any, ...], value: Any, lines: list[str]
 ) -> None:
-    wanted = values_of(FILE)
-    at = wanted
-    for part in path[:-1]:
-        at = at[part]
-    at[path[-1]] = value
-    after = change_values(FILE, wanted)
-    assert values_of(after) == wanted
-    added = [line[2:] for line in changed_lines(FILE, after) if line.startswith("+")]
-    assert all(any(line.strip() in new for new in added) for line in lines), added
-    assert len(changed_lines(FILE, after)) <= 6
-    assert "# what we ask" in after and "# the end" in after and "# the heart of it" in after
+    new_values = parse_values(STUDY_TEXT)
+    parent = new_values
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    changed_text = change_values(STUDY_TEXT, new_values)
+    assert parse_values(changed_text) == new_values
+    added_lines = [
+        line[2:] for line in changed_lines(STUDY_TEXT, changed_text) if line.startswith("+")
+    ]
+    assert all(any(line.strip() in added_line for added_line in added_lines) for line in lines), (
+        added_lines
+    )
+    assert len(changed_lines(STUDY_TEXT, changed_text)) <= 6
+    assert (
+        "# what we ask" in changed_text
+        and "# the end" in changed_text
+        and "# the heart of it" in changed_text
+    )
 
 
 def test_a_list_grows_and_shrinks() -> None:
-    wanted = values_of(FILE)
-    wanted["topic"]["options"] = ["Park", "Jobs", "Safer streets"]
-    longer = change_values(FILE, wanted)
-    assert values_of(longer) == wanted
-    wanted["topic"]["options"] = ["Jobs"]
-    assert values_of(change_values(longer, wanted)) == wanted
-    assert "# said to all" in longer
+    new_values = parse_values(STUDY_TEXT)
+    new_values["topic"]["options"] = ["Park", "Jobs", "Safer streets"]
+    longer_text = change_values(STUDY_TEXT, new_values)
+    assert parse_values(longer_text) == new_values
+    new_values["topic"]["options"] = ["Jobs"]
+    assert parse_values(change_values(longer_text, new_values)) == new_values
+    assert "# said to all" in longer_text
 
 
-def test_a_key_that_is_removed_can_be_set_again_in_its_place() -> None:
-    wanted = values_of(FILE)
-    del wanted["topic"]["description"]
-    without = change_values(FILE, wanted)
-    assert "#  description: One purpose." in without
-    assert values_of(without) == wanted
-    wanted = values_of(FILE)
-    del wanted["models"]
-    gone = change_values(FILE, wanted)
-    assert "#models: {judge" in gone
-    again = change_values(gone, {**wanted, "models": {"coder": "local"}})
+def test_a_removed_key_can_be_set_again_in_its_place() -> None:
+    new_values = parse_values(STUDY_TEXT)
+    del new_values["topic"]["description"]
+    text_without_description = change_values(STUDY_TEXT, new_values)
+    assert "#  description: One purpose." in text_without_description
+    assert parse_values(text_without_description) == new_values
+    new_values = parse_values(STUDY_TEXT)
+    del new_values["models"]
+    text_without_models = change_values(STUDY_TEXT, new_values)
+    assert "#models: {judge" in text_without_models
+    text_with_models = change_values(
+        text_without_models, {**new_values, "models": {"coder": "local"}}
+    )
     assert any(
-        "models: {coder: local}" in line and "# others" in line for line in again.split("\n")
+        "models: {coder: local}" in line and "# others" in line
+        for line in text_with_models.split("\n")
     )
 
 
 @pytest.mark.parametrize("text", ["", "a: {b: 1}", "- 1\n", "a: 1", "a: &x 1\nb: *x\n"])
-def test_unusual_files_hold_what_was_wanted(text: str) -> None:
-    wanted = {"a": "new\ntext\n", "b": ["x"], "c": {"d": {"e": None}}}
-    assert values_of(change_values(text, wanted)) == wanted
+def test_unusual_files_get_the_new_values(text: str) -> None:
+    new_values = {"a": "new\ntext\n", "b": ["x"], "c": {"d": {"e": None}}}
+    assert parse_values(change_values(text, new_values)) == new_values
 
 
 @pytest.mark.parametrize(
@@ -118,40 +129,57 @@ def test_unusual_files_hold_what_was_wanted(text: str) -> None:
         part="sweeps",
     ),
 )
-def test_fields_of_a_form_can_be_set_and_taken_back(kind: str) -> None:
+def test_fields_of_a_form_can_be_set_and_reset(kind: str) -> None:
     study = find_study(kind)
     template = study_file_template(study)
-    values = values_of(template)
+    values = parse_values(template)
     form = make_form(study, values)
-    fields = [f for s in form for f in walk_fields(s.fields) if f.kind not in CONTAINERS]
-    unchanged, _ = read_form(form, values, {f.name: f.value for f in fields})
+    fields = [
+        field
+        for section in form
+        for field in walk_fields(section.fields)
+        if field.kind not in CONTAINERS
+    ]
+    unchanged, _ = read_form(form, values, {field.name: field.value for field in fields})
     assert unchanged == values and change_values(template, unchanged) == template
     assert len(fields) > 50
-    # An entry of a mapping that is not set is written with its neighbours (tested below).
-    entries = {below.path for s in form for f in walk_fields(s.fields) for below in f.inner
-               if f.kind == "mapping"}  # fmt: skip
-    for field in [each for each in fields if each.path not in entries][::6]:
-        entered = {"number": "7", "yaml": "7", "switch": "true", "choice": field.choices[-1:]}
-        new = entered.get(field.kind, "words")
-        wanted, problems = read_form(form, values, {field.name: new[0] if field.choices else new})
-        after = change_values(template, wanted)
-        assert values_of(after) == wanted and not problems
-        assert len(changed_lines(template, after)) <= 4, field.path
-        assert values_of(change_values(after, values)) == values
+    # An unset entry of a mapping is written together with its neighbours (tested below).
+    mapping_entry_paths = {
+        entry.path
+        for section in form
+        for field in walk_fields(section.fields)
+        for entry in field.inner
+        if field.kind == "mapping"
+    }
+    for field in [field for field in fields if field.path not in mapping_entry_paths][::6]:
+        values_by_kind = {
+            "number": "7",
+            "yaml": "7",
+            "switch": "true",
+            "choice": field.choices[-1:],
+        }
+        new_value = values_by_kind.get(field.kind, "words")
+        new_values, problems = read_form(
+            form, values, {field.name: new_value[0] if field.choices else new_value}
+        )
+        changed_text = change_values(template, new_values)
+        assert parse_values(changed_text) == new_values and not problems
+        assert len(changed_lines(template, changed_text)) <= 4, field.path
+        assert parse_values(change_values(changed_text, values)) == values
 
 
 def test_rows_are_added_moved_and_removed() -> None:
     study = find_study("cross_pollination")
     values = {"topic": {"description": "One", "options": ["a", "b"]}}
     form = make_form(study, values)
-    longer = change_rows(form, values, 'add ["topic", "options"]')
-    assert longer["topic"]["options"] == ["a", "b", ""]
+    longer_values = change_rows(form, values, 'add ["topic", "options"]')
+    assert longer_values["topic"]["options"] == ["a", "b", ""]
     assert change_rows(form, values, 'up ["topic", "options", 1]')["topic"]["options"] == ["b", "a"]
     assert change_rows(form, values, 'remove ["topic", "options", 0]')["topic"]["options"] == ["b"]
     assert change_rows(form, values, 'remove ["no", "such"]') == values
 
 
-def test_a_mistake_belongs_to_the_field_that_is_nearest() -> None:
+def test_a_problem_is_placed_at_the_nearest_field() -> None:
     study = find_study("cross_pollination")
     form = make_form(study, {"topic": {"description": "One", "options": ["a", "b"]}})
     problems = [
@@ -159,46 +187,50 @@ def test_a_mistake_belongs_to_the_field_that_is_nearest() -> None:
         Problem("is missing", key="topic.description"),
         Problem("is unknown", key="colour"),
     ]
-    placed, rest = place_problems(form, problems)
-    assert set(placed) == {"f-topic-options-1", "f-topic-description"}
-    assert [p.key for p in rest] == ["colour"]
+    placed_problems, other_problems = place_problems(form, problems)
+    assert set(placed_problems) == {"f-topic-options-1", "f-topic-description"}
+    assert [problem.key for problem in other_problems] == ["colour"]
 
 
-def field_of(kind: str, values: dict[str, Any], *path: str | int) -> StudyField:
+def find_field(kind: str, values: dict[str, Any], *path: str | int) -> StudyField:
     form = make_form(find_study(kind), values)
-    return next(f for s in form for f in walk_fields(s.fields) if f.path == path)
+    return next(
+        field for section in form for field in walk_fields(section.fields) if field.path == path
+    )
 
 
 def test_a_mapping_has_a_row_for_each_entry() -> None:
     study = find_study("town_hall")
     values = {"topic": {"title": "A", "background": "B"}}
-    gender = field_of("town_hall", values, "residents", "ratios", "gender")
+    gender = find_field("town_hall", values, "residents", "ratios", "gender")
     assert [(row.path[-1], row.value) for row in gender.inner] == [
         ("male", "0.48"),
         ("female", "0.52"),
     ]
     form = make_form(study, values)
-    sent = {gender.inner[0].name: "0.5", gender.inner[1].key_name: "other"}
-    changed, problems = read_form(form, values, sent)
-    assert changed["residents"] == {"ratios": {"gender": {"male": 0.5, "other": 0.52}}}
+    form_values = {gender.inner[0].name: "0.5", gender.inner[1].key_name: "other"}
+    changed_values, problems = read_form(form, values, form_values)
+    assert changed_values["residents"] == {"ratios": {"gender": {"male": 0.5, "other": 0.52}}}
     assert problems == []
-    longer = change_rows(make_form(study, changed), changed, f"add {gender.name}")
-    assert longer["residents"]["ratios"]["gender"] == {"male": 0.5, "other": 0.52, "": ""}
+    longer_values = change_rows(
+        make_form(study, changed_values), changed_values, f"add {gender.name}"
+    )
+    assert longer_values["residents"]["ratios"]["gender"] == {"male": 0.5, "other": 0.52, "": ""}
     text = "topic:\n  title: A\n  background: B\n"
-    assert values_of(change_values(text, longer)) == longer
+    assert parse_values(change_values(text, longer_values)) == longer_values
 
 
-def test_two_rows_with_one_name_are_a_mistake_and_lose_nothing() -> None:
+def test_two_rows_with_one_name_are_a_problem_and_keep_all_values() -> None:
     values = {"models": {"moderator": "gpt-4o", "coder": "local"}}
-    models = field_of("focus_group", values, "models")
+    models = find_field("focus_group", values, "models")
     form = make_form(find_study("focus_group"), values)
-    changed, problems = read_form(form, values, {models.inner[1].key_name: "moderator"})
-    assert changed == values
-    placed, _ = place_problems(form, problems)
-    assert list(placed) == ["f-models-1"]
+    changed_values, problems = read_form(form, values, {models.inner[1].key_name: "moderator"})
+    assert changed_values == values
+    placed_problems, _ = place_problems(form, problems)
+    assert list(placed_problems) == ["f-models-1"]
 
 
-def test_the_last_row_that_is_removed_sets_the_key_back_to_its_default() -> None:
+def test_removing_the_last_row_resets_the_key_to_its_default() -> None:
     study = find_study("focus_group")
     values: dict[str, Any] = {"quotas": {"sex": {"F": 1}}, "prices": ["9 dollars"]}
     for name in ('["quotas", 0]', '["prices", 0]'):
@@ -206,23 +238,23 @@ def test_the_last_row_that_is_removed_sets_the_key_back_to_its_default() -> None
     assert values == {}
 
 
-def test_keys_of_a_mapping_that_are_given_are_offered() -> None:
+def test_predefined_keys_of_a_mapping_are_offered() -> None:
     study, values = find_study("town_hall"), {}
-    levels = field_of("town_hall", {}, "reaction_levels")
+    levels = find_field("town_hall", {}, "reaction_levels")
     assert levels.key_choices[:2] == ("agree", "disagree")
     for _ in range(2):
         values = change_rows(make_form(study, values), values, 'add ["reaction_levels"]')
     assert list(values["reaction_levels"]) == ["agree", "disagree"]
 
 
-def test_a_single_value_becomes_rows_where_the_key_accepts_both() -> None:
+def test_a_single_value_can_become_rows_if_the_key_accepts_both() -> None:
     study = find_study("negotiation")
     form = make_form(study, {"groups": "negotiation_groups.yaml"})
-    groups = field_of("negotiation", {"groups": "negotiation_groups.yaml"}, "groups")
+    groups = find_field("negotiation", {"groups": "negotiation_groups.yaml"}, "groups")
     assert groups.kind == "text" and groups.can_become_rows
     values = change_rows(form, {"groups": "negotiation_groups.yaml"}, f"rows {groups.name}")
     values = change_rows(make_form(study, values), values, 'add ["groups", 0, "members"]')
     assert values == {"groups": [{"members": [{}]}]}
-    role = field_of("negotiation", values, "groups", 0, "members", 0, "role")
-    changed, _ = read_form(make_form(study, values), values, {role.name: "parent"})
-    assert changed == {"groups": [{"members": [{"role": "parent"}]}]}
+    role = find_field("negotiation", values, "groups", 0, "members", 0, "role")
+    changed_values, _ = read_form(make_form(study, values), values, {role.name: "parent"})
+    assert changed_values == {"groups": [{"members": [{"role": "parent"}]}]}

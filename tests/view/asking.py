@@ -1,4 +1,4 @@
-"""Questions to people without a study behind them, and a desk whose pages are served."""
+"""Put questions to humans without running a study, and serve the pages of a seat manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.models.request import JsonObject, ModelRequest
 from folkmoot.view import seat
 
-SAID = (
+SAMPLE_UTTERANCES = (
     Utterance("A", "Deliveries reach us before eight, so a closed lane would not hurt.", "Mara"),
     Utterance("p_1", "My shop lives from people who come by car.", "Me"),
     Utterance(
@@ -24,54 +24,58 @@ SAID = (
     ),
 )
 
-numbers = itertools.count()  # no two questions have one address
+question_numbers = itertools.count()  # so that every question has its own address
 
 
-def asking(
-    desk: SeatManager,
-    chair: SeatState,
+def enqueue_question(
+    seat_manager: SeatManager,
+    seat_state: SeatState,
     prompt: str,
-    form: str,
-    offered: tuple[str, ...] = (),
+    answer_kind: str,
+    options: tuple[str, ...] = (),
     *,
-    said: tuple[Utterance, ...] = SAID,
+    utterances: tuple[Utterance, ...] = SAMPLE_UTTERANCES,
     system: str = "You are Ines, a baker in the old town. You have two children.",
     schema: JsonObject | None = None,
     images: tuple[str, ...] = (),
     problem: str = "",
-    wanted: AnswerType[Any] | None = None,
+    answer_type: AnswerType[Any] | None = None,
 ) -> PendingQuestion:
-    """A question that is put to the person in this seat. What `wanted` cannot read, or else
-    everything where there is a `problem`, is sent back."""
+    """Put a question to the human in this seat. An answer that `answer_type` cannot parse is
+    refused. If `problem` is set, every answer is refused with it."""
 
-    def problem_with(text: str) -> str:
-        return (wanted.problem_in(text) if wanted is not None else "") or problem
+    def find_problem(text: str) -> str:
+        return (answer_type.problem_in(text) if answer_type is not None else "") or problem
 
-    who = Speaker(chair.seat.id, "Me", system=system)
-    messages = build_messages(who, Transcript(said), prompt).messages
+    speaker = Speaker(seat_state.seat.id, "Me", system=system)
+    messages = build_messages(speaker, Transcript(utterances), prompt).messages
     request = ModelRequest("human", messages, schema=schema, images=images)
-    address = f"talk/{chair.seat.id}/ask{next(numbers)}"
-    scene = QuestionView(who, said, prompt, form, offered, len(messages), problem_with)
-    desk.register_question(chair.seat, address, scene)
-    return desk.enqueue(address, request)
+    address = f"talk/{seat_state.seat.id}/ask{next(question_numbers)}"
+    question_view = QuestionView(
+        speaker, utterances, prompt, answer_kind, options, len(messages), find_problem
+    )
+    seat_manager.register_question(seat_state.seat, address, question_view)
+    return seat_manager.enqueue(address, request)
 
 
-def ask_text(desk: SeatManager, chair: SeatState, prompt: str) -> PendingQuestion:
-    """A question in free words."""
-    return asking(desk, chair, prompt, "text")
+def enqueue_text_question(
+    seat_manager: SeatManager, seat_state: SeatState, prompt: str
+) -> PendingQuestion:
+    """Put a question with a free-text answer to the human in this seat."""
+    return enqueue_question(seat_manager, seat_state, prompt, "text")
 
 
 @asynccontextmanager
-async def served(
-    folder: Path, settings: SeatSettings, *places: Seat
+async def serve_seats(
+    folder: Path, settings: SeatSettings, *seats: Seat
 ) -> AsyncIterator[tuple[SeatManager, dict[str, str]]]:
-    """A desk whose pages are served, and the links to them."""
+    """Serve the pages of these seats. Yields the seat manager and the links by seat name."""
     links: dict[str, str] = {}
 
-    def say(line: str) -> None:
+    def store_link(line: str) -> None:
         name, _, link = line.removeprefix("Seat ").partition(": ")
         links[name] = link
 
-    desk = SeatManager(places, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
-    async with seat.build_seat_host(print_line=say, linger_seconds=0)(desk):
-        yield desk, links
+    seat_manager = SeatManager(seats, settings, folder, ("openai/gpt-4o",), clock=lambda: 0.0)
+    async with seat.build_seat_host(print_line=store_link, linger_seconds=0)(seat_manager):
+        yield seat_manager, links

@@ -1,4 +1,4 @@
-"""Small finished runs of all study types in one folder, and the reader that serves them."""
+"""Small finished runs of all study types in one folder, and the run viewer that serves them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import RunCollection
 from folkmoot.view.site import Guard, create_app
-from tests.servers.pages import Answer, PageServer
+from tests.servers.pages import PageResponse, PageServer
 from tests.waiting import wait_until
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
+CHROMIUM_PATH = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+)
+BROWSER_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    before = os.environ.get("XDG_CACHE_HOME")
+def _separate_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    previous_cache = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     yield
-    if before is None:
+    if previous_cache is None:
         del os.environ["XDG_CACHE_HOME"]
     else:
-        os.environ["XDG_CACHE_HOME"] = before
+        os.environ["XDG_CACHE_HOME"] = previous_cache
 
 
 @pytest.fixture(scope="session")
 def outputs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
-    """A folder with a finished run of each study type, under its type's name."""
+    """A folder with a finished run of each study type, named after the type."""
     folder = tmp_path_factory.mktemp("view")
     for name in sorted(registered_studies()):
         shutil.copytree(small_run(name), folder / "outputs" / name)
@@ -45,78 +52,82 @@ def outputs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str],
 
 
 @pytest.fixture
-def copy(outputs: Path, tmp_path: Path) -> Path:
-    """A run of one's own to change, in a folder of its own."""
+def run_copy(outputs: Path, tmp_path: Path) -> Path:
+    """A copy of a run in its own folder, which a test may change."""
     folder = tmp_path / "outputs" / "copy"
     shutil.copytree(outputs / "focus_group", folder)
     return folder
 
 
-def reader(folder: Path, guard: Guard | None = None) -> PageServer:
-    """The reader over a folder."""
+def create_viewer_server(folder: Path, guard: Guard | None = None) -> PageServer:
+    """Create a server of the run viewer for a folder."""
     return PageServer(create_app(Reader(RunCollection(folder)).page_routes(), guard or Guard()))
 
 
-def found_in(server: PageServer, run: str, query: str) -> str:
-    """The page of what is found, once everything is indexed."""
-    found = ""
+def wait_for_search_results(server: PageServer, run: str, query: str) -> str:
+    """Return the page of search results once the whole run is indexed."""
+    page_text = ""
 
-    def indexed() -> bool:
-        nonlocal found
-        found = server.get(f"/run/{run}/-/search?q={quote(query)}").text
-        return "of the run is indexed" not in found
+    def is_indexed() -> bool:
+        nonlocal page_text
+        page_text = server.get(f"/run/{run}/-/search?q={quote(query)}").text
+        return "of the run is indexed" not in page_text
 
-    wait_until(indexed, lambda: found)
-    return found
+    wait_until(is_indexed, lambda: page_text)
+    return page_text
 
 
-def made_in(server: PageServer, path: str, **headers: str) -> Answer:
-    """A page that is made in a process of its own, once it is made."""
-    got: Answer | None = None
+def wait_for_computed_page(server: PageServer, path: str, **headers: str) -> PageResponse:
+    """Return a page that is computed in a separate process, once it is complete."""
+    response: PageResponse | None = None
 
-    def made() -> bool:
-        nonlocal got
-        got = server.get(path, **headers)
-        return "Reading the " not in got.text and "Making the " not in got.text
+    def is_complete() -> bool:
+        nonlocal response
+        response = server.get(path, **headers)
+        return "Reading the " not in response.text and "Making the " not in response.text
 
-    wait_until(made, lambda: got)
-    assert got is not None
-    return got
+    wait_until(is_complete, lambda: response)
+    assert response is not None
+    return response
 
 
 @pytest.fixture(scope="session")
-def served(outputs: Path) -> Iterator[PageServer]:
-    with reader(outputs) as server:
+def page_server(outputs: Path) -> Iterator[PageServer]:
+    with create_viewer_server(outputs) as server:
         yield server
 
 
-@pytest.fixture(scope="module")  # a browser keeps an event loop, which no other test should meet
+@pytest.fixture(scope="module")  # a browser keeps an event loop, which other tests must not use
 def browser(outputs: Path) -> Iterator[Browser]:
-    if CHROMIUM is None:
+    if CHROMIUM_PATH is None:
         pytest.skip("no Chromium on this machine")
     expect.set_options(timeout=60_000)  # on a busy machine
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        opened.close()
+        launched_browser = playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
+        )
+        yield launched_browser
+        launched_browser.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def async_browser_of_module() -> AsyncIterator[async_api.Browser]:
-    if CHROMIUM is None:
+    if CHROMIUM_PATH is None:
         pytest.skip("no Chromium on this machine")
     async_api.expect.set_options(timeout=60_000)  # on a busy machine
     async with async_api.async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        await opened.close()
+        launched_browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
+        )
+        yield launched_browser
+        await launched_browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def async_browser(
     async_browser_of_module: async_api.Browser,
 ) -> AsyncIterator[async_api.Browser]:
-    """The browser of all tests of a file. No page, cookie or storage outlives a test."""
+    """The browser of all tests of a file. Pages and cookies are removed after each test."""
     yield async_browser_of_module
     for context in async_browser_of_module.contexts:
         await context.close()

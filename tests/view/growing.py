@@ -1,4 +1,4 @@
-"""A run that is under way, as it lies on the disk when so many of its replies have come."""
+"""The files of a running run after a given number of replies."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from folkmoot.storage.run_folder import (
 )
 from folkmoot.storage.table_buffer import RowFile, TableBuffer
 
-CELLS = ", ".join(("number", *COLUMNS, "content", "seal"))
+ENTRY_COLUMNS = ", ".join(("number", *COLUMNS, "content", "seal"))
 
 
-class Growing:
-    """The run at `folder` that will once be what `finished` is. This process holds it."""
+class GrowingRun:
+    """Files in `folder` of a run that ends like the run `finished`. This process holds the run."""
 
     def __init__(self, finished: Path, folder: Path) -> None:
         self.finished = finished
@@ -44,68 +44,68 @@ class Growing:
         self.hold()
 
     def hold(self) -> None:
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-01-01T00:00:00Z"}
-        (self.folder / HOLDER_FILE).write_text(json.dumps(who))
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-01-01T00:00:00Z"}
+        (self.folder / HOLDER_FILE).write_text(json.dumps(holder))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         (self.folder / HOLDER_FILE).unlink()
 
-    def begin(self, *names: str) -> None:
-        """Its files up to the first call, or some of them."""
+    def copy_files(self, *names: str) -> None:
+        """Copy the files that exist before the first call, or the named ones."""
         for name in names or (STUDY_FILE_NAME, LOG, LOG_LINES, PLAN):
             shutil.copy(self.finished / name, self.folder / name)
 
-    def journal(self, rows: int) -> int:
-        """As many of the rows as that in its journal; how many the finished one has."""
-        with closing(open_for_writing(self.folder / JOURNAL)) as db, db:
-            db.execute("ATTACH ? AS whole", (str(self.finished / JOURNAL),))
-            db.execute("INSERT OR IGNORE INTO texts SELECT hash, text FROM whole.texts")
-            db.execute(
-                f"INSERT OR REPLACE INTO entries({CELLS}) SELECT {CELLS} FROM whole.entries "
-                "ORDER BY rowid LIMIT ?",
+    def write_journal(self, rows: int) -> int:
+        """Write the first `rows` entries. Return the number of entries of the finished run."""
+        with closing(open_for_writing(self.folder / JOURNAL)) as database, database:
+            database.execute("ATTACH ? AS whole", (str(self.finished / JOURNAL),))
+            database.execute("INSERT OR IGNORE INTO texts SELECT hash, text FROM whole.texts")
+            database.execute(
+                f"INSERT OR REPLACE INTO entries({ENTRY_COLUMNS}) SELECT {ENTRY_COLUMNS} "
+                "FROM whole.entries ORDER BY rowid LIMIT ?",
                 (rows,),
             )
-            return int(db.execute("SELECT count(*) FROM whole.entries").fetchone()[0])
+            return int(database.execute("SELECT count(*) FROM whole.entries").fetchone()[0])
 
-    def record(self) -> None:
-        """The rows that its process has recorded of these replies."""
+    def write_rows(self) -> None:
+        """Write the table rows that belong to the journaled replies."""
         with JournalReader(self.folder / JOURNAL) as journal:
-            done = journal.list_addresses()
-        run, file = RunFolder(self.finished), RowFile(self.folder)
-        recordings = [TableBuffer(name, file) for name in ("answers", "utterances", PROVENANCE)]
-        for recording in recordings:
-            rows = run.read_table(recording.name)
+            journaled_addresses = journal.list_addresses()
+        finished_run, row_file = RunFolder(self.finished), RowFile(self.folder)
+        buffers = [TableBuffer(name, row_file) for name in ("answers", "utterances", PROVENANCE)]
+        for buffer in buffers:
+            rows = finished_run.read_table(buffer.name)
             if "address" in rows.columns:
-                rows = rows.filter(pl.col("address").is_in([*done, ""]))
-            for row in _packed(rows) if recording.name == PROVENANCE else rows.to_dicts():
-                recording.add_row(row)
-        file.write_rows(recordings)
-        file.close()
+                rows = rows.filter(pl.col("address").is_in([*journaled_addresses, ""]))
+            for row in pack_rows(rows) if buffer.name == PROVENANCE else rows.to_dicts():
+                buffer.add_row(row)
+        row_file.write_rows(buffers)
+        row_file.close()
 
-    def life(self) -> Iterator[str]:
-        """Its states, one after another; each by name."""
+    def iterate_states(self) -> Iterator[str]:
+        """Go through all states of the run and yield the name of each."""
         yield "nothing"
         for name in (STUDY_FILE_NAME, LOG, LOG_LINES):
-            self.begin(name)
+            self.copy_files(name)
             yield name
         (self.folder / JOURNAL).touch()
         yield "a journal without a byte"
-        with closing(sqlite3.connect(self.folder / JOURNAL)) as db:
-            db.execute("PRAGMA journal_mode = WAL")
+        with closing(sqlite3.connect(self.folder / JOURNAL)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
             yield "a journal without a table"
-        count = self.journal(0)
+        count = self.write_journal(0)
         yield "an empty journal"
-        self.begin(PLAN)
+        self.copy_files(PLAN)
         yield PLAN
         for rows in (1, count // 2, count):
-            self.journal(rows)
+            self.write_journal(rows)
             yield f"{rows} replies"
-            self.record()
+            self.write_rows()
             yield f"the rows of {rows} replies"
-        yield from self.end()
+        yield from self.iterate_end_states()
 
-    def end(self) -> Iterator[str]:
-        """From its last reply to its end."""
+    def iterate_end_states(self) -> Iterator[str]:
+        """Go through the states from the last reply to the end and yield the name of each."""
         (self.folder / TABLES).mkdir()
         for table in sorted((self.finished / TABLES).iterdir()):
             shutil.copy(table, self.folder / TABLES)
@@ -115,14 +115,14 @@ class Growing:
             shutil.copy(self.finished / name, self.folder / name)
             yield name
         RowFile(self.folder).remove_file()
-        self.let_go()
+        self.release()
         yield "its end"
 
 
-def _packed(spans: pl.DataFrame) -> Iterator[dict[str, object]]:
+def pack_rows(spans: pl.DataFrame) -> Iterator[dict[str, object]]:
     for (address,), rows in spans.group_by("address", maintain_order=True):
-        found = [
+        address_spans = [
             Span(start, end, Source(*source), message)
             for _, message, start, end, *source in rows.iter_rows()
         ]
-        yield {"address": address, "spans": pack_spans(found)}
+        yield {"address": address, "spans": pack_spans(address_spans)}

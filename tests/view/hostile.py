@@ -1,4 +1,4 @@
-"""A study in which every text tries to be markup: ids, names, conditions, replies, findings."""
+"""A study in which every text contains markup: ids, names, conditions, replies, findings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
 
-BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7919*7919}}</p></title>&amp;"
-WHO = f"a/b%2F?{BAD}"
-ROOM = f"room {BAD}"
+MARKUP_TEXT = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7919*7919}}</p></title>&amp;"
+)
+MARKUP_ID = f"a/b%2F?{MARKUP_TEXT}"
+MARKUP_GROUP = f"room {MARKUP_TEXT}"
 
 
 class Config(StudyConfig):
-    title: str = BAD
+    title: str = MARKUP_TEXT
 
 
 class Participant(Row, table="people"):
@@ -40,35 +42,64 @@ class Utterance(Row, table="utterances"):
 
 
 async def protocol(session: Session[Config]) -> None:
-    await session.seal("design of " + BAD, {"x": BAD})
-    session.warn(BAD)
+    await session.seal("design of " + MARKUP_TEXT, {"x": MARKUP_TEXT})
+    session.warn(MARKUP_TEXT)
 
-    async def one(scope: Scope, who: str) -> None:
-        speaker = Speaker(who, BAD, "participant", f"You are {BAD}.")
-        choice = await scope.ask(speaker, BAD, answer_type=Choice([BAD, "no"]))
-        said = await scope.ask(speaker, BAD)
-        about = {"group": ROOM, "name": BAD}
-        scope.record(Participant(participant_id=who, condition=BAD, persona=BAD * 3, **about))
+    async def answer_twice(scope: Scope, participant_id: str) -> None:
+        speaker = Speaker(participant_id, MARKUP_TEXT, "participant", f"You are {MARKUP_TEXT}.")
+        choice = await scope.ask(speaker, MARKUP_TEXT, answer_type=Choice([MARKUP_TEXT, "no"]))
+        statement = await scope.ask(speaker, MARKUP_TEXT)
+        shared_columns = {"group": MARKUP_GROUP, "name": MARKUP_TEXT}
         scope.record(
-            Utterance(
-                turn=1, round=1, speaker_id=who, text=str(said), replied_to=who, stance=BAD, **about
+            Participant(
+                participant_id=participant_id,
+                condition=MARKUP_TEXT,
+                persona=MARKUP_TEXT * 3,
+                **shared_columns,
             )
         )
-        scope.record("votes", {"group": ROOM, "participant_id": who, "vote": str(choice)})
+        scope.record(
+            Utterance(
+                turn=1,
+                round=1,
+                speaker_id=participant_id,
+                text=str(statement),
+                replied_to=participant_id,
+                stance=MARKUP_TEXT,
+                **shared_columns,
+            )
+        )
+        scope.record(
+            "votes", {"group": MARKUP_GROUP, "participant_id": participant_id, "vote": str(choice)}
+        )
 
-    await session.child(ROOM).map([WHO, "plain"], one)
+    await session.child(MARKUP_GROUP).map([MARKUP_ID, "plain"], answer_twice)
 
 
 def answer(request: ModelRequest, address: str) -> str:
     if address.endswith("ask0"):
-        return BAD
-    return json.dumps({BAD: BAD}) if "plain" in address else BAD
+        return MARKUP_TEXT
+    return json.dumps({MARKUP_TEXT: MARKUP_TEXT}) if "plain" in address else MARKUP_TEXT
 
 
 def findings(_run: RunFolder) -> list[Finding]:
     return [
-        Finding("bad", BAD, BAD, ResultTable((BAD,), ((BAD,),), BAD), notes=(BAD,), headline=True),
-        Finding("alarm", BAD, BAD, ResultTable((), ()), headline=True, alarms=(BAD,)),
+        Finding(
+            "bad",
+            MARKUP_TEXT,
+            MARKUP_TEXT,
+            ResultTable((MARKUP_TEXT,), ((MARKUP_TEXT,),), MARKUP_TEXT),
+            notes=(MARKUP_TEXT,),
+            headline=True,
+        ),
+        Finding(
+            "alarm",
+            MARKUP_TEXT,
+            MARKUP_TEXT,
+            ResultTable((), ()),
+            headline=True,
+            alarms=(MARKUP_TEXT,),
+        ),
     ]
 
 

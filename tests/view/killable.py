@@ -1,6 +1,6 @@
-"""A run with people in a process of its own, which a test may kill: `STUDY OUT LATE`.
+"""Run a study with humans in a separate process, which a test may kill: `STUDY OUT LATE`.
 
-Prints the links. Whenever the file LATE appears, it uses up the time of the seat that it names.
+Prints the links. When the file LATE appears, the time of the seat named in it is used up.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from folkmoot.view import seat
 
 
 def main(study: str, out: str, late: str) -> None:
-    serving = seat.build_seat_host(print_line=lambda line: print(line, flush=True))
+    serve_seats = seat.build_seat_host(print_line=lambda line: print(line, flush=True))
 
-    async def use_up_time(desk: SeatManager) -> None:
+    async def use_up_time(seat_manager: SeatManager) -> None:
         while True:
             await asyncio.sleep(0.05)
             with suppress(OSError):
                 name = Path(late).read_text()
-                for chair in desk:
-                    question = desk.current_question(chair)
-                    if chair.seat.name == name and question is not None:
+                for seat_state in seat_manager:
+                    question = seat_manager.current_question(seat_state)
+                    if seat_state.seat.name == name and question is not None:
                         question.left = 0.0
-                        desk.advance_clock()
+                        seat_manager.advance_clock()
                         Path(late).unlink()
 
     @asynccontextmanager
-    async def host(desk: SeatManager) -> AsyncIterator[None]:
-        async with serving(desk):
-            task = asyncio.ensure_future(use_up_time(desk))
+    async def host(seat_manager: SeatManager) -> AsyncIterator[None]:
+        async with serve_seats(seat_manager):
+            task = asyncio.ensure_future(use_up_time(seat_manager))
             yield
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""Forms out of JSON schemas: what is filled in comes back as JSON that fits the schema."""
+"""Forms built from JSON schemas: the input is returned as JSON that fits the schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reply(BaseModel):
 SCHEMA = Reply.model_json_schema()
 
 
-def test_each_part_has_a_field_of_its_kind() -> None:
+def test_each_property_has_a_field_of_its_kind() -> None:
     form = form_of(SCHEMA)
     kinds = {part.name: part.kind for part in form.parts}
     assert kinds == {
@@ -46,8 +46,8 @@ def test_each_part_has_a_field_of_its_kind() -> None:
     assert [label for label, _ in form.parts[0].options] == ["strong support", "neutral"]
 
 
-def test_what_is_filled_in_fits_the_schema() -> None:
-    sent = {
+def test_form_input_fits_the_schema() -> None:
+    fields = {
         "a.stance": ["0"],
         "a.points.0.who": ["Ann"],
         "a.points.0.strength": ["3"],
@@ -57,7 +57,7 @@ def test_what_is_filled_in_fits_the_schema() -> None:
         "a.speaks": ["1"],
         "a.statement": [""],
     }
-    value = answer_of(form_of(SCHEMA), sent)
+    value = answer_of(form_of(SCHEMA), fields)
     assert value == {
         "stance": "strong_support",
         "points": [{"who": "Ann", "strength": 3}, {"who": "Bo", "strength": 5}],
@@ -70,7 +70,7 @@ def test_what_is_filled_in_fits_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "says"),
+    ("form_values", "says"),
     [
         ({}, "Stance: has no answer yet."),
         ({"a.stance": ["7"]}, "Stance: please choose one of the options."),
@@ -79,9 +79,9 @@ def test_what_is_filled_in_fits_the_schema() -> None:
         ({"a.share": ["much"]}, "Share: please give a number; 'much' is none."),
     ],
 )
-def test_what_is_wrong_is_named_by_its_field(sent: dict[str, list[str]], says: str) -> None:
+def test_a_problem_names_its_field(form_values: dict[str, list[str]], says: str) -> None:
     try:
-        problem = problem_with(answer_of(form_of(SCHEMA), sent), SCHEMA)
+        problem = problem_with(answer_of(form_of(SCHEMA), form_values), SCHEMA)
     except ValueError as error:
         problem = str(error)
     assert problem == says
@@ -94,32 +94,42 @@ class Vote(BaseModel):
     other: float | None = None
 
 
-def labels(form: forms.FormField) -> list[str]:
+def way_out_labels(form: forms.FormField) -> list[str]:
     return [label for label, _ in form.ways_out]
 
 
-def test_ways_out_stand_apart_and_come_back_as_their_values() -> None:
+def test_ways_out_are_separate_options_and_return_their_values() -> None:
     schema = Json(Vote, may_decline=True).schema
     assert schema is not None
     form = form_of(schema)
-    stance, strength, share, other = form.parts  # `declined` is no field of its own
+    stance, strength, share, other = form.parts  # `declined` is not a separate field
     assert [label for label, _ in stance.options] == ["for", "against"]
-    assert labels(stance) == ["None of these", "I prefer not to answer"]
-    assert labels(strength) == labels(share) == ["I cannot say"] and labels(other) == []
-    assert labels(form) == ["I prefer not to answer any of this"]
-    sent = {"a.stance": ["~0"], "a.strength~out": ["~0"], "a.share~out": ["~0"]}
-    value = answer_of(form, sent)
+    assert way_out_labels(stance) == ["None of these", "I prefer not to answer"]
+    assert (
+        way_out_labels(strength) == way_out_labels(share) == ["I cannot say"]
+        and way_out_labels(other) == []
+    )
+    assert way_out_labels(form) == ["I prefer not to answer any of this"]
+    fields = {"a.stance": ["~0"], "a.strength~out": ["~0"], "a.share~out": ["~0"]}
+    value = answer_of(form, fields)
     assert value == {
         "declined": False, "stance": "none_of_these", "strength": "cannot_say", "share": None
     }  # fmt: skip
     assert problem_with(value, schema) == ""
-    plain = answer_of(form, {"a.stance": ["1"], "a.strength": ["3"], "a.share": ["0.5"]})
-    assert plain == {"declined": False, "stance": "against", "strength": 3, "share": 0.5}
-    assert way_out_of(form, sent) is None and way_out_of(form, {"a~out": ["~0"]}) == "declined"
+    value_without_ways_out = answer_of(
+        form, {"a.stance": ["1"], "a.strength": ["3"], "a.share": ["0.5"]}
+    )
+    assert value_without_ways_out == {
+        "declined": False,
+        "stance": "against",
+        "strength": 3,
+        "share": 0.5,
+    }
+    assert way_out_of(form, fields) is None and way_out_of(form, {"a~out": ["~0"]}) == "declined"
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "form_values",
     [
         {"a.strength": ["3"], "a.strength~out": ["~0"]},
         {"a.stance": ["~7"]},
@@ -127,20 +137,20 @@ def test_ways_out_stand_apart_and_come_back_as_their_values() -> None:
         {"a.stance": ["-1"]},
     ],
 )
-def test_an_answer_and_a_way_out_of_it_are_refused(sent: dict[str, list[str]]) -> None:
+def test_an_answer_together_with_its_way_out_is_refused(form_values: dict[str, list[str]]) -> None:
     schema = Json(Vote).schema
     assert schema is not None
     with pytest.raises(ValueError, match="please"):
-        answer_of(form_of(schema), sent)
+        answer_of(form_of(schema), form_values)
 
 
-def test_an_answer_and_a_way_out_of_all_of_it_are_refused() -> None:
+def test_an_answer_together_with_a_way_out_of_the_form_is_refused() -> None:
     form = form_of(Json(Vote, may_decline=True).schema or {})
     with pytest.raises(ValueError, match="leave one of the two out"):
         way_out_of(form, {"a~out": ["~0"], "a.strength": ["3"]})
 
 
-def test_a_map_of_any_keys_is_written_as_json() -> None:
+def test_a_map_with_arbitrary_keys_is_entered_as_json() -> None:
     schema: dict[str, JsonValue] = {"type": "object", "additionalProperties": {"type": "number"}}
     form = form_of(schema)
     assert form.kind == "json"
@@ -149,7 +159,7 @@ def test_a_map_of_any_keys_is_written_as_json() -> None:
         answer_of(form, {"a": ["x"]})
 
 
-def test_a_schema_that_holds_itself_ends() -> None:
+def test_a_recursive_schema_gives_a_finite_form() -> None:
     schema: dict[str, JsonValue] = {
         "$ref": "#/$defs/Node",
         "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
@@ -167,17 +177,17 @@ class Ratings(BaseModel):
     order: list[str]
 
 
-def test_a_person_gives_each_option_a_number_and_does_not_choose_options_row_by_row() -> None:
+def test_a_human_gives_each_option_a_number() -> None:
     names = ("sea", "hills", "city")
-    wanted = Json(Ratings, options={"scores.option": names, "order": names})
-    assert wanted.schema is not None
-    form = form_of(wanted.schema, {"order": FieldForPeople("Your order", "ranking")})
+    answer_type = Json(Ratings, options={"scores.option": names, "order": names})
+    assert answer_type.schema is not None
+    form = form_of(answer_type.schema, {"order": FieldForPeople("Your order", "ranking")})
     scores, order = form.parts
     assert [row.label for row in scores.parts] == ["sea", "hills", "city"]
     assert order.label == "Your order" and [part.label for part in order.parts] == [*names]
-    sent = {"a.scores.0.score": ["4"], "a.scores.2.score": ["-1"]}
+    form_values = {"a.scores.0.score": ["4"], "a.scores.2.score": ["-1"]}
     ranks = {"a.order.0": ["3"], "a.order.1": ["1"], "a.order.2": ["2"]}
-    assert answer_of(form, {**sent, **ranks}) == {
+    assert answer_of(form, {**form_values, **ranks}) == {
         "scores": [{"option": "sea", "score": 4}, {"option": "city", "score": -1}],
         "order": ["hills", "city", "sea"],
     }

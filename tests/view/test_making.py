@@ -1,4 +1,4 @@
-"""What is made beside the server: findings, design, lights; also of runs that have not ended."""
+"""Pages that are computed outside the server: findings and design, also of unfinished runs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ from folkmoot.view.run_list import read_run_status
 from folkmoot.view.site import template_environment
 from tests.contract.small import small_study
 from tests.servers.pages import PageServer
-from tests.view.conftest import found_in, made_in, reader
+from tests.view.conftest import (
+    create_viewer_server,
+    wait_for_computed_page,
+    wait_for_search_results,
+)
 from tests.view.test_pages import Page
 
 
-def made(run: Path, folder: Path) -> str:
+def make_findings_page(run: Path, folder: Path) -> str:
     make_pages(RunFolder(run), folder)
     return (folder / FINDINGS).read_text("utf-8")
 
 
-def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_path: Path) -> None:
-    text = made(outputs / "cross_pollination", tmp_path)
-    assert Page(text).runs == [] and "<svg" in text
+def test_a_finished_run_has_findings_design_and_status_marks(outputs: Path, tmp_path: Path) -> None:
+    text = make_findings_page(outputs / "cross_pollination", tmp_path)
+    assert Page(text).executable_parts == [] and "<svg" in text
     assert "who saw what before each decision" in text and "summaries" in text
     assert "Answered by the embedded respondent" in text and "No deviation" in text
     assert (tmp_path / "report.html").stat().st_size > 10_000
@@ -43,55 +47,57 @@ def test_a_finished_run_has_its_findings_design_and_lights(outputs: Path, tmp_pa
 # Daily, test_saved_figures saves the figures of a workbook.
 @pytest.mark.nightly(part="pages")
 def test_a_chart_is_saved_as_svg_and_as_png(
-    outputs: Path, served: PageServer, tmp_path: Path
+    outputs: Path, page_server: PageServer, tmp_path: Path
 ) -> None:
-    text = made(outputs / "cross_pollination", tmp_path)
+    text = make_findings_page(outputs / "cross_pollination", tmp_path)
     vector, image = re.findall(r'href="figure\?name=([^"]+)"', text)[:2]
     link = "/run/cross_pollination/-/figure?name="
-    got = served.get(link + vector)
-    assert got.status == 200 and got.text.startswith("<svg")
-    got = served.get(link + image)
-    assert got.headers["Content-Type"] == "image/png" and "PNG" in got.text[:8]
-    assert got.headers["Content-Disposition"].endswith(image)
-    for wrong in (f"{image}x", "none.png", "../findings.html", "../../study.yaml", ""):
-        assert served.get(link + wrong).status == 404
+    response = page_server.get(link + vector)
+    assert response.status == 200 and response.text.startswith("<svg")
+    response = page_server.get(link + image)
+    assert response.headers["Content-Type"] == "image/png" and "PNG" in response.text[:8]
+    assert response.headers["Content-Disposition"].endswith(image)
+    for wrong_name in (f"{image}x", "none.png", "../findings.html", "../../study.yaml", ""):
+        assert page_server.get(link + wrong_name).status == 404
 
 
-def test_the_overview_shows_the_validity_card_and_the_controls(copy: Path, tmp_path: Path) -> None:
-    before = made(copy, tmp_path / "before")
+def test_the_overview_shows_the_validity_card_and_the_controls(
+    run_copy: Path, tmp_path: Path
+) -> None:
+    before = make_findings_page(run_copy, tmp_path / "before")
     assert "Validity card" in before and "User drift" in before and 'id="h-controls"' not in before
-    run_controls(RunFolder(copy), {"participants": 2}, RunOptions())
-    text = made(copy, tmp_path / "after")
+    run_controls(RunFolder(run_copy), {"participants": 2}, RunOptions())
+    text = make_findings_page(run_copy, tmp_path / "after")
     assert 'id="h-controls"' in text and 'href="report#section-controls"' in text
     assert "Would the same people decide the same again?" in text
     assert 'id="section-controls"' in (tmp_path / "after" / "report.html").read_text("utf-8")
 
 
-def test_of_a_run_without_tables_the_design_is_drawn_from_the_plan(
+def test_the_design_of_a_run_without_tables_is_drawn_from_the_plan(
     outputs: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(outputs / "cross_pollination", run)
     shutil.rmtree(run / TABLES)
     (run / MANIFEST).unlink()
-    text = made(run, tmp_path)
+    text = make_findings_page(run, tmp_path)
     assert "who is in which arm" in text and text.count("6 participants") == 6
     assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.nightly(part="pages")
-def test_a_deviation_from_the_plan_is_told(outputs: Path, tmp_path: Path) -> None:
+def test_a_deviation_from_the_plan_is_shown(outputs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(outputs / "cross_pollination", run)
     manifest = json.loads((run / MANIFEST).read_text("utf-8"))
     manifest["hashes"]["summary.json"] = "0" * 64
     (run / MANIFEST).write_text(json.dumps(manifest))
-    text = made(run, tmp_path)
+    text = make_findings_page(run, tmp_path)
     assert "summary.json" in text and "No deviation" not in text
 
 
 @pytest.fixture
-def paused(tmp_path: Path) -> Path:
+def paused_run(tmp_path: Path) -> Path:
     source = small_study("cross_pollination", tmp_path)
     folder = tmp_path / "outputs" / "paused"
     with pytest.raises(RunPausedError):
@@ -99,77 +105,79 @@ def paused(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_paused_run_is_partial_and_can_be_read(paused: Path, tmp_path: Path) -> None:
-    found = read_run_status(paused, "paused")
-    assert found.state == "paused" and "budget" in found.why
-    text = made(paused, tmp_path)
+def test_a_paused_run_is_partial_and_can_be_read(paused_run: Path, tmp_path: Path) -> None:
+    status = read_run_status(paused_run, "paused")
+    assert status.state == "paused" and "budget" in status.why
+    text = make_findings_page(paused_run, tmp_path)
     assert "the run is paused, figures cover 0 of 36 participants" in text
-    with reader(paused.parent) as server:
+    with create_viewer_server(paused_run.parent) as server:
         assert "paused, can be resumed" in server.get("/").text
         overview = server.get("/run/paused/-/").text
         assert "budget" in overview and "every 2s" not in overview
-        people = server.get("/run/paused/-/people").text
-        assert "36 people" in people and "simple_passive" in people
-        person = server.get("/run/paused/-/person?id=p_0001").text
-        assert "initial vote" in person
-        assert "replies" in found_in(server, "paused", "park")
+        people_page = server.get("/run/paused/-/people").text
+        assert "36 people" in people_page and "simple_passive" in people_page
+        person_page = server.get("/run/paused/-/person?id=p_0001").text
+        assert "initial vote" in person_page
+        assert "replies" in wait_for_search_results(server, "paused", "park")
 
 
-def test_code_of_the_users_own_that_is_not_trusted_is_not_run(
-    paused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_untrusted_study_code_is_not_run(
+    paused_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FOLKMOOT_TRUST", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    touched = tmp_path / "touched"
-    code = tmp_path / "evil.py"
-    code.write_text(f"open({str(touched)!r}, 'w').close()\n")
-    settings = (paused / "study.yaml").read_text("utf-8")
-    changed = settings.replace("study: cross_pollination", f"study: {code}")
-    assert changed != settings
-    (paused / "study.yaml").write_text(changed)
-    with reader(paused.parent) as server:
+    marker_file = tmp_path / "touched"
+    code_file = tmp_path / "evil.py"
+    code_file.write_text(f"open({str(marker_file)!r}, 'w').close()\n")
+    settings = (paused_run / "study.yaml").read_text("utf-8")
+    changed_settings = settings.replace("study: cross_pollination", f"study: {code_file}")
+    assert changed_settings != settings
+    (paused_run / "study.yaml").write_text(changed_settings)
+    with create_viewer_server(paused_run.parent) as server:
         for page in ("", "people", "rooms", "person?id=p_0001"):
             assert server.get(f"/run/paused/-/{page}").status == 200
-        told = made_in(server, "/run/paused/-/findings", **{"hx-request": "true"})
-        assert told.status == 200 and told.text.startswith('<p class="alarm">')
-        assert "could not be computed" in told.text  # where the page shows findings
-    assert not touched.exists()
+        response = wait_for_computed_page(
+            server, "/run/paused/-/findings", **{"hx-request": "true"}
+        )
+        assert response.status == 200 and response.text.startswith('<p class="alarm">')
+        assert "could not be computed" in response.text  # shown in place of the findings
+    assert not marker_file.exists()
 
 
-def test_while_findings_are_made_the_rest_of_the_page_is_there(
+def test_the_rest_of_the_page_is_shown_while_findings_are_computed(
     outputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, ended = threading.Event(), threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
 
-    async def long(*_: object) -> None:
-        begun.set()
+    async def wait_forever(*_: object) -> None:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            ended.set()
+            cancelled.set()
 
-    monkeypatch.setattr("folkmoot.view.overview._make_overview", long)
+    monkeypatch.setattr("folkmoot.view.overview._make_overview", wait_forever)
     monkeypatch.setenv("XDG_CACHE_HOME", str(outputs.parent / "fresh"))
-    with reader(outputs) as server:
-        waiting = threading.Thread(target=server.get, args=("/run/town_hall/-/findings",))
-        waiting.start()
-        assert begun.wait(60)
+    with create_viewer_server(outputs) as server:
+        waiting_thread = threading.Thread(target=server.get, args=("/run/town_hall/-/findings",))
+        waiting_thread.start()
+        assert started.wait(60)
         page = server.get("/run/town_hall/-/").text
         assert "Reading the findings" in page and "Downloads" in page and "finished" in page
         assert "Making the report" in server.get("/run/town_hall/-/report").text
-        for other in ("/run/town_hall/-/people", "/run/focus_group/-/", "/"):
-            assert server.get(other).status == 200
-    waiting.join(60)
-    assert ended.wait(60)  # nothing goes on when the server has ended
+        for other_page in ("/run/town_hall/-/people", "/run/focus_group/-/", "/"):
+            assert server.get(other_page).status == 200
+    waiting_thread.join(60)
+    assert cancelled.wait(60)  # the computation ends with the server
 
 
-def test_an_arm_in_which_nobody_is_asked_says_so() -> None:
+def test_a_condition_without_questions_is_labelled() -> None:
     lanes = [
         DesignLane("C1, C2", "5 groups each", ()),
         DesignLane("C3", "", (Step("decision", ("wishes",)),)),
     ]
     macro = '{% import "_parts.html.j2" as parts %}{{ parts.lanes(lanes, true) }}'
-    drawn = template_environment().from_string(macro).render(lanes=lanes)
-    first, second = drawn.split("<li>")[1:]
+    rendered = template_environment().from_string(macro).render(lanes=lanes)
+    first, second = rendered.split("<li>")[1:]
     assert "nothing is asked of participants" in first and "wishes" not in first
     assert "nothing is asked" not in second and "wishes" in second

@@ -1,4 +1,4 @@
-"""What the pages show, and that nothing said by anybody becomes more than text."""
+"""What the pages show, and that no text of a speaker or a study becomes markup."""
 
 from __future__ import annotations
 
@@ -22,64 +22,70 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from tests.servers.pages import PageServer
 from tests.view import hostile
-from tests.view.conftest import made_in, reader
+from tests.view.conftest import create_viewer_server, wait_for_computed_page
 
-OF_A_KIND = 4  # pages with the same path, whatever their query
+MAX_PAGES_PER_PATH = 4  # pages with the same path and different queries
 
 
 class Page(HTMLParser):
-    """The links of a page, and whatever in it could run."""
+    """The links of a page, and the parts of it that could run code."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
-        self.runs: list[str] = []
+        self.executable_parts: list[str] = []
         self.ids: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "a" and given.get("href"):
-            self.links.append(str(given["href"]))
-        if given.get("hx-get"):
-            self.links.append(str(given["hx-get"]))
-        if "id" in given:
-            self.ids.append(str(given["id"]))
-        inline = tag == "script" and not str(given.get("src", "")).startswith("/static/")
-        handlers = [n for n, _ in attrs if n.startswith("on") or n == "style"]
-        if inline or handlers or tag in ("img", "iframe", "style", "object", "base"):
-            self.runs.append(f"<{tag} {attrs}>")
+        attributes = dict(attrs)
+        if tag == "a" and attributes.get("href"):
+            self.links.append(str(attributes["href"]))
+        if attributes.get("hx-get"):
+            self.links.append(str(attributes["hx-get"]))
+        if "id" in attributes:
+            self.ids.append(str(attributes["id"]))
+        is_inline = tag == "script" and not str(attributes.get("src", "")).startswith("/static/")
+        handlers = [
+            attribute_name
+            for attribute_name, _ in attrs
+            if attribute_name.startswith("on") or attribute_name == "style"
+        ]
+        if is_inline or handlers or tag in ("img", "iframe", "style", "object", "base"):
+            self.executable_parts.append(f"<{tag} {attrs}>")
 
 
-SLOW = ("/-/findings", "/-/report")  # made in a process of their own
+SLOW = ("/-/findings", "/-/report")  # computed in a separate process
 
 
 def crawl(
-    server: PageServer, start: str, without: tuple[str, ...] = ()
+    server: PageServer, start: str, excluded_endings: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Page, str]]:
-    """Pages that can be reached from one, each once; of those of one path only some."""
-    waiting, met = [start], {start}
-    visited: Counter[str] = Counter()
-    while waiting:
-        path = waiting.pop(0)
-        visited[path.partition("?")[0]] += 1
-        if visited[path.partition("?")[0]] > OF_A_KIND or path.endswith(without):
+    """Yield the pages that can be reached from `start`, at most MAX_PAGES_PER_PATH of each path."""
+    paths_to_visit, known_paths = [start], {start}
+    visit_counts: Counter[str] = Counter()
+    while paths_to_visit:
+        path = paths_to_visit.pop(0)
+        visit_counts[path.partition("?")[0]] += 1
+        if visit_counts[path.partition("?")[0]] > MAX_PAGES_PER_PATH or path.endswith(
+            excluded_endings
+        ):
             continue
-        got = made_in(server, path) if path.endswith(SLOW) else server.get(path)
-        assert got.status in (200, 303), (path, got.status, got.text[:300])
-        if "text/html" not in got.headers.get("Content-Type", ""):
+        response = wait_for_computed_page(server, path) if path.endswith(SLOW) else server.get(path)
+        assert response.status in (200, 303), (path, response.status, response.text[:300])
+        if "text/html" not in response.headers.get("Content-Type", ""):
             continue
-        found = Page(got.text)
-        yield path, found, got.text
+        page = Page(response.text)
+        yield path, page, response.text
         if path.partition("?")[0].endswith("/-/report"):
             continue
-        for link in found.links:
-            there = urlsplit(urljoin(path, link))
-            assert not there.netloc, f"{path} leads away to {link}"
-            address = there.path + (f"?{there.query}" if there.query else "")
-            if address not in met and "/-/file" not in address:
-                met.add(address)
-                waiting.append(address)
+        for link in page.links:
+            target = urlsplit(urljoin(path, link))
+            assert not target.netloc, f"{path} leads away to {link}"
+            target_path = target.path + (f"?{target.query}" if target.query else "")
+            if target_path not in known_paths and "/-/file" not in target_path:
+                known_paths.add(target_path)
+                paths_to_visit.append(target_path)
 
 
 @pytest.fixture(scope="module")
@@ -94,28 +100,30 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     ).folder
 
 
-def test_nothing_that_was_said_becomes_markup(hostile_run: RunFolder) -> None:
-    seen = {}
-    with reader(hostile_run.path.parent) as server:
-        run = quote("bad 'run'")
+def test_texts_of_a_study_never_become_markup(hostile_run: RunFolder) -> None:
+    texts_by_page = {}
+    with create_viewer_server(hostile_run.path.parent) as server:
+        run_name = quote("bad 'run'")
         for path, page, text in crawl(server, "/"):
             if path.endswith("/-/report"):
                 continue
-            assert page.runs == [], path
+            assert page.executable_parts == [], path
             assert "62710561" not in text, path
-            seen[path.partition("?")[0].removeprefix(f"/run/{run}/-/")] = html.unescape(text)
-        found = server.get(f"/run/{run}/-/search?q=alert").text
-        assert Page(found).runs == [] and "2 replies" not in found
-    said = "<script>alert(1)</script>"
+            texts_by_page[path.partition("?")[0].removeprefix(f"/run/{run_name}/-/")] = (
+                html.unescape(text)
+            )
+        search_page = server.get(f"/run/{run_name}/-/search?q=alert").text
+        assert Page(search_page).executable_parts == [] and "2 replies" not in search_page
+    markup = "<script>alert(1)</script>"
     for name in ("", "people", "person", "rooms", "room", "said", "call", "findings"):
-        assert said in seen[name], (name, sorted(seen))
+        assert markup in texts_by_page[name], (name, sorted(texts_by_page))
 
 
-def test_ids_of_any_letters_lead_to_their_page(hostile_run: RunFolder) -> None:
-    with reader(hostile_run.path.parent) as server:
-        run = quote("bad 'run'")
-        people = Page(server.get(f"/run/{run}/-/people").text)
-        persons = [link for link in people.links if "/person?" in link]
+def test_ids_with_arbitrary_characters_lead_to_their_page(hostile_run: RunFolder) -> None:
+    with create_viewer_server(hostile_run.path.parent) as server:
+        run_name = quote("bad 'run'")
+        people_page = Page(server.get(f"/run/{run_name}/-/people").text)
+        persons = [link for link in people_page.links if "/person?" in link]
         assert len(persons) == 2
         for link in persons:
             page = html.unescape(server.get(link).text)
@@ -123,42 +131,42 @@ def test_ids_of_any_letters_lead_to_their_page(hostile_run: RunFolder) -> None:
             assert "No call of this participant" not in page
 
 
-def test_every_page_of_every_study_type_can_be_reached(served: PageServer) -> None:
-    met = {}
-    for path, page, _ in crawl(served, "/", without=SLOW):
-        assert page.runs == [], path
-        met[path.partition("?")[0]] = True
+def test_every_page_of_every_study_type_can_be_reached(page_server: PageServer) -> None:
+    visited_paths = {}
+    for path, page, _ in crawl(page_server, "/", excluded_endings=SLOW):
+        assert page.executable_parts == [], path
+        visited_paths[path.partition("?")[0]] = True
     for study in ("cross_pollination", "town_hall", "focus_group", "negotiation", "workbook"):
         for name in ("", "people", "person", "rooms", "said", "call"):
-            assert f"/run/{study}/-/{name}" in met
-        assert (f"/run/{study}/-/room" in met) == (study != "cross_pollination")
+            assert f"/run/{study}/-/{name}" in visited_paths
+        assert (f"/run/{study}/-/room" in visited_paths) == (study != "cross_pollination")
 
 
 @pytest.mark.nightly(part="pages")
-def test_findings_of_every_study_type_hold_no_style_or_script(served: PageServer) -> None:
+def test_findings_of_every_study_type_hold_no_style_or_script(page_server: PageServer) -> None:
     for study in ("cross_pollination", "town_hall", "focus_group", "negotiation", "workbook"):
-        found = made_in(served, f"/run/{study}/-/findings")
-        assert found.status == 200 and Page(found.text).runs == []
-        assert "How far to trust it" in found.text and "Main findings" in found.text
+        response = wait_for_computed_page(page_server, f"/run/{study}/-/findings")
+        assert response.status == 200 and Page(response.text).executable_parts == []
+        assert "How far to trust it" in response.text and "Main findings" in response.text
 
 
-def test_participants_are_filtered_by_what_the_page_shows(served: PageServer) -> None:
-    def counted(query: str) -> str:
-        text = served.get(f"/run/cross_pollination/-/people?q={quote(query)}").text
-        found = re.search(r'role="status">([^<]*)<', text)
-        assert found is not None
-        return found[1]
+def test_participants_are_filtered_by_displayed_values(page_server: PageServer) -> None:
+    def get_count_text(query: str) -> str:
+        text = page_server.get(f"/run/cross_pollination/-/people?q={quote(query)}").text
+        match = re.search(r'role="status">([^<]*)<', text)
+        assert match is not None
+        return match[1]
 
-    own = counted("condition=acp")
-    assert not own.startswith("0 ")
-    assert counted("Condition=ACP") == own
-    assert counted("position_changed=yes") == counted("position_changed=true")
-    assert counted("position_changed=no") == counted("position_changed=false")
-    assert not counted("position_changed!=x").startswith("0 ")
-    # A misspelt column is no result without a participant.
-    text = served.get("/run/cross_pollination/-/people?q=conditon=acp").text
+    acp_count = get_count_text("condition=acp")
+    assert not acp_count.startswith("0 ")
+    assert get_count_text("Condition=ACP") == acp_count
+    assert get_count_text("position_changed=yes") == get_count_text("position_changed=true")
+    assert get_count_text("position_changed=no") == get_count_text("position_changed=false")
+    assert not get_count_text("position_changed!=x").startswith("0 ")
+    # A misspelt column is a problem, not an empty result.
+    text = page_server.get("/run/cross_pollination/-/people?q=conditon=acp").text
     assert "This run has no column <code>conditon</code>" in text
-    assert "has no column" not in served.get("/run/cross_pollination/-/people?q=acp").text
+    assert "has no column" not in page_server.get("/run/cross_pollination/-/people?q=acp").text
 
 
 @pytest.mark.parametrize(
@@ -172,10 +180,10 @@ def test_participants_are_filtered_by_what_the_page_shows(served: PageServer) ->
         "/run/town_hall/-/nothing", "/beside?a=town_hall&x=A01&b=../x&y=A01", "/nothing",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_said(served: PageServer, path: str) -> None:
-    got = served.get(path)
-    assert got.status == 404
-    assert "Traceback" not in got.text
+def test_a_missing_page_is_not_found(page_server: PageServer, path: str) -> None:
+    response = page_server.get(path)
+    assert response.status == 404
+    assert "Traceback" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -190,7 +198,7 @@ def test_only_files_that_the_run_wrote_can_be_saved(outputs: Path, name: str) ->
     (run / "secrets.csv").write_text("prolific ids")
     (run / "link.csv").unlink(missing_ok=True)
     (run / "link.csv").symlink_to(outputs / "focus_group" / "run.log")
-    with reader(outputs) as server:
+    with create_viewer_server(outputs) as server:
         assert server.get(f"/run/town_hall/-/file?name={quote(name)}").status == 404
         saved = server.get("/run/town_hall/-/file?name=run.log")
         assert saved.status == 200 and saved.text == (run / "run.log").read_text("utf-8")
@@ -200,36 +208,36 @@ def test_only_files_that_the_run_wrote_can_be_saved(outputs: Path, name: str) ->
 @pytest.mark.parametrize(
     "name", ["study.yaml", "plan.json", "journal.sqlite", "log.jsonl", "tables/answers.parquet"]
 )
-def test_a_run_whose_files_lead_out_of_its_folder_is_not_read(
-    outputs: Path, copy: Path, tmp_path: Path, name: str
+def test_a_run_with_files_linked_out_of_its_folder_is_not_read(
+    outputs: Path, run_copy: Path, tmp_path: Path, name: str
 ) -> None:
-    (copy / name).unlink()
-    (copy / name).symlink_to(outputs / "town_hall" / name)
-    with reader(copy.parent) as server:
+    (run_copy / name).unlink()
+    (run_copy / name).symlink_to(outputs / "town_hall" / name)
+    with create_viewer_server(run_copy.parent) as server:
         for page in ("", "people", "rooms", "findings", "search?q=block", "file?name=run.log"):
-            got = server.get(f"/run/copy/-/{page}")
-            assert got.status == 404 and f"{name} is a link" in got.text, page
-            assert "redeveloped" not in got.text
+            response = server.get(f"/run/copy/-/{page}")
+            assert response.status == 404 and f"{name} is a link" in response.text, page
+            assert "redeveloped" not in response.text
         assert server.get("/").status == server.get("/search?q=block").status == 200
 
 
-def test_a_run_may_lie_elsewhere_itself(outputs: Path, tmp_path: Path) -> None:
+def test_a_linked_run_folder_is_served(outputs: Path, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "pilot").symlink_to(outputs / "town_hall")
-    with reader(tmp_path / "here") as server:
+    with create_viewer_server(tmp_path / "here") as server:
         assert server.get("/run/pilot/-/people").status == 200
 
 
 @pytest.mark.parametrize(
     "name", [b"\xff\xfe", b"a\\b", b"a b", b"-", b"%2e", b"a\nb", b"?#", b"\xc3\xbc"]
 )
-def test_a_run_is_listed_under_any_name(copy: Path, name: bytes) -> None:
-    copy.rename(copy.parent / os.fsdecode(name))
-    with reader(copy.parent) as server:
+def test_a_run_is_listed_under_any_name(run_copy: Path, name: bytes) -> None:
+    run_copy.rename(run_copy.parent / os.fsdecode(name))
+    with create_viewer_server(run_copy.parent) as server:
         runs = server.get("/")
         assert runs.status == 200 and runs.text.count("data-item") == 1
         links = [link for link in Page(runs.text).links if link.startswith("/run/")]
-        if name in (b"\xff\xfe", b"a\nb"):  # which no address can hold
+        if name in (b"\xff\xfe", b"a\nb"):  # names that cannot occur in a URL
             assert "cannot be read" in runs.text
         else:
             assert server.get(links[0]).status == 200
@@ -245,44 +253,44 @@ def test_links_and_names_of_people_are_never_served(
     manifest = json.loads((run / "manifest.json").read_text("utf-8"))
     manifest["hashes"][name] = "0"
     (run / "manifest.json").write_text(json.dumps(manifest))
-    with reader(tmp_path / "outputs") as server:
+    with create_viewer_server(tmp_path / "outputs") as server:
         assert server.get(f"/run/x/-/file?name={name}").status == 404
         assert name not in server.get("/run/x/-/").text
 
 
-def test_a_file_that_was_made_a_link_leads_nowhere(outputs: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_a_link_is_not_served(outputs: Path, tmp_path: Path) -> None:
     run = tmp_path / "outputs" / "moved"
     shutil.copytree(outputs / "focus_group", run)
     (tmp_path / "secret").write_text("secret")
     (run / "run.log").unlink()
     (run / "run.log").symlink_to(tmp_path / "secret")
-    with reader(tmp_path / "outputs") as server:
-        got = server.get("/run/moved/-/file?name=run.log")
-        assert got.status == 404 and "secret" not in got.text
+    with create_viewer_server(tmp_path / "outputs") as server:
+        response = server.get("/run/moved/-/file?name=run.log")
+        assert response.status == 404 and "secret" not in response.text
 
 
 def test_reading_changes_nothing_in_the_run_folder(outputs: Path, tmp_path: Path) -> None:
     shutil.copytree(outputs / "focus_group", tmp_path / "outputs" / "x")
-    before = _bytes(tmp_path / "outputs")
-    with reader(tmp_path / "outputs") as server:
-        paths = [path for path, _, _ in crawl(server, "/", without=SLOW)]
+    before = read_all_files(tmp_path / "outputs")
+    with create_viewer_server(tmp_path / "outputs") as server:
+        paths = [path for path, _, _ in crawl(server, "/", excluded_endings=SLOW)]
         server.get("/run/x/-/search?q=oven")
     assert len(paths) > 20
-    assert _bytes(tmp_path / "outputs") == before
+    assert read_all_files(tmp_path / "outputs") == before
 
 
-def _bytes(folder: Path) -> dict[str, bytes]:
-    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+def read_all_files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-ASKED = (
+PATHS = (
     "/run/{run}/-/people?q={a}&sort={b}&start={a}", "/run/{run}/-/person?id={a}",
     "/run/{run}/-/room?id={a}&id={b}", "/run/{run}/-/said?at={a}", "/run/{run}/-/call?at={a}",
     "/run/{run}/-/search?q={a}&start={b}", "/run/{run}/-/file?name={a}", "/search?q={a}&start={b}",
     "/beside?a={run}&x={a}&b={b}&y={a}", "/run/{a}/-/", "/run/{a}/{b}/-/people", "/{a}",
 )  # fmt: skip
-# What was typed with a purpose, and what nobody would think of.
-TYPED = st.one_of(
+# Plausible input, and random text.
+INPUT_TEXT = st.one_of(
     st.sampled_from(
         ["age>1", "persona_id", "-intents.score", "statements.opinion=x", "utterances.text!=",
          "group_001/p_0001", "..", "../../etc/passwd", "%2e%2e", "a" * 5000, "\x00", "(", "[", "'",
@@ -292,12 +300,14 @@ TYPED = st.one_of(
 )  # fmt: skip
 
 
-@given(TYPED, TYPED)
+@given(INPUT_TEXT, INPUT_TEXT)
 @settings(max_examples=40)
-def test_whatever_is_typed_into_an_address_is_answered(
-    served: PageServer, one: str, other: str
+def test_any_text_in_an_address_is_answered(
+    page_server: PageServer, first: str, second: str
 ) -> None:
-    a, b = (quote(text, safe="", errors="surrogatepass") for text in (one, other))
-    for path in ASKED:
-        got = served.get(path.format(run="focus_group", a=a, b=b))
-        assert got.status in (200, 303, 404), (path, one, other, got.text)
+    first_quoted, second_quoted = (
+        quote(text, safe="", errors="surrogatepass") for text in (first, second)
+    )
+    for path in PATHS:
+        response = page_server.get(path.format(run="focus_group", a=first_quoted, b=second_quoted))
+        assert response.status in (200, 303, 404), (path, first, second, response.text)

@@ -1,4 +1,4 @@
-"""Which runs there are and how each stands, whatever state its folder is in."""
+"""The list of runs and the state of each, also of damaged and unfinished run folders."""
 
 from __future__ import annotations
 
@@ -25,68 +25,80 @@ from folkmoot.report.preregistration import title_of
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, RunFolder
 from folkmoot.view.run_list import RunCollection, read_run_status
 from tests.killed import record_rows, undo_end
-from tests.view.conftest import reader
+from tests.view.conftest import create_viewer_server
 
 
-def state(run: Path) -> str:
+def read_state(run: Path) -> str:
     return read_run_status(run, run.name).state
 
 
-def change(run: Path, **facts: object) -> None:
+def change_manifest(run: Path, **facts: object) -> None:
     path = run / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **facts}), "utf-8")
 
 
-def held_by(run: Path, pid: int, host: str = "") -> None:
-    who = {"pid": pid, "host": host or socket.gethostname(), "since": "2026-01-01T00:00:00+00:00"}
-    (run / HOLDER_FILE).write_text(json.dumps(who))
+def write_holder(run: Path, pid: int, host: str = "") -> None:
+    holder = {
+        "pid": pid,
+        "host": host or socket.gethostname(),
+        "since": "2026-01-01T00:00:00+00:00",
+    }
+    (run / HOLDER_FILE).write_text(json.dumps(holder))
 
 
-def test_a_finished_run_is_told_by_its_manifest(outputs: Path) -> None:
-    found = {s.name: s for s in RunCollection(outputs).list_statuses()}
-    assert set(found) == {
+def test_the_status_of_a_finished_run_comes_from_its_manifest(outputs: Path) -> None:
+    statuses = {status.name: status for status in RunCollection(outputs).list_statuses()}
+    assert set(statuses) == {
         "cross_pollination",
         "focus_group",
         "negotiation",
         "town_hall",
         "workbook",
     }
-    one, manifest = (
-        found["town_hall"],
+    town_hall, manifest = (
+        statuses["town_hall"],
         json.loads((outputs / "town_hall" / MANIFEST).read_text("utf-8")),
     )
-    assert (one.state, one.calls, one.cost) == ("done", manifest["calls"], "$0")
-    assert one.models == "synthetic" and one.mark == "SYNTHETIC" and one.study == "town_hall"
+    assert (town_hall.state, town_hall.calls, town_hall.cost) == ("done", manifest["calls"], "$0")
+    assert (
+        town_hall.models == "synthetic"
+        and town_hall.mark == "SYNTHETIC"
+        and town_hall.study == "town_hall"
+    )
 
 
 @pytest.mark.parametrize("outcome", ["paused", "interrupted", "failed"])
-def test_a_run_that_stopped_says_how(copy: Path, outcome: str) -> None:
-    change(copy, outcome=outcome)
-    with (copy / LOG_LINES).open("a") as log:
+def test_a_stopped_run_shows_its_outcome_and_reason(run_copy: Path, outcome: str) -> None:
+    change_manifest(run_copy, outcome=outcome)
+    with (run_copy / LOG_LINES).open("a") as log:
         log.write(json.dumps({"event": "RunEnded", "message": "the budget is used up"}) + "\n")
-    found = read_run_status(copy, "copy")
-    assert found.state == outcome and found.why == "the budget is used up"
+    status = read_run_status(run_copy, "copy")
+    assert status.state == outcome and status.why == "the budget is used up"
 
 
-def test_a_run_of_which_nothing_is_usable_says_why(copy: Path) -> None:
-    change(copy, unusable="no participant gave an answer")
-    found = read_run_status(copy, "copy")
-    assert found.state == "unusable" and found.why == "no participant gave an answer"
+def test_an_unusable_run_shows_its_reason(run_copy: Path) -> None:
+    change_manifest(run_copy, unusable="no participant gave an answer")
+    status = read_run_status(run_copy, "copy")
+    assert status.state == "unusable" and status.why == "no participant gave an answer"
 
 
-def test_people_at_the_table_are_marked(copy: Path) -> None:
-    change(copy, mark="MIXED", note="People answered as participant; synthetic as moderator.")
-    assert (found := read_run_status(copy, "copy")).mark == "MIXED" and "synthetic as" in found.note
-    (copy / MANIFEST).unlink()
-    assert read_run_status(copy, "copy").mark == "SYNTHETIC"
-    (copy / "seats.json").write_text("{}")
-    found = read_run_status(copy, "copy")  # no human has answered yet
-    assert found.mark == "SYNTHETIC" and "Humans take part" in found.note
+def test_runs_with_human_participants_are_marked(run_copy: Path) -> None:
+    change_manifest(
+        run_copy, mark="MIXED", note="People answered as participant; synthetic as moderator."
+    )
+    assert (
+        status := read_run_status(run_copy, "copy")
+    ).mark == "MIXED" and "synthetic as" in status.note
+    (run_copy / MANIFEST).unlink()
+    assert read_run_status(run_copy, "copy").mark == "SYNTHETIC"
+    (run_copy / "seats.json").write_text("{}")
+    status = read_run_status(run_copy, "copy")  # no human has answered yet
+    assert status.mark == "SYNTHETIC" and "Humans take part" in status.note
 
 
-def test_the_label_of_an_unfinished_run_follows_from_its_answers(copy: Path) -> None:
-    (copy / MANIFEST).unlink()
-    (copy / LOG_LINES).unlink()
+def test_the_label_of_an_unfinished_run_follows_from_its_answers(run_copy: Path) -> None:
+    (run_copy / MANIFEST).unlink()
+    (run_copy / LOG_LINES).unlink()
     answers: list[dict[str, object]] = []
     for answered_by, mark, note in (
         ("model", "", ""),
@@ -94,78 +106,81 @@ def test_the_label_of_an_unfinished_run_follows_from_its_answers(copy: Path) -> 
         ("synthetic", "MIXED", "the embedded respondent answered as synthetic; models"),
     ):
         answers.append({"role": answered_by, "answered_by": answered_by, "missing": None})
-        record_rows(copy, {"answers": answers})
-        found = read_run_status(copy, "copy")
-        assert found.mark == open_run(copy).mark == mark
-        assert note in found.note and found.note == (open_run(copy).provenance_note if mark else "")
-    record_rows(copy, {"answers": answers[1:2]})
-    found = read_run_status(copy, "copy")
-    assert (found.mark, found.note) == ("HUMAN", "People answered.")
-    with reader(copy.parent) as server:
+        record_rows(run_copy, {"answers": answers})
+        status = read_run_status(run_copy, "copy")
+        assert status.mark == open_run(run_copy).mark == mark
+        assert note in status.note and status.note == (
+            open_run(run_copy).provenance_note if mark else ""
+        )
+    record_rows(run_copy, {"answers": answers[1:2]})
+    status = read_run_status(run_copy, "copy")
+    assert (status.mark, status.note) == ("HUMAN", "People answered.")
+    with create_viewer_server(run_copy.parent) as server:
         assert "<strong>HUMAN</strong> People answered." in server.get("/run/copy/-/").text
 
 
-def test_a_run_killed_after_a_pause_is_not_paused_any_more(copy: Path) -> None:
-    """The list and the report say so, and the list shows the calls of the killed process."""
-    change(copy, outcome="paused", calls=3, cost_usd=0.5, mark="", synthetic=False)
-    assert state(copy) == open_run(copy).state == "paused"
-    assert read_run_status(copy, "copy").calls == 3
-    undo_end(copy, keep_manifest=True)
-    found, run = read_run_status(copy, "copy"), open_run(copy)
-    assert found.state == run.state == "unfinished"
-    assert found.calls > 3 and found.cost == "$0" and found.stages
-    assert found.mark == run.mark == "SYNTHETIC" and found.study == run.study
+def test_a_run_killed_after_a_resume_is_unfinished(run_copy: Path) -> None:
+    """The list and the report show the state, the list also the calls of the killed process."""
+    change_manifest(run_copy, outcome="paused", calls=3, cost_usd=0.5, mark="", synthetic=False)
+    assert read_state(run_copy) == open_run(run_copy).state == "paused"
+    assert read_run_status(run_copy, "copy").calls == 3
+    undo_end(run_copy, keep_manifest=True)
+    status, run = read_run_status(run_copy, "copy"), open_run(run_copy)
+    assert status.state == run.state == "unfinished"
+    assert status.calls > 3 and status.cost == "$0" and status.stages
+    assert status.mark == run.mark == "SYNTHETIC" and status.study == run.study
 
 
-def test_a_folder_in_place_of_a_file_makes_no_run(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_not_a_run(tmp_path: Path) -> None:
     (tmp_path / "notes" / PLAN).mkdir(parents=True)
     assert RunCollection(tmp_path).run_names() == []
     with pytest.raises(StorageError, match="not a run folder"):
         open_run(tmp_path / "notes")
 
 
-def test_an_unknown_cost_is_not_zero(copy: Path) -> None:
-    change(copy, cost_usd=None, cost_unknown_for=["m"])
-    assert read_run_status(copy, "copy").cost == "unknown"
-    change(copy, cost_usd=1.5)
-    assert read_run_status(copy, "copy").cost == "$1.50 + unknown"
+def test_an_unknown_cost_is_not_zero(run_copy: Path) -> None:
+    change_manifest(run_copy, cost_usd=None, cost_unknown_for=["m"])
+    assert read_run_status(run_copy, "copy").cost == "unknown"
+    change_manifest(run_copy, cost_usd=1.5)
+    assert read_run_status(run_copy, "copy").cost == "$1.50 + unknown"
 
 
-def test_a_run_runs_while_the_process_that_holds_it_lives(copy: Path) -> None:
-    (copy / MANIFEST).unlink()
-    held_by(copy, os.getpid())
-    assert state(copy) == "running"
-    gone = subprocess.run(
+def test_a_run_is_running_while_its_process_lives(run_copy: Path) -> None:
+    (run_copy / MANIFEST).unlink()
+    write_holder(run_copy, os.getpid())
+    assert read_state(run_copy) == "running"
+    ended_process = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
-    held_by(copy, int(gone.stdout))
-    assert state(copy) == "unfinished"  # by kill -9: the file of the holder is left
-    (copy / HOLDER_FILE).unlink()
-    assert state(copy) == "unfinished"
+    write_holder(run_copy, int(ended_process.stdout))
+    # Killed with kill -9: the file of the holder remains.
+    assert read_state(run_copy) == "unfinished"
+    (run_copy / HOLDER_FILE).unlink()
+    assert read_state(run_copy) == "unfinished"
 
 
-def test_a_paused_run_that_goes_on_is_running(copy: Path) -> None:
-    change(copy, outcome="paused")
-    held_by(copy, os.getpid())
-    assert state(copy) == "running"
+def test_a_resumed_run_is_running(run_copy: Path) -> None:
+    change_manifest(run_copy, outcome="paused")
+    write_holder(run_copy, os.getpid())
+    assert read_state(run_copy) == "running"
 
 
-def test_a_run_on_another_machine_runs_while_its_journal_moves(copy: Path) -> None:
-    (copy / MANIFEST).unlink()
-    held_by(copy, os.getpid(), "another.example")
+def test_a_run_on_another_machine_is_running_while_its_files_change(run_copy: Path) -> None:
+    (run_copy / MANIFEST).unlink()
+    write_holder(run_copy, os.getpid(), "another.example")
     for moved_at, expected in ((time.time(), "running"), (1e9, "unfinished")):
-        for file in copy.iterdir():
+        for file in run_copy.iterdir():
             if file.is_file():
                 os.utime(file, (moved_at, moved_at))
-        assert state(copy) == expected
+        assert read_state(run_copy) == expected
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', "null", ""])
-def test_a_damaged_manifest_is_said_and_the_rest_is_shown(copy: Path, text: str) -> None:
-    (copy / MANIFEST).write_text(text)
-    found = read_run_status(copy, "copy")
-    assert found.state == "unreadable" and found.why
-    with reader(copy.parent) as server:
+def test_a_damaged_manifest_is_reported_and_the_rest_is_shown(run_copy: Path, text: str) -> None:
+    (run_copy / MANIFEST).write_text(text)
+    status = read_run_status(run_copy, "copy")
+    assert status.state == "unreadable" and status.why
+    with create_viewer_server(run_copy.parent) as server:
         for page in ("", "people", "rooms", "search?q=oven"):
             assert server.get(f"/run/copy/-/{page}").status == 200, page
         assert "cannot be read" in server.get("/").text
@@ -174,39 +189,39 @@ def test_a_damaged_manifest_is_said_and_the_rest_is_shown(copy: Path, text: str)
 @pytest.mark.parametrize(
     "line", [b"{", b"[1]", b'{"event": "RunStarted"', b"\xff\xfe", b'{"stages": 3}']
 )
-def test_a_log_that_ends_in_the_middle_of_a_line_is_read_up_to_it(copy: Path, line: bytes) -> None:
-    (copy / MANIFEST).unlink()
-    before = read_run_status(copy, "copy").calls
-    with (copy / LOG_LINES).open("ab") as log:
+def test_a_log_with_an_incomplete_last_line_is_read_up_to_it(run_copy: Path, line: bytes) -> None:
+    (run_copy / MANIFEST).unlink()
+    before = read_run_status(run_copy, "copy").calls
+    with (run_copy / LOG_LINES).open("ab") as log:
         log.write(line)
-    assert before and read_run_status(copy, "copy").calls == before
+    assert before and read_run_status(run_copy, "copy").calls == before
 
 
-def test_a_damaged_journal_is_said_and_the_rest_is_shown(copy: Path) -> None:
+def test_a_damaged_journal_is_reported_and_the_rest_is_shown(run_copy: Path) -> None:
     for damage in (b"not a database" * 100, b""):
-        (copy / JOURNAL).write_bytes(damage)
-        with reader(copy.parent) as server:
+        (run_copy / JOURNAL).write_bytes(damage)
+        with create_viewer_server(run_copy.parent) as server:
             assert server.get("/run/copy/-/").status == 200
             assert server.get("/run/copy/-/people").status == 200
-            found = server.get("/run/copy/-/room?id=group_001&id=oven")
-            assert found.status == 404 and "journal" in found.text
+            response = server.get("/run/copy/-/room?id=group_001&id=oven")
+            assert response.status == 404 and "journal" in response.text
 
 
-def test_a_journal_that_is_damaged_in_the_middle_ends_no_server(copy: Path) -> None:
-    data = bytearray((copy / JOURNAL).read_bytes())
+def test_a_journal_damaged_in_the_middle_does_not_stop_the_server(run_copy: Path) -> None:
+    data = bytearray((run_copy / JOURNAL).read_bytes())
     data[8192 : len(data) - 4096] = b"\x5a" * (len(data) - 12288)
-    (copy / JOURNAL).write_bytes(data)
-    with reader(copy.parent) as server:
+    (run_copy / JOURNAL).write_bytes(data)
+    with create_viewer_server(run_copy.parent) as server:
         for page in ("room?id=group_001&id=oven", "person?id=group_001/p_0001", "search?q=oven"):
-            got = server.get(f"/run/copy/-/{page}")
-            assert got.status == 404 or "could not be indexed" in got.text, page
+            response = server.get(f"/run/copy/-/{page}")
+            assert response.status == 404 or "could not be indexed" in response.text, page
         assert server.get("/").status == 200
 
 
-def test_a_run_that_is_deleted_while_it_is_open_is_said(copy: Path) -> None:
-    with reader(copy.parent) as server:
+def test_a_run_deleted_while_it_is_open_is_reported(run_copy: Path) -> None:
+    with create_viewer_server(run_copy.parent) as server:
         assert server.get("/run/copy/-/").status == 200
-        shutil.rmtree(copy)
+        shutil.rmtree(run_copy)
         for page in (
             "",
             "people",
@@ -215,23 +230,23 @@ def test_a_run_that_is_deleted_while_it_is_open_is_said(copy: Path) -> None:
             "findings",
             "live",
         ):
-            got = server.get(f"/run/copy/-/{page}")
-            assert got.status == 404 and "no run copy here" in got.text
+            response = server.get(f"/run/copy/-/{page}")
+            assert response.status == 404 and "no run copy here" in response.text
         assert "no runs in this folder" in server.get("/").text
 
 
-def test_damaged_tables_are_said(copy: Path) -> None:
-    with reader(copy.parent) as server:
+def test_damaged_tables_are_reported(run_copy: Path) -> None:
+    with create_viewer_server(run_copy.parent) as server:
         assert server.get("/run/copy/-/people").status == 200
-        for table in (copy / "tables").glob("*.parquet"):
+        for table in (run_copy / "tables").glob("*.parquet"):
             table.unlink()
             table.write_bytes(b"PAR1 no more")
         for page in ("people", "rooms", "person?id=group_001/p_0001"):
-            got = server.get(f"/run/copy/-/{page}")
-            assert got.status == 404 and "Cannot be read" in got.text, page
+            response = server.get(f"/run/copy/-/{page}")
+            assert response.status == 404 and "Cannot be read" in response.text, page
 
 
-def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
+def test_folders_that_are_not_runs_are_not_listed(outputs: Path, tmp_path: Path) -> None:
     root = tmp_path / "outputs"
     (root / "notes").mkdir(parents=True)
     (root / "notes" / "a.txt").write_text("x")
@@ -239,26 +254,26 @@ def test_what_is_no_run_is_left_out(outputs: Path, tmp_path: Path) -> None:
     (root / "file").write_text("x")
     shutil.copytree(outputs / "workbook", root / ".hidden")
     assert RunCollection(root).run_names() == []
-    with reader(root) as server:
+    with create_viewer_server(root) as server:
         assert "no runs in this folder" in server.get("/").text
         assert server.get("/run/.hidden/-/").status == server.get("/run/notes/-/").status == 404
 
 
 def test_the_page_of_a_run_has_the_title_of_its_report(outputs: Path) -> None:
-    """A workbook has no title but the name of its experiment."""
+    """The title of a workbook is the name of its experiment."""
     run = RunFolder(outputs / "workbook")
     title = title_of(run.config)
     assert title and build_document(run).title == title
-    with reader(outputs) as server:
+    with create_viewer_server(outputs) as server:
         assert f"<h1>{escape(title)}</h1>" in server.get("/run/workbook/-/").text
 
 
-def test_one_run_is_served_alone(outputs: Path) -> None:
+def test_the_folder_of_a_single_run_is_served(outputs: Path) -> None:
     runs = RunCollection(outputs / "workbook")
     assert runs.run_names() == ["workbook"]
     with pytest.raises(HTTPException):
         runs.run("focus_group")
-    with reader(outputs / "workbook") as server:
+    with create_viewer_server(outputs / "workbook") as server:
         assert server.get("/").headers["Location"] == "/run/workbook/-/"
         assert server.get("/run/workbook/-/").status == 200
         assert server.get("/run/focus_group/-/").status == 404
@@ -273,43 +288,48 @@ def test_runs_of_a_grid_are_named_by_it(outputs: Path, tmp_path: Path) -> None:
         RunCollection(grid).run_names() == ["a"]
         and RunCollection(grid).run("a").path == grid / "cells" / "a"
     )
-    with reader(tmp_path / "outputs") as server:
+    with create_viewer_server(tmp_path / "outputs") as server:
         assert "models/a" in server.get("/").text
         for page in ("", "people", "rooms"):
             assert server.get(f"/run/models/a/-/{page}").status == 200
 
 
-def test_a_list_of_many_runs_reads_little_of_each_and_nothing_twice(
+def test_a_list_of_many_runs_reads_few_files_and_each_once(
     outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = 500
-    for n in range(many):
+    run_count = 500
+    for n in range(run_count):
         run = tmp_path / "outputs" / f"run_{n:03}"
         run.mkdir(parents=True)
         for name in (MANIFEST, PLAN, LOG_LINES, JOURNAL):
             os.link(outputs / "town_hall" / name, run / name)
-    monkeypatch.setattr("folkmoot.view.run_list.MAX_COUNTING_SECONDS", 0.0)  # nobody is counted
-    read: Counter[str] = Counter()
-    plain = io.open
+    # Participants are not counted.
+    monkeypatch.setattr("folkmoot.view.run_list.MAX_COUNTING_SECONDS", 0.0)
+    open_counts: Counter[str] = Counter()
+    original_open = io.open
 
-    def seen(file: str | Path, *args: Any, **more: Any) -> Any:
-        read[Path(file).name] += 1
-        return plain(file, *args, **more)
+    def count_open(file: str | Path, *args: Any, **options: Any) -> Any:
+        open_counts[Path(file).name] += 1
+        return original_open(file, *args, **options)
 
-    monkeypatch.setattr(io, "open", seen)
+    monkeypatch.setattr(io, "open", count_open)
     runs = RunCollection(tmp_path / "outputs")
-    assert len(runs.list_statuses()) == many
-    assert read[MANIFEST] == read[LOG_LINES] == many and not read[PLAN] and not read[JOURNAL]
-    read.clear()
-    assert len(runs.list_statuses()) == many
-    assert set(read) <= {HOLDER_FILE}
+    assert len(runs.list_statuses()) == run_count
+    assert (
+        open_counts[MANIFEST] == open_counts[LOG_LINES] == run_count
+        and not open_counts[PLAN]
+        and not open_counts[JOURNAL]
+    )
+    open_counts.clear()
+    assert len(runs.list_statuses()) == run_count
+    assert set(open_counts) <= {HOLDER_FILE}
 
 
-def test_runs_of_earlier_versions_can_be_read(copy: Path) -> None:
+def test_runs_of_earlier_versions_can_be_read(run_copy: Path) -> None:
     for name in ("exposure", "texts", "codes"):
-        (copy / "tables" / f"{name}.parquet").unlink()
-    (copy / LOG_LINES).unlink()
-    change(copy, answers={})
-    with reader(copy.parent) as server:
+        (run_copy / "tables" / f"{name}.parquet").unlink()
+    (run_copy / LOG_LINES).unlink()
+    change_manifest(run_copy, answers={})
+    with create_viewer_server(run_copy.parent) as server:
         for page in ("", "people", "rooms", "person?id=group_001/p_0001", "search?q=oven"):
             assert server.get(f"/run/copy/-/{page}").status == 200, page

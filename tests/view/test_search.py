@@ -1,4 +1,4 @@
-"""Search: every reply that holds the words, no other, and nothing that was taken back."""
+"""Search finds all replies that contain the words, no others, and no withdrawn ones."""
 
 from __future__ import annotations
 
@@ -22,80 +22,84 @@ from folkmoot.view import search
 from folkmoot.view.overview import open_overview_cache
 from folkmoot.view.search import INDEX, _mark_matches, _query_expression
 from tests.servers.pages import PageServer
-from tests.view.conftest import found_in, reader
+from tests.view.conftest import create_viewer_server, wait_for_search_results
 
 
-def count(page: str) -> int:
-    found = re.search(r">([\d,]+) repl", page)
-    assert found, page
-    return int(found[1].replace(",", ""))
+def read_reply_count(page: str) -> int:
+    match = re.search(r">([\d,]+) repl", page)
+    assert match, page
+    return int(match[1].replace(",", ""))
 
 
-def test_as_many_replies_are_found_as_the_journal_holds(copy: Path) -> None:
-    with JournalReader(copy / JOURNAL) as journal:
+def test_search_finds_all_matching_replies_of_the_journal(run_copy: Path) -> None:
+    with JournalReader(run_copy / JOURNAL) as journal:
         replies = [
-            e.reply for e in journal.read_entries("ask") if not e.address.startswith("coding/")
+            entry.reply
+            for entry in journal.read_entries("ask")
+            if not entry.address.startswith("coding/")
         ]
-    with reader(copy.parent) as server:
+    with create_viewer_server(run_copy.parent) as server:
         for word in ("price", "oven", "agree", "Moderator"):
-            own = re.compile(rf"\b{word}", re.IGNORECASE)
-            fields = [" ".join(_values(r)) for r in replies]
-            assert count(found_in(server, "copy", word)) == sum(bool(own.search(f)) for f in fields)
-        assert count(found_in(server, "copy", '"the oven"')) <= count(
-            found_in(server, "copy", "the oven")
-        )
-        assert count(found_in(server, "copy", "wombat")) == 0
+            word_pattern = re.compile(rf"\b{word}", re.IGNORECASE)
+            fields = [" ".join(list_reply_texts(reply)) for reply in replies]
+            assert read_reply_count(wait_for_search_results(server, "copy", word)) == sum(
+                bool(word_pattern.search(field_text)) for field_text in fields
+            )
+        assert read_reply_count(
+            wait_for_search_results(server, "copy", '"the oven"')
+        ) <= read_reply_count(wait_for_search_results(server, "copy", "the oven"))
+        assert read_reply_count(wait_for_search_results(server, "copy", "wombat")) == 0
 
 
-def _values(reply: str) -> list[str]:
+def list_reply_texts(reply: str) -> list[str]:
     try:
-        found = json.loads(reply)
+        parsed = json.loads(reply)
     except ValueError:
         return [reply]
-    return list(_texts(found)) if isinstance(found, dict) else [reply]
+    return list(list_nested_texts(parsed)) if isinstance(parsed, dict) else [reply]
 
 
-def _texts(value: object) -> list[str]:
+def list_nested_texts(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [t for v in value.values() for t in _texts(v)]
+        return [text for item in value.values() for text in list_nested_texts(item)]
     if isinstance(value, list):
-        return [t for v in value for t in _texts(v)]
+        return [text for item in value for text in list_nested_texts(item)]
     return [str(value)]
 
 
 @pytest.mark.parametrize(
     "query", ['"', "*", "a OR", "NEAR(", "text:x", "'; DROP", "(", '""', "-x", "ünï", "a\0b"]
 )
-def test_no_query_is_an_error(copy: Path, query: str) -> None:
-    with reader(copy.parent) as server:
-        page = found_in(server, "copy", query)
+def test_no_query_is_an_error(run_copy: Path, query: str) -> None:
+    with create_viewer_server(run_copy.parent) as server:
+        page = wait_for_search_results(server, "copy", query)
         assert 'id="find"' in page
-        everywhere = server.get(f"/search?q={quote(query)}").text
-        assert "could be searched" not in page + everywhere
+        search_page = server.get(f"/search?q={quote(query)}").text
+        assert "could be searched" not in page + search_page
 
 
-def test_a_hit_leads_to_its_utterance(copy: Path) -> None:
-    with reader(copy.parent) as server:
-        page = found_in(server, "copy", "oven")
+def test_a_hit_leads_to_its_utterance(run_copy: Path) -> None:
+    with create_viewer_server(run_copy.parent) as server:
+        page = wait_for_search_results(server, "copy", "oven")
         links = re.findall(r'href="([^"]*/said\?[^"]*)"', page)
         assert links
         assert "oven" in server.get(html.unescape(links[0])).text.lower()
 
 
-def test_what_was_withdrawn_is_not_found_and_not_in_the_index(copy: Path) -> None:
-    with reader(copy.parent) as server:
-        before = count(found_in(server, "copy", "oven"))
-        db = sqlite3.connect(copy / JOURNAL)
-        with db:
-            db.execute("UPDATE entries SET reply = '[withdrawn]'")
-        db.close()
-        (copy / "amendments.jsonl").write_text("{}\n")
-        assert before > 0 and count(found_in(server, "copy", "oven")) == 0
-    assert b"oven" not in (cache_folder(copy) / INDEX).read_bytes()
+def test_withdrawn_replies_are_not_found_and_not_in_the_index(run_copy: Path) -> None:
+    with create_viewer_server(run_copy.parent) as server:
+        before = read_reply_count(wait_for_search_results(server, "copy", "oven"))
+        database = sqlite3.connect(run_copy / JOURNAL)
+        with database:
+            database.execute("UPDATE entries SET reply = '[withdrawn]'")
+        database.close()
+        (run_copy / "amendments.jsonl").write_text("{}\n")
+        assert before > 0 and read_reply_count(wait_for_search_results(server, "copy", "oven")) == 0
+    assert b"oven" not in (cache_folder(run_copy) / INDEX).read_bytes()
 
 
-def test_who_searches_leaves_the_index_to_the_thread_that_builds_it(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_search_does_not_build_the_index_itself(
+    run_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = threading.Event()
     build = search._build_index
@@ -105,19 +109,19 @@ def test_who_searches_leaves_the_index_to_the_thread_that_builds_it(
         build(run)
 
     monkeypatch.setattr(search, "_build_index", build_when_allowed)
-    searches, run = search.Searches(), RunFolder(copy)
+    searches, run = search.Searches(), RunFolder(run_copy)
     try:
-        early = searches.find_replies(run, "oven", wait=0)
-        assert (early.total, early.indexed, early.why) == (0, 0.0, "")
-        assert not (cache_folder(copy) / INDEX).exists()
+        early_results = searches.find_replies(run, "oven", wait=0)
+        assert (early_results.total, early_results.indexed, early_results.why) == (0, 0.0, "")
+        assert not (cache_folder(run_copy) / INDEX).exists()
     finally:
         allowed.set()
-    found = searches.find_replies(run, "oven", wait=60)
-    assert found.total > 0 and (found.indexed, found.why) == (1.0, "")
+    results = searches.find_replies(run, "oven", wait=60)
+    assert results.total > 0 and (results.indexed, results.why) == (1.0, "")
 
 
-def everywhere(server: PageServer, query: str) -> str:
-    """What is found in all runs, once all of them were searched."""
+def search_all_runs(server: PageServer, query: str) -> str:
+    """Return the search results of all runs, page after page."""
     pages, start = "", "0"
     while start:
         page = server.get(f"/search?q={quote(query)}&start={start}").text
@@ -127,24 +131,26 @@ def everywhere(server: PageServer, query: str) -> str:
     return pages
 
 
-def test_all_runs_are_searched_at_once(outputs: Path, served: PageServer) -> None:
-    found = everywhere(served, "the")
+def test_all_runs_are_searched_at_once(outputs: Path, page_server: PageServer) -> None:
+    page_text = search_all_runs(page_server, "the")
     for run in outputs.iterdir():
-        own = count(found_in(served, run.name, "the"))
-        assert f">{run.name}</a> <small>{own:,} repl" in found and own
-    links = re.findall(r'href="([^"]*/said\?[^"]*)"', everywhere(served, "oven"))
+        reply_count = read_reply_count(wait_for_search_results(page_server, run.name, "the"))
+        assert f">{run.name}</a> <small>{reply_count:,} repl" in page_text and reply_count
+    links = re.findall(r'href="([^"]*/said\?[^"]*)"', search_all_runs(page_server, "oven"))
     assert links and {link.split("/")[2] for link in links} == {"focus_group"}
-    assert "oven" in served.get(html.unescape(links[0])).text.lower()
-    assert "5 runs were searched" in everywhere(served, "wombat")
-    assert "repl" not in everywhere(served, "wombat")
+    assert "oven" in page_server.get(html.unescape(links[0])).text.lower()
+    assert "5 runs were searched" in search_all_runs(page_server, "wombat")
+    assert "repl" not in search_all_runs(page_server, "wombat")
 
 
-def test_a_run_that_cannot_be_searched_does_not_stop_the_others(outputs: Path, copy: Path) -> None:
-    shutil.copytree(outputs / "town_hall", copy.parent / "z")
-    (copy / JOURNAL).write_bytes(b"no journal" * 1000)
-    with reader(copy.parent) as server:
-        found = everywhere(server, "the")
-        assert "Not all of it could be searched" in found and ">z</a>" in found
+def test_a_run_that_cannot_be_searched_does_not_stop_the_others(
+    outputs: Path, run_copy: Path
+) -> None:
+    shutil.copytree(outputs / "town_hall", run_copy.parent / "z")
+    (run_copy / JOURNAL).write_bytes(b"no journal" * 1000)
+    with create_viewer_server(run_copy.parent) as server:
+        page_text = search_all_runs(server, "the")
+        assert "Not all of it could be searched" in page_text and ">z</a>" in page_text
 
 
 async def protocol(session: Session[StudyConfig]) -> None:
@@ -152,7 +158,7 @@ async def protocol(session: Session[StudyConfig]) -> None:
     await session.compute(len, [1, 2])
 
 
-def test_what_comes_after_the_last_words_and_half_characters_do_not_stop_it(
+def test_computed_entries_and_lone_surrogates_do_not_stop_the_search(
     tmp_path: Path,
 ) -> None:
     model = ScriptedProvider(
@@ -160,18 +166,18 @@ def test_what_comes_after_the_last_words_and_half_characters_do_not_stop_it(
     )
     study = Study("half", "Half", StudyConfig, protocol)
     folkmoot.run(study, {}, provider=model, out=tmp_path / "outputs" / "half")
-    with reader(tmp_path / "outputs") as server:
-        assert count(found_in(server, "half", "wombat")) == 1
-        assert count(found_in(server, "half", "null")) == 0
+    with create_viewer_server(tmp_path / "outputs") as server:
+        assert read_reply_count(wait_for_search_results(server, "half", "wombat")) == 1
+        assert read_reply_count(wait_for_search_results(server, "half", "null")) == 0
         assert server.get("/run/half/-/said?at=ask0").status == 200
 
 
-def test_the_cache_is_outside_the_run_and_for_its_owner_alone(copy: Path) -> None:
-    folder = open_overview_cache(copy)
-    assert not folder.is_relative_to(copy) and folder.stat().st_mode & 0o077 == 0
+def test_the_cache_is_outside_the_run_and_readable_only_by_its_owner(run_copy: Path) -> None:
+    folder = open_overview_cache(run_copy)
+    assert not folder.is_relative_to(run_copy) and folder.stat().st_mode & 0o077 == 0
 
 
-def test_the_last_word_may_be_a_beginning() -> None:
+def test_the_last_word_may_be_a_prefix() -> None:
     assert _query_expression('street "saf') == '"street" "saf"*'
     assert _query_expression("") == _query_expression('"" * -') == ""
 

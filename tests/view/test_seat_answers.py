@@ -1,4 +1,4 @@
-"""Answers of people: one for each question that they saw, with ways out, refused in plain words."""
+"""Answers of humans: one for each question they saw, with ways out, and with plain problems."""
 
 from __future__ import annotations
 
@@ -31,23 +31,29 @@ from folkmoot.view import seat
 from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
 from tests.sweeps import sample_daily
-from tests.view.asking import asking, served
-from tests.view.conftest import CHROMIUM
-from tests.view.test_seat import changed, shows
+from tests.view.asking import enqueue_question, serve_seats
+from tests.view.conftest import CHROMIUM_PATH
+from tests.view.test_seat import read_shown_state, wait_for_change
 
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+in_a_browser = pytest.mark.skipif(CHROMIUM_PATH is None, reason="no Chromium on this machine")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OPTIONS = ("Close the centre", "Keep it open")
-Put = Callable[[SeatManager, SeatState], PendingQuestion]
-KINDS: dict[str, Put] = {
-    "choice": lambda desk, chair: asking(desk, chair, "Which?", "choice", OPTIONS),
-    "number": lambda desk, chair: asking(desk, chair, "How sure?", "number", ("0", "100")),
-    "text": lambda desk, chair: asking(desk, chair, "Why?", "text"),
-    "own card": lambda desk, chair: asking(
-        desk, chair, "Who are you?", "json", schema=SelfDescription.model_json_schema()
+AskFunction = Callable[[SeatManager, SeatState], PendingQuestion]
+QUESTIONS_BY_KIND: dict[str, AskFunction] = {
+    "choice": lambda seat_manager, seat_state: enqueue_question(
+        seat_manager, seat_state, "Which?", "choice", OPTIONS
+    ),
+    "number": lambda seat_manager, seat_state: enqueue_question(
+        seat_manager, seat_state, "How sure?", "number", ("0", "100")
+    ),
+    "text": lambda seat_manager, seat_state: enqueue_question(
+        seat_manager, seat_state, "Why?", "text"
+    ),
+    "own card": lambda seat_manager, seat_state: enqueue_question(
+        seat_manager, seat_state, "Who are you?", "json", schema=SelfDescription.model_json_schema()
     ),
 }
-SENT = {
+ANSWERS_BY_KIND = {
     "choice": {"a": "1"},
     "number": {"a": "70"},
     "text": {"a": "Calm."},
@@ -55,10 +61,12 @@ SENT = {
 }
 
 
-def put(desk: SeatManager, chair: SeatState, kind: str) -> PendingQuestion:
-    """A question whose answer is on the disk as soon as it is given."""
-    question = KINDS[kind](desk, chair)
-    question.reply.add_done_callback(lambda _: desk.withdraw_question(question, stored=True))
+def put_question(seat_manager: SeatManager, seat_state: SeatState, kind: str) -> PendingQuestion:
+    """Put a question. Its answer counts as stored as soon as it is given."""
+    question = QUESTIONS_BY_KIND[kind](seat_manager, seat_state)
+    question.reply.add_done_callback(
+        lambda _: seat_manager.withdraw_question(question, stored=True)
+    )
     return question
 
 
@@ -71,15 +79,15 @@ async def fill(page: Page, kind: str) -> None:
         await page.locator("#answer [name=a]").fill("70")
 
 
-# Milliseconds between the halves of a double click, and the question that comes meanwhile.
-BETWEEN = {"choice": 0, "number": 150, "text": 250, "own card": 400}
+# Milliseconds between the two clicks of a double click, by the kind of the next question.
+CLICK_PAUSES_MS = {"choice": 0, "number": 150, "text": 250, "own card": 400}
 
 
 @in_a_browser
 @pytest.mark.parametrize(
     ("kind", "following"),
     sample_daily(
-        [*product(KINDS, BETWEEN)],
+        [*product(QUESTIONS_BY_KIND, CLICK_PAUSES_MS)],
         daily=[("choice", "choice"), ("text", "number")],
         part="pages",
     ),
@@ -87,36 +95,36 @@ BETWEEN = {"choice": 0, "number": 150, "text": 250, "own card": 400}
 async def test_a_double_click_answers_one_question(
     tmp_path: Path, kind: str, following: str, async_browser: Browser
 ) -> None:
-    """Whatever comes next, the second click answers nothing that the person has not seen."""
-    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
-        (chair,) = desk
-        desk.record_consent(chair)
+    """The second click does not answer the next question, which the human has not seen."""
+    async with serve_seats(tmp_path, SeatSettings(), Seat("p_1")) as (seat_manager, links):
+        (seat_state,) = seat_manager
+        seat_manager.record_consent(seat_state)
         page = await async_browser.new_page(viewport={"width": 800, "height": 900})
-        first = put(desk, chair, kind)
+        first = put_question(seat_manager, seat_state, kind)
         await page.goto(links["p_1"])
         await fill(page, kind)
-        second = put(desk, chair, following)
+        second = put_question(seat_manager, seat_state, following)
         button = page.get_by_role("button", name="Send")
         box = await button.bounding_box()
         assert box is not None
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         await button.click()
-        await page.wait_for_timeout(BETWEEN[following])
+        await page.wait_for_timeout(CLICK_PAUSES_MS[following])
         await page.mouse.click(x, y, click_count=2)
-        await changed(page, first.id)
-        assert first.reply.done() and await shows(page) == second.id
+        await wait_for_change(page, first.id)
+        assert first.reply.done() and await read_shown_state(page) == second.id
         assert not second.reply.done()
         assert await page.locator("form.answer :checked").count() == 0
 
 
 @in_a_browser
 @pytest.mark.parametrize("milliseconds", sample_daily([0, 150, 400], [150], "pages"))
-async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
+async def test_a_double_click_neither_withdraws_nor_closes_a_seat(
     tmp_path: Path, milliseconds: int, async_browser: Browser
 ) -> None:
-    async with served(tmp_path, SeatSettings(), Seat("p_1")) as (desk, links):
-        (chair,) = desk
-        desk.record_consent(chair)
+    async with serve_seats(tmp_path, SeatSettings(), Seat("p_1")) as (seat_manager, links):
+        (seat_state,) = seat_manager
+        seat_manager.record_consent(seat_state)
         page = await async_browser.new_page()
         overview = links["All seats, for you alone"]
         for link, name in ((links["p_1"], "Leave and withdraw"), (overview, "Close")):
@@ -128,113 +136,125 @@ async def test_a_double_click_withdraws_nobody_and_closes_no_seat(
             await page.mouse.click(box["x"] + 5, box["y"] + 5)
             await page.wait_for_timeout(milliseconds)
             await page.mouse.click(box["x"] + 5, box["y"] + 5, click_count=2)
-            # Which page is open now depends on which of the three clicks came after a navigation.
+            # The open page depends on which of the three clicks came after a navigation.
             await page.goto(link)
             await leave.click()
             await page.locator("button.danger").dblclick()
             await expect(page.get_by_role("alert")).to_have_text(NOT_TICKED)
-            assert chair.ended == ""
+            assert seat_state.ended == ""
 
 
 @asynccontextmanager
-async def two_seats(
+async def serve_two_seats(
     folder: Path,
 ) -> AsyncIterator[tuple[SeatManager, list[SeatState], dict[str, str]]]:
-    async with served(folder, SeatSettings(), Seat("p_1"), Seat("p_2")) as (desk, links):
-        chairs = list(desk)
-        for chair in chairs:
-            desk.record_consent(chair)
-        yield desk, chairs, links
+    async with serve_seats(folder, SeatSettings(), Seat("p_1"), Seat("p_2")) as (
+        seat_manager,
+        links,
+    ):
+        seat_states = list(seat_manager)
+        for seat_state in seat_states:
+            seat_manager.record_consent(seat_state)
+        yield seat_manager, seat_states, links
 
 
-async def send(visitor: aiohttp.ClientSession, link: str, sent: dict[str, str]) -> tuple[int, str]:
-    """The status and the page that a form gets, as it is sent."""
-    async with visitor.post(link, data=sent, allow_redirects=False) as reply:
+async def send(
+    visitor: aiohttp.ClientSession, link: str, fields: dict[str, str]
+) -> tuple[int, str]:
+    """Send a form and return the status and the page."""
+    async with visitor.post(link, data=fields, allow_redirects=False) as reply:
         return reply.status, await reply.text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUESTIONS_BY_KIND)
 async def test_a_form_of_another_question_is_refused(tmp_path: Path, kind: str) -> None:
-    """Of one answered before, of another seat, of none: the open question stays open."""
+    """A form of an earlier question, of another seat, or of none leaves the question open."""
     async with (
-        two_seats(tmp_path) as (desk, (chair, other), links),
+        serve_two_seats(tmp_path) as (seat_manager, (seat_state, other_seat), links),
         aiohttp.ClientSession() as visitor,
     ):
         link = links["p_1"] + "/answer"
-        before, theirs = put(desk, chair, kind), put(desk, other, kind)
-        assert (await send(visitor, link, {"question": before.id, **SENT[kind]}))[0] == 303
-        now = put(desk, chair, kind)
-        ids = (before.id, theirs.id, "", "x" * 300)
+        answered_question, question_of_other_seat = (
+            put_question(seat_manager, seat_state, kind),
+            put_question(seat_manager, other_seat, kind),
+        )
+        assert (
+            await send(visitor, link, {"question": answered_question.id, **ANSWERS_BY_KIND[kind]})
+        )[0] == 303
+        open_question = put_question(seat_manager, seat_state, kind)
+        ids = (answered_question.id, question_of_other_seat.id, "", "x" * 300)
         declined = {
             "a" if kind == "choice" else "a~out": "~1" if kind in ("choice", "number") else "~0"
         }
-        for stale in [*({"question": i} for i in ids), dict[str, str]()]:
-            for answer in (SENT[kind], declined):
-                status, page = await send(visitor, link, {**stale, **answer})
-                assert status == 409 and STALE in page and f'value="{now.id}"' in page
-        assert not now.reply.done() and not theirs.reply.done()
-        # Nothing filled in, as the second half of a double click sends it, is no answer.
-        assert (await send(visitor, link, {"question": now.id}))[0] == 422
-        both = {"question": now.id, **SENT[kind], "a~out": "~0"}
+        for stale_fields in [*({"question": question_id} for question_id in ids), dict[str, str]()]:
+            for answer in (ANSWERS_BY_KIND[kind], declined):
+                status, page = await send(visitor, link, {**stale_fields, **answer})
+                assert status == 409 and STALE in page and f'value="{open_question.id}"' in page
+        assert not open_question.reply.done() and not question_of_other_seat.reply.done()
+        # An empty form, as the second click of a double click sends it, is not an answer.
+        assert (await send(visitor, link, {"question": open_question.id}))[0] == 422
+        answer_and_way_out = {"question": open_question.id, **ANSWERS_BY_KIND[kind], "a~out": "~0"}
         if kind != "choice":
-            assert (await send(visitor, link, both))[0] == 422
-        assert not now.reply.done()
-        assert (await send(visitor, link, {"question": now.id, **declined}))[0] == 303
-        assert now.reply.result().finish == f"refused:{DECLINED}"
-        desk.close_seat(other, SEAT_CLOSED)
-        status, page = await send(visitor, links["p_2"] + "/answer", {"question": theirs.id})
+            assert (await send(visitor, link, answer_and_way_out))[0] == 422
+        assert not open_question.reply.done()
+        assert (await send(visitor, link, {"question": open_question.id, **declined}))[0] == 303
+        assert open_question.reply.result().finish == f"refused:{DECLINED}"
+        seat_manager.close_seat(other_seat, SEAT_CLOSED)
+        status, page = await send(
+            visitor, links["p_2"] + "/answer", {"question": question_of_other_seat.id}
+        )
         assert status == 409 and "This seat is closed" in page
 
 
 async def test_the_first_of_two_answers_counts(tmp_path: Path) -> None:
-    async with two_seats(tmp_path) as (desk, (chair, _), links):
-        question = KINDS["choice"](desk, chair)
+    async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), links):
+        question = QUESTIONS_BY_KIND["choice"](seat_manager, seat_state)
         async with aiohttp.ClientSession() as visitor:
             form = {"question": question.id, "a": "0"}
             first = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", form))
-            await question.reply  # it came, and is not on the disk yet
-            late = {**form, "a": "1"}
-            second = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", late))
-            async with visitor.get(links["p_1"]) as reply:  # what was sent before has come
+            await question.reply  # received, but not on the disk yet
+            late_form = {**form, "a": "1"}
+            second = asyncio.ensure_future(send(visitor, links["p_1"] + "/answer", late_form))
+            async with visitor.get(links["p_1"]) as reply:  # so the second answer has arrived
                 assert reply.status == 200
-            desk.withdraw_question(question, stored=True)
+            seat_manager.withdraw_question(question, stored=True)
             assert (await first)[0] == 303
             status, page = await second
             assert status == 409 and (ANSWERED in page or STALE in page)
         assert question.reply.result().text == OPTIONS[0]
 
 
-@pytest.mark.parametrize("what", ["leave", "close"])
-async def test_what_cannot_be_undone_is_asked_for_and_refused_where_it_is_stale(
-    tmp_path: Path, what: str
+@pytest.mark.parametrize("action", ["leave", "close"])
+async def test_leaving_and_closing_require_confirmation_and_a_current_page(
+    tmp_path: Path, action: str
 ) -> None:
-    async with two_seats(tmp_path) as (desk, (chair, _), links):
+    async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), links):
         overview = links["All seats, for you alone"]
-        link = f"{links['p_1']}/leave" if what == "leave" else f"{overview}/close?seat=p_1"
+        link = f"{links['p_1']}/leave" if action == "leave" else f"{overview}/close?seat=p_1"
         async with aiohttp.ClientSession() as visitor:
 
-            async def state() -> dict[str, str]:
+            async def read_form_state() -> dict[str, str]:
                 async with visitor.get(link) as reply:
                     page = await reply.text()
-                found = page.partition('name="state" value="')[2].partition('"')[0]
-                assert found
-                return {"seat": "p_1", "state": found}
+                state_value = page.partition('name="state" value="')[2].partition('"')[0]
+                assert state_value
+                return {"seat": "p_1", "state": state_value}
 
-            seen = await state()
-            assert chair.ended == ""  # to look at the page does nothing
-            put(desk, chair, "text")
-            answer = {"question": chair.questions[0].id, "a": "A thing said since."}
+            first_state = await read_form_state()
+            assert seat_state.ended == ""  # opening the page changes nothing
+            put_question(seat_manager, seat_state, "text")
+            answer = {"question": seat_state.questions[0].id, "a": "A thing said since."}
             assert (await send(visitor, links["p_1"] + "/answer", answer))[0] == 303
             sure = {"sure": "yes"}
-            for sent, says in (
-                ({**seen, **sure}, GONE_ON),
+            for fields, problem in (
+                ({**first_state, **sure}, GONE_ON),
                 ({"seat": "p_1", **sure}, GONE_ON),
-                (await state(), NOT_TICKED),
+                (await read_form_state(), NOT_TICKED),
             ):
-                status, page = await send(visitor, link, sent)
-                assert status == 409 and says in page and chair.ended == ""
-            assert (await send(visitor, link, {**await state(), **sure}))[0] == 303
-            assert chair.ended == (WITHDRAWN if what == "leave" else SEAT_CLOSED)
+                status, page = await send(visitor, link, fields)
+                assert status == 409 and problem in page and seat_state.ended == ""
+            assert (await send(visitor, link, {**await read_form_state(), **sure}))[0] == 303
+            assert seat_state.ended == (WITHDRAWN if action == "leave" else SEAT_CLOSED)
 
 
 class Opinion(BaseModel):
@@ -243,29 +263,35 @@ class Opinion(BaseModel):
 
 
 async def protocol(session: Session[StudyConfig]) -> None:
-    async def one(scope: Scope, who: str) -> None:
-        speaker = Speaker(who, who.upper(), "participant", f"You are {who}.")
+    async def answer_all_kinds(scope: Scope, participant_id: str) -> None:
+        speaker = Speaker(
+            participant_id, participant_id.upper(), "participant", f"You are {participant_id}."
+        )
         for answer in (
             Choice(OPTIONS), Choice(OPTIONS), Choice([*OPTIONS, "None of these"]),
             Number(0, 100), Number(0, 100), Json(Opinion, may_decline=True), Json(Opinion),
         ):  # fmt: skip
-            got = await scope.ask(speaker, "Well?", answer_type=answer)
-            said = got.reason if isinstance(got, Missing) else str(got)
-            scope.record("got", {"participant_id": who, "said": said})
+            answer_or_missing = await scope.ask(speaker, "Well?", answer_type=answer)
+            answer_text = (
+                answer_or_missing.reason
+                if isinstance(answer_or_missing, Missing)
+                else str(answer_or_missing)
+            )
+            scope.record("got", {"participant_id": participant_id, "said": answer_text})
 
-    await session.child("vote").map(["p_1", "p_2"], one)
+    await session.child("vote").map(["p_1", "p_2"], answer_all_kinds)
 
 
 @in_a_browser
-async def test_people_have_ways_out_of_closed_answers(
+async def test_humans_have_ways_out_of_closed_questions(
     tmp_path: Path, async_browser: Browser
 ) -> None:
-    """Small and apart from the options; each is recorded by its name, and never as an option."""
+    """Ways out are separate from the options. Each is recorded by its name, never as an option."""
     links: dict[str, str] = {}
     linked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def say(line: str) -> None:
+    def store_link(line: str) -> None:
         name, _, link = line.removeprefix("Seat ").partition(": ")
         links[name] = link
         if line.startswith("All seats"):
@@ -275,7 +301,7 @@ async def test_people_have_ways_out_of_closed_answers(
     running = asyncio.ensure_future(
         asyncio.to_thread(
             folkmoot.run, study, {}, out=tmp_path / "run", seats=("p_1",),
-            seat_host=seat.build_seat_host(print_line=say), model="synthetic",
+            seat_host=seat.build_seat_host(print_line=store_link), model="synthetic",
         )
     )  # fmt: skip
     steps = [
@@ -295,26 +321,30 @@ async def test_people_have_ways_out_of_closed_answers(
     await page.goto(links["p_1"])
     await page.locator("button.primary").click()
     before = "welcome"
-    for ways in steps:
-        await changed(page, before)
+    for step_labels in steps:
+        await wait_for_change(page, before)
         await page.locator("form.answer").wait_for()
-        before = await shows(page)
-        for way in ways:
-            label = labels.get(way, way.removeprefix("option:"))
+        before = await read_shown_state(page)
+        for label_key in step_labels:
+            label = labels.get(label_key, label_key.removeprefix("option:"))
             await page.get_by_label(label, exact=True).check()
         options = await page.locator("fieldset.alone > label.option").all_inner_texts()
-        assert [o.strip() for o in options] in ([], [*OPTIONS], [*OPTIONS, "None of these"])
+        assert [option.strip() for option in options] in (
+            [],
+            [*OPTIONS],
+            [*OPTIONS, "None of these"],
+        )
         await page.locator("button.primary").click()
     await page.locator('#seat[data-shows="end"]').wait_for()
     run = await running
-    mine = run.table("got").filter(participant_id="p_1")["said"].to_list()
-    assert mine == [
+    own_answers = run.table("got").filter(participant_id="p_1")["said"].to_list()
+    assert own_answers == [
         NONE_OF_THESE, DECLINED, "None of these", CANNOT_SAY, DECLINED, DECLINED,
         str(Opinion(stance=NONE_OF_THESE, strength=CANNOT_SAY)),
     ]  # fmt: skip
 
 
-BOUNDED = {
+BOUNDED_SCHEMA = {
     "type": "object",
     "properties": {
         "full_statement": {"type": "string", "minLength": 5},
@@ -324,34 +354,72 @@ BOUNDED = {
 }
 
 
-async def test_a_refusal_speaks_to_people(tmp_path: Path) -> None:
-    """Nothing on the page speaks of replies, JSON, schemas or types."""
-    async with two_seats(tmp_path) as (desk, (chair, _), links):
-        whole = Number(1, 7, integer=True)
+async def test_problems_of_answers_are_written_for_humans(tmp_path: Path) -> None:
+    """A problem on the page does not mention replies, JSON, schemas or types."""
+    async with serve_two_seats(tmp_path) as (seat_manager, (seat_state, _), links):
+        whole_number = Number(1, 7, integer=True)
         cases = (
-            (asking(desk, chair, "?", "number", ("1", "7"), wanted=whole), {"a": "500"}),
-            (asking(desk, chair, "?", "number", ("1", "7"), wanted=whole), {"a": "1.5"}),
-            (asking(desk, chair, "?", "number", ("1", "7"), wanted=whole), {"a": "x"}),
             (
-                asking(desk, chair, "?", "json", wanted=Json(SelfDescription), schema=BOUNDED),
+                enqueue_question(
+                    seat_manager, seat_state, "?", "number", ("1", "7"), answer_type=whole_number
+                ),
+                {"a": "500"},
+            ),
+            (
+                enqueue_question(
+                    seat_manager, seat_state, "?", "number", ("1", "7"), answer_type=whole_number
+                ),
+                {"a": "1.5"},
+            ),
+            (
+                enqueue_question(
+                    seat_manager, seat_state, "?", "number", ("1", "7"), answer_type=whole_number
+                ),
+                {"a": "x"},
+            ),
+            (
+                enqueue_question(
+                    seat_manager,
+                    seat_state,
+                    "?",
+                    "json",
+                    answer_type=Json(SelfDescription),
+                    schema=BOUNDED_SCHEMA,
+                ),
                 {"a.agree_level": "9"},
             ),
-            (asking(desk, chair, "?", "json", schema=BOUNDED), {"a.full_statement": "no"}),
-            (asking(desk, chair, "?", "json", schema=BOUNDED), {"a.agree_level": "one"}),
             (
-                asking(
-                    desk, chair, "?", "json", wanted=Json(SelfDescription), schema=json.loads("{}")
+                enqueue_question(seat_manager, seat_state, "?", "json", schema=BOUNDED_SCHEMA),
+                {"a.full_statement": "no"},
+            ),
+            (
+                enqueue_question(seat_manager, seat_state, "?", "json", schema=BOUNDED_SCHEMA),
+                {"a.agree_level": "one"},
+            ),
+            (
+                enqueue_question(
+                    seat_manager,
+                    seat_state,
+                    "?",
+                    "json",
+                    answer_type=Json(SelfDescription),
+                    schema=json.loads("{}"),
                 ),
                 {"a": '{"age": 9}'},
             ),
-            (asking(desk, chair, "?", "choice", OPTIONS, wanted=Choice(OPTIONS)), {"a": "7"}),
+            (
+                enqueue_question(
+                    seat_manager, seat_state, "?", "choice", OPTIONS, answer_type=Choice(OPTIONS)
+                ),
+                {"a": "7"},
+            ),
         )
         async with aiohttp.ClientSession() as visitor:
-            for question, sent in cases:
-                form = {"question": question.id, **sent}
+            for question, fields in cases:
+                form = {"question": question.id, **fields}
                 status, page = await send(visitor, links["p_1"] + "/answer", form)
-                told = page.partition('role="alert">')[2].partition("</p>")[0]
-                assert status == 422 and told, told
+                problem = page.partition('role="alert">')[2].partition("</p>")[0]
+                assert status == 422 and problem, problem
                 for word in ("Reply", "reply", "JSON", "object", "schema", "Input", "type", "_"):
-                    assert word not in told, told
-                desk.withdraw_question(question, stored=True)
+                    assert word not in problem, problem
+                seat_manager.withdraw_question(question, stored=True)

@@ -1,4 +1,4 @@
-"""The list of runs, comparisons and grids, as a reader uses them."""
+"""The list of runs, comparisons and grids in the run viewer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from folkmoot.cli.app import app
 from tests.servers.pages import PageServer
 from tests.sweeps import SCREEN_WIDTHS
-from tests.view.conftest import reader
+from tests.view.conftest import create_viewer_server
 
 STUDY = """\
 study: cross_pollination
@@ -38,60 +38,60 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "funds.yaml").write_text(STUDY, "utf-8")
     command = ["run", "funds.yaml", "--repeats", "2", "--out", "outputs/orders"]
     with contextlib.chdir(folder):
-        done = CliRunner().invoke(app, [*command, "--grid", "option_order=fixed,random"])
-    assert done.exit_code == 0, done.output
+        result = CliRunner().invoke(app, [*command, "--grid", "option_order=fixed,random"])
+    assert result.exit_code == 0, result.output
     return folder / "outputs"
 
 
-def names_in(text: str) -> list[str]:
+def list_run_names(text: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="/run/([^"]+)/-/"', text)
 
 
-def test_the_list_is_sorted_and_filtered(served: PageServer) -> None:
-    names = names_in(served.get("/?sort=run").text)
+def test_the_list_is_sorted_and_filtered(page_server: PageServer) -> None:
+    names = list_run_names(page_server.get("/?sort=run").text)
     assert names == sorted(names) and len(names) == 5
-    assert names_in(served.get("/?sort=-run").text) == names[::-1]
-    assert names_in(served.get("/?q=focus+finished").text) == ["focus_group"]
-    assert "No run matches" in served.get("/?q=nothing+like+it").text
-    # The list asks for itself again every two seconds, and keeps its order and filter.
-    assert names_in(served.get("/live?sort=-run&q=group").text) == ["focus_group"]
+    assert list_run_names(page_server.get("/?sort=-run").text) == names[::-1]
+    assert list_run_names(page_server.get("/?q=focus+finished").text) == ["focus_group"]
+    assert "No run matches" in page_server.get("/?q=nothing+like+it").text
+    # The list reloads itself every two seconds, and keeps its order and filter.
+    assert list_run_names(page_server.get("/live?sort=-run&q=group").text) == ["focus_group"]
 
 
-def look(page: Page) -> None:
-    """Nothing sticks out at either width, and a screen reader has nothing to say against the page
-    as wide as it was opened."""
-    page.wait_for_load_state("load")  # a click leads to a page that has no style sheet yet
-    opened = page.viewport_size
-    assert opened is not None
+def check_page(page: Page) -> None:
+    """Check that the page fits at both widths, and that axe finds no violation at the width at
+    which it was opened."""
+    page.wait_for_load_state("load")  # after a click the style sheet is not loaded yet
+    opened_size = page.viewport_size
+    assert opened_size is not None
     for width in (1280, 375):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    page.set_viewport_size(opened)
+    page.set_viewport_size(opened_size)
     assert Axe().run(page).response["violations"] == []
 
 
 @pytest.mark.nightly(part="pages")
 @pytest.mark.parametrize("width", SCREEN_WIDTHS)
-def test_the_list_of_runs_and_a_comparison_are_for_everybody(
+def test_the_list_of_runs_and_a_comparison_are_accessible(
     browser: Browser, outputs: Path, tmp_path: Path, width: int
 ) -> None:
     for name in ("first", "second"):
         shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
-    with reader(tmp_path / "outputs") as server:
+    with create_viewer_server(tmp_path / "outputs") as server:
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(server.url)
         expect(page.get_by_role("link", name="first", exact=True)).to_be_visible()
-        look(page)
+        check_page(page)
         page.goto(f"{server.url}/compare?run=first&run=second")
         expect(page.get_by_text("Measures of the claims, run by run")).to_be_visible()
-        look(page)
+        check_page(page)
         page.close()
 
 
 def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         shutil.copytree(outputs / "cross_pollination", tmp_path / "outputs" / name)
-    with reader(tmp_path / "outputs") as server:
+    with create_viewer_server(tmp_path / "outputs") as server:
         page = server.get("/compare?run=first&run=second").text
         assert "Measures of the claims, run by run" in page and "<table>" in page
         assert "Select two to 8 runs" in server.get("/compare?run=first").text
@@ -103,7 +103,7 @@ def test_selected_runs_are_compared(outputs: Path, tmp_path: Path) -> None:
 def test_a_grid_has_a_page_with_its_cells_and_a_finding(
     browser: Browser, grid: Path, width: int
 ) -> None:
-    with reader(grid) as server:
+    with create_viewer_server(grid) as server:
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.goto(server.url)
         page.get_by_role("link", name="orders", exact=True).click()
@@ -111,12 +111,12 @@ def test_a_grid_has_a_page_with_its_cells_and_a_finding(
         expect(page.locator("tbody td a")).to_have_count(4)
         expect(page.locator("tbody th").first).to_have_text("option_order fixed")
         claims = page.get_by_label("Finding").locator("option").all_text_contents()
-        before = page.locator("tbody td").all_text_contents()
-        assert all(re.search(r"\d", text) for text in before), before
+        cell_texts = page.locator("tbody td").all_text_contents()
+        assert all(re.search(r"\d", text) for text in cell_texts), cell_texts
         page.get_by_label("Finding").select_option(claims[-1])
         page.get_by_role("button", name="Show").click()
         expect(page.locator("caption")).to_have_text(claims[-1])
-        look(page)
+        check_page(page)
         page.locator("tbody td a").first.click()
         expect(page.locator("h1")).to_be_visible()
         page.close()
