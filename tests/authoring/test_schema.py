@@ -28,7 +28,7 @@ from folkmoot.field_notes import ESSENTIAL, UNIT
 from folkmoot.respondent.mind.knobs import RespondentSettings
 from folkmoot.studies.negotiation.participants import groups_of
 from tests.authoring.all_keys import set_all_keys
-from tests.fenced import blocks
+from tests.fenced import find_blocks
 from tests.sweeps import sample_daily
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_groups_that_a_study_file_holds_itself_are_checked_too() -> None:
 def blocks_of_docs() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Page, type and data of what pages show of study files."""
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for block in blocks(page.read_text("utf-8"), "yaml"):
+        for block in find_blocks(page.read_text("utf-8"), "yaml"):
             data = yaml.safe_load(block) if "…" not in block else None
             name = page.stem if page.stem in TYPES else "cross_pollination"
             if isinstance(data, dict) and data.keys() & SCHEMAS[name]["properties"].keys():

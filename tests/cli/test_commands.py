@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
 from folkmoot.cli.console import clean_and_redact, resume_line
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 
 SECRET = "sk-test-0123456789abcdefghij"
 
@@ -158,7 +158,7 @@ def test_a_bug_of_ours_ends_with_1_and_a_file_to_report(
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
 def test_ctrl_c_keeps_all_and_prints_how_to_go_on(here: Path) -> None:
     command = [sys.executable, "-m", "folkmoot", "run", "vote.yaml", "--key", SECRET]
-    endless = with_default_signals(*command, "--set", "endless=true")
+    endless = add_default_signals(*command, "--set", "endless=true")
     with subprocess.Popen(endless, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert next(line for line in process.stderr if "asking for ever" in line)

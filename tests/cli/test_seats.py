@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.contract.small import small_study
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.sweeps import sample_daily
 
 FOLKMOOT = [sys.executable, "-m", "folkmoot"]
@@ -59,7 +59,7 @@ def test_the_mend_that_it_names_opens_the_seat(tmp_path: Path) -> None:
 def served(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
     """A process that serves seats, and the link of the first one."""
     process = subprocess.Popen(
-        with_default_signals(*command), stderr=subprocess.PIPE, text=True, cwd=folder
+        add_default_signals(*command), stderr=subprocess.PIPE, text=True, cwd=folder
     )
     assert process.stderr is not None
     for line in process.stderr:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 import folkmoot
 from folkmoot.cli.app import app
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 
 
 def command(*words: str) -> Result:
@@ -80,7 +80,7 @@ def test_a_run_whose_journal_is_lost_does_not_ask_all_again(here: Path, lost: st
 def test_ctrl_c_before_the_first_question_promises_nothing_to_go_on_with(here: Path) -> None:
     (here / "slow.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(60)\n")
     (here / "slow.yaml").write_text("study: ./slow.py\n")
-    words = with_default_signals(sys.executable, "-m", "folkmoot", "run", "slow.yaml")
+    words = add_default_signals(sys.executable, "-m", "folkmoot", "run", "slow.yaml")
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:

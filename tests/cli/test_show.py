@@ -20,7 +20,7 @@ from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.rooms import LEADERS
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.sweeps import sample_daily
 
 STUDIES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
@@ -28,10 +28,12 @@ ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, run_of_small_study: Callable[[str], Path]
+) -> Path:
     folder = tmp_path_factory.mktemp("show")
     for name in STUDIES:
-        shutil.copytree(small_run(name), folder / name)
+        shutil.copytree(run_of_small_study(name), folder / name)
     return folder
 
 
@@ -47,7 +49,7 @@ def call_with_utterances(run: RunFolder) -> str:
 def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str) -> None:
     run = RunFolder(runs / study)
     address = call_with_utterances(run)
-    text = shown(run, address, prompts=True)
+    text = render_run_text(run, address, prompts=True)
     with JournalReader(run.path / JOURNAL) as journal:
         entry = journal.entry_at(address)
         assert entry is not None
@@ -97,14 +99,14 @@ def test_ids_name_participants_conversations_and_leaders(
     runs: Path, study: str, who: str, part: str
 ) -> None:
     run = RunFolder(runs / study)
-    text = shown(run, who, prompts=True)
+    text = render_run_text(run, who, prompts=True)
     titles = re.findall(r"^\S.*  (\S+/ask\d+)$", text, re.MULTILINE)
     asked = dict(run.read_table("answers").select("address", "speaker_id").iter_rows())
     assert titles and all(part in title for title in titles)
     speakers = {asked[title] for title in titles}
     assert len(speakers) > 1 if who.endswith("oven") else speakers == {who.rpartition("/")[2]}
     with pytest.raises(InputError, match="is not in this run"):
-        shown(run, "elsewhere", prompts=True)
+        render_run_text(run, "elsewhere", prompts=True)
 
 
 # Daily, a study with rooms and one with sessions.
@@ -126,9 +128,9 @@ def test_every_id_that_an_overview_lists_can_be_read_with_and_without_prompts(
     assert len(listed) >= run.read_table("answers")["speaker_id"].n_unique() - len(LEADERS)
     assert study != "negotiation" or set(run.read_table("decisions")["group_id"]) <= {*listed}
     for id in listed:
-        assert shown(run, id) and re.search(r"  \S+/ask\d+$", shown(run, id, prompts=True), re.M), (
-            id
-        )
+        assert render_run_text(run, id) and re.search(
+            r"  \S+/ask\d+$", render_run_text(run, id, prompts=True), re.M
+        ), id
 
 
 def test_an_id_of_which_no_model_was_asked_has_no_prompts(tmp_path: Path) -> None:
@@ -139,9 +141,10 @@ def test_an_id_of_which_no_model_was_asked_has_no_prompts(tmp_path: Path) -> Non
     settings = {"study": "negotiation", "conditions": ["C1"], "coding": "off", "groups": groups}
     path.write_text(json.dumps(settings), "utf-8")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    assert "single user" in shown(run) and "\nhome\n" in shown(run)
+    assert "single user" in render_run_text(run) and "\nhome\n" in render_run_text(run)
     assert (
-        shown(run, "home", prompts=True) == "home: no model was asked here, so there are no prompts"
+        render_run_text(run, "home", prompts=True)
+        == "home: no model was asked here, so there are no prompts"
     )
 
 
@@ -150,7 +153,7 @@ def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> N
     path = run.path / "tables" / "provenance.parquet"
     kept = path.rename(tmp_path / "kept")
     try:
-        text = shown(run, "p_0001", prompts=True)
+        text = render_run_text(run, "p_0001", prompts=True)
     finally:
         kept.rename(path)
     assert "This run did not record the sources of this prompt." in text

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.sweeps import sample_daily
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    command = with_default_signals(sys.executable, "-m", "folkmoot", "view", *words)
+    command = add_default_signals(sys.executable, "-m", "folkmoot", "view", *words)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -119,13 +119,15 @@ def test_every_answer_model_of_the_package_has_a_title_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("study", sorted(registered_studies()))
-def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[str], Path]) -> None:
+def test_no_request_of_a_study_names_a_class(
+    study: str, run_of_small_study: Callable[[str], Path]
+) -> None:
     classes = {
         (m.__name__, frozenset(m.model_fields))
         for m in models_of_the_package()
         if not has_own_title(m)
     }
-    with JournalReader(small_run(study) / JOURNAL) as journal:
+    with JournalReader(run_of_small_study(study) / JOURNAL) as journal:
         sent = [e.request.get("schema") for e in journal.read_entries("ask")]
     assert [o for schema in sent for o in objects_in(schema) if o in classes] == []
 

@@ -64,9 +64,9 @@ def entries(run: Path) -> dict[str, tuple[bytes, str, int]]:
     ),
 )
 def test_only_what_depends_on_the_reply_is_asked(
-    study: str, small_run: SmallRun, tmp_path: Path
+    study: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = small_run(study)
+    base = run_of_small_study(study)
     before = hashes(base)
     name, text = public_words(base)
     words = ("no" if text == "yes" else "yes") if study == "workbook" else WORDS
@@ -93,8 +93,8 @@ def test_only_what_depends_on_the_reply_is_asked(
         assert verified.is_consistent, (verified.differences, verified.not_compared)
 
 
-def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("focus_group")
+def test_the_same_words_change_nothing(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("focus_group")
     name, text = public_words(base)
     fork = folkmoot.fork(base, name, say=text, out=tmp_path / "fork")
     assert fork.manifest["fork"]["asked"] == 0
@@ -103,9 +103,9 @@ def test_the_same_words_change_nothing(small_run: SmallRun, tmp_path: Path) -> N
 
 
 def test_compare_shows_both_talks_and_who_read_the_words(
-    small_run: SmallRun, tmp_path: Path
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = small_run("focus_group")
+    base = run_of_small_study("focus_group")
     name, text = public_words(base)
     fork = folkmoot.fork(base, name, say=WORDS, out=tmp_path / "fork")
     found = next(f for f in compare_runs([RunFolder(base), fork.folder]) if f.key == "fork")
@@ -122,8 +122,8 @@ def test_compare_shows_both_talks_and_who_read_the_words(
             assert any(WORDS in m.content for m in journal.messages(address))
 
 
-def test_a_reply_is_left_out(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("cross_pollination")
+def test_a_reply_is_left_out(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     address = votes["address"][-1]
     fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
@@ -204,16 +204,18 @@ def test_a_killed_fork_goes_on_where_it_was(hall: Path, tmp_path: Path) -> None:
         assert journal.count_calls() == fork.manifest["fork"]["asked"], "the budget counts no other"
 
 
-def test_words_that_answer_no_question_are_refused(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("cross_pollination")
+def test_words_that_answer_no_question_are_refused(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base = run_of_small_study("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     with pytest.raises(InputError, match="cannot be read"):
         folkmoot.fork(base, votes["address"][0], say="a holiday", out=tmp_path / "fork")
     assert not (tmp_path / "fork").exists()
 
 
-def test_mistakes_are_told(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("town_hall")
+def test_mistakes_are_told(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("town_hall")
     out = tmp_path / "fork"
     with pytest.raises(InputError, match="did you mean set01_lv1/round1/session/ask0"):
         folkmoot.fork(base, "set01_lv1/round1/session/ask9", say="…", out=out)
@@ -299,9 +301,9 @@ def test_a_resumed_fork_wants_the_run_it_came_from(hall: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("out", ["file", "file/forks"])
 def test_repeats_in_a_place_that_is_no_folder_are_refused(
-    out: str, small_run: SmallRun, tmp_path: Path
+    out: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = RunFolder(small_run("cross_pollination"))
+    base = RunFolder(run_of_small_study("cross_pollination"))
     name, _ = public_words(base.path)
     (tmp_path / "file").write_text("")
     options = RunOptions(out=tmp_path / out)
@@ -310,8 +312,8 @@ def test_repeats_in_a_place_that_is_no_folder_are_refused(
 
 
 @pytest.mark.nightly(part="truths")
-def test_repeats_tell_a_reply_from_chance(small_run: SmallRun, tmp_path: Path) -> None:
-    base = RunFolder(small_run("cross_pollination"))
+def test_repeats_tell_a_reply_from_chance(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = RunFolder(run_of_small_study("cross_pollination"))
     before = hashes(base.path)
     name, _ = public_words(base.path)
     options = RunOptions(out=tmp_path / "forks")

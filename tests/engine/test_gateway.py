@@ -31,7 +31,7 @@ from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.load_balancer import LoadBalancer
 from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 FAST = StudyConfig(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
 PRICED = ModelSpec(
@@ -249,7 +249,7 @@ async def test_rate_limits_do_not_fail_a_call_while_others_get_through(tmp_path:
     async def others(opened: Gateway) -> None:
         for i in range(200):
             await opened.complete_request(f"other{i}", ask())
-            await turns(3)
+            await yield_to_loop(3)
 
     async with gateway(tmp_path, ScriptedProvider(answer)) as opened:
         noise = asyncio.ensure_future(others(opened))
@@ -325,7 +325,7 @@ async def test_a_stop_lets_calls_in_flight_come_home(tmp_path: Path) -> None:
         others = asyncio.ensure_future(
             opened.wait_for_calls_in_flight()
         )  # as shares of a cluster's worker do
-        await turns(10)
+        await yield_to_loop(10)
         assert not draining.done()
         go.set()
         await draining
@@ -356,7 +356,7 @@ async def test_a_stop_wakes_those_who_wait_to_try_again(tmp_path: Path) -> None:
     async with gateway(tmp_path, model) as opened:
         call = asyncio.ensure_future(opened.complete_request("a", ask()))
         await asked.wait()
-        await turns(10)  # it waits to try again
+        await yield_to_loop(10)  # it waits to try again
         opened.stop_calls(RunPausedError("enough"))
         with pytest.raises(RunPausedError, match="enough"):
             await call
@@ -416,7 +416,7 @@ async def test_concurrency_is_bounded(tmp_path: Path) -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await turns(3)
+        await yield_to_loop(3)
         now -= 1
         return "x"
 
@@ -464,7 +464,7 @@ async def test_several_models_share_the_one_concurrency(tmp_path: Path) -> None:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await turns(3)
+        await yield_to_loop(3)
         now -= 1
         return "x"
 

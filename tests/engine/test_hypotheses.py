@@ -493,9 +493,9 @@ def test_an_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
 
 
 def test_a_hypothesis_that_was_added_after_the_run_confirms_nothing(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    done = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
+    done = folkmoot.load(shutil.copytree(run_of_small_study("cross_pollination"), tmp_path / "run"))
     edited = done.path / "study.yaml"
     settings = yaml.safe_load(edited.read_text("utf-8"))
     edited.write_text(yaml.safe_dump({**settings, "hypotheses": [MORE]}), "utf-8")

@@ -360,11 +360,13 @@ def test_a_seat_far_down_the_list_can_be_checked(
     "name", sample_daily([*SMALL, "workbook"], daily=("focus_group",), part="sweeps")
 )
 def test_every_study_type_says_what_is_left_out_with_a_human(
-    name: str, small_run: Callable[[str], Path], tmp_path: Path
+    name: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    base = folkmoot.load(small_run(name))
-    config = validate_settings(base.study, base.folder.config, folder=small_run(name).parent)
-    seats = base.study.seats(config, small_run(name).parent / "study")
+    base = folkmoot.load(run_of_small_study(name))
+    config = validate_settings(
+        base.study, base.folder.config, folder=run_of_small_study(name).parent
+    )
+    seats = base.study.seats(config, run_of_small_study(name).parent / "study")
     parts = {seat.analysed_part for seat in seats}
     part = sorted(parts)[0]
     path = tmp_path / "run"

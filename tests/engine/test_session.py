@@ -24,7 +24,7 @@ from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.disk_store import StoredValue
 from folkmoot.storage.run_folder import ENGINE_FILES, PERSONAS
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 
@@ -102,7 +102,7 @@ def test_results_and_rows_come_in_input_order_whatever_finishes_first(tmp_path: 
         session.record("numbers", {"n": -1})
 
     async def late_first(_request: ModelRequest, address: str) -> str:
-        await turns(20 - int(address.split("/")[1]))
+        await yield_to_loop(20 - int(address.split("/")[1]))
         return "ok"
 
     found = run(tmp_path, protocol, ScriptedProvider(late_first))
@@ -123,7 +123,7 @@ def test_each_drains_before_it_raises(tmp_path: Path) -> None:
         await session.child("stage").map(range(5), one)
 
     async def first_is_quick(_request: ModelRequest, address: str) -> str:
-        await turns(0 if address == "stage/0/ask0" else 50)
+        await yield_to_loop(0 if address == "stage/0/ask0" else 50)
         return "ok"
 
     model = ScriptedProvider(first_is_quick)
@@ -617,7 +617,7 @@ def test_parts_side_by_side_have_the_scopes_of_their_names(tmp_path: Path) -> No
 
     async def slow_first(_request: ModelRequest, address: str) -> str:
         seen.append(address)
-        await turns(20 if address.startswith("one") else 0)
+        await yield_to_loop(20 if address.startswith("one") else 0)
         return "ok"
 
     async def protocol(session: Session) -> None:

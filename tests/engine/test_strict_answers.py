@@ -167,9 +167,9 @@ def test_every_vote_that_is_left_out_is_blank_and_no_other(study: str, tmp_path:
 
 
 def test_the_town_hall_has_no_closed_answers_of_its_own(
-    small_run: Callable[[str], Path],
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
-    done = folkmoot.load(small_run("town_hall"))
+    done = folkmoot.load(run_of_small_study("town_hall"))
     (counted,) = [f for f in done.findings if f.key == CLOSED_ANSWERS_KEY]
     assert counted.says.startswith("Not applicable")
     assert STRICT_ANSWERS_KEY not in {f.key for f in done.findings}

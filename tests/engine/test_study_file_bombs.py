@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounded import bounded
+from tests.bounded import run_with_limits
 from tests.sweeps import sample_daily
 
 PIECES = ("- a\n", "[],", "- {b: c}\n")
@@ -37,6 +37,6 @@ try:
 except InputError as error:
     print(error)
 """
-    said = bounded(setup, body, [str(path), max_values])
+    said = run_with_limits(setup, body, [str(path), max_values])
     assert "many.yaml:" in said
     assert f"more than {max_values:,} values up to here" in said

@@ -22,7 +22,7 @@ import pytest
 
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.faults.conftest import Serve
 from tests.faults.lab import CommandLine, journaled, panel, pilot, resume_line, tables
 from tests.servers.batches import BatchPlan
@@ -292,7 +292,7 @@ def test_a_terminal_that_is_closed_loses_no_reply(tmp_path: Path, serve: Serve) 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        with_default_signals(Path(sys.executable).with_name("folkmoot"), *run_it(study, out)),
+        add_default_signals(Path(sys.executable).with_name("folkmoot"), *run_it(study, out)),
         env=line.env,
         stdin=theirs,
         stdout=theirs,

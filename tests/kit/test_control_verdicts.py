@@ -69,7 +69,7 @@ def card_row(run: Path, findings: list[Finding], name: str) -> CardRow:
 
 
 def test_a_condition_that_declined_every_negative_control_is_not_passed(
-    small_run: Callable[[str], Path],
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
     answers = votes("ABC") + [
         answer(NEGATIVE, person, "right", question="hand")
@@ -89,13 +89,13 @@ def test_a_condition_that_declined_every_negative_control_is_not_passed(
         "A against C": ("passed", 60),
         "B against C": ("not known", 0),
     }
-    row = card_row(small_run("cross_pollination"), findings, "User drift")
+    row = card_row(run_of_small_study("cross_pollination"), findings, "User drift")
     assert row.verdict == "not known"
     assert "A against B: the control was asked, and no answer could be read." in row.figures
 
 
 def test_a_retest_that_all_declined_is_not_passed(
-    small_run: Callable[[str], Path],
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
     answers = [
         answer(RETEST, person, "yes", moment="first", expected="yes") for person in people("A")
@@ -127,7 +127,7 @@ def test_a_retest_that_all_declined_is_not_passed(
         "vote": "passed",
         "rank": "not known",
     }
-    row = card_row(small_run("cross_pollination"), findings, "Reliability (retest)")
+    row = card_row(run_of_small_study("cross_pollination"), findings, "Reliability (retest)")
     assert row.verdict == "not known"
 
 

@@ -36,23 +36,25 @@ SmallRun = Callable[[str], Path]
 KEYS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
 
 
-def controlled(name: str, small_run: SmallRun, folder: Path) -> tuple[RunFolder, pl.DataFrame]:
-    run = RunFolder(shutil.copytree(small_run(name), folder / "run"))
+def controlled(
+    name: str, run_of_small_study: SmallRun, folder: Path
+) -> tuple[RunFolder, pl.DataFrame]:
+    run = RunFolder(shutil.copytree(run_of_small_study(name), folder / "run"))
     return run, run_controls(run, KEYS, RunOptions()).read_table(ControlRow.table)
 
 
 @pytest.fixture(scope="module")
 def hall(
-    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+    run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RunFolder, pl.DataFrame]:
-    return controlled("town_hall", small_run, tmp_path_factory.mktemp("hall"))
+    return controlled("town_hall", run_of_small_study, tmp_path_factory.mktemp("hall"))
 
 
 @pytest.fixture(scope="module")
 def groups(
-    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+    run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RunFolder, pl.DataFrame]:
-    return controlled("negotiation", small_run, tmp_path_factory.mktemp("groups"))
+    return controlled("negotiation", run_of_small_study, tmp_path_factory.mktemp("groups"))
 
 
 def test_each_resident_of_a_shared_reply_is_asked_by_name(

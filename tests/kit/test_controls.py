@@ -78,9 +78,9 @@ def records(finding: Finding) -> list[Mapping[str, TableCell]]:
     sample_daily(sorted(registered_studies()), daily=("town_hall", "workbook"), part="sweeps"),
 )
 def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
-    study: str, small_run: Callable[[str], Path], tmp_path: Path
+    study: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run(study), tmp_path / "run"))
+    run = RunFolder(shutil.copytree(run_of_small_study(study), tmp_path / "run"))
     before = (run.path / JOURNAL).read_bytes()
     tables = {name: run.read_table(name) for name in run.table_names()}
     done = run_controls(run, {"participants": 2}, RunOptions())
@@ -424,9 +424,9 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path)
 
 
 def test_controls_of_a_fork_ask_its_decisions(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    base = folkmoot.load(shutil.copytree(small_run("focus_group"), tmp_path / "run"))
+    base = folkmoot.load(shutil.copytree(run_of_small_study("focus_group"), tmp_path / "run"))
     said = base.table("utterances").filter(speaker_role="participant", public=True)
     fork = folkmoot.fork(base, said["utterance_id"][0], say="I have no use for it.",
                          out=tmp_path / "fork")  # fmt: skip

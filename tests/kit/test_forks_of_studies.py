@@ -40,9 +40,11 @@ SAMPLED = {**ALL, "participants": 2}
 
 
 @pytest.fixture(scope="module")
-def focus_group(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def focus_group(
+    run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory
+) -> RunFolder:
     folder = tmp_path_factory.mktemp("forks") / "run"
-    run = RunFolder(shutil.copytree(small_run("focus_group"), folder))
+    run = RunFolder(shutil.copytree(run_of_small_study("focus_group"), folder))
     run_controls(run, FEW, RunOptions())
     return run
 
@@ -116,9 +118,9 @@ def test_words_that_a_study_computes_from_a_reply_follow_the_new_reply(
 
 
 def test_a_new_reply_without_the_quoted_part_makes_the_decision_missing(
-    small_run: SmallRun, tmp_path: Path
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run("focus_group"), tmp_path / "run"))
+    run = RunFolder(shutil.copytree(run_of_small_study("focus_group"), tmp_path / "run"))
     people = people_of("focus_group")
 
     async def answer(request: ModelRequest, address: str) -> Completion:
@@ -161,9 +163,9 @@ LEFT_OUT = {
     "name", sample_daily(sorted(LEFT_OUT), daily=("town_hall",), part="truths")
 )
 def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
-    name: str, small_run: SmallRun, tmp_path: Path
+    name: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run(name), tmp_path / "run"))
+    run = RunFolder(shutil.copytree(run_of_small_study(name), tmp_path / "run"))
     run_controls(run, SAMPLED, RunOptions())
     rows = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
     again = rows.filter(pl.col("control").is_in([RETEST, *REPLACING]))
@@ -180,9 +182,9 @@ def test_what_a_control_does_not_ask_is_said_before_the_run_and_recorded(
 
 
 def test_a_mediator_is_no_participant_and_writes_no_own_words(
-    small_run: SmallRun, tmp_path: Path
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
+    run = RunFolder(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     done = run_controls(run, {**FEW, "no_persona": False, "participants": 9}, RunOptions())
     rows = done.read_table(ControlRow.table).filter(control=SAME_LENGTH, question="confirmation")
     assert rows.height and "system" not in set(rows["participant_id"])
@@ -196,8 +198,10 @@ def test_a_mediator_is_no_participant_and_writes_no_own_words(
             assert not any(text in page for text in spoken["text"] if len(text) > 30)
 
 
-def test_a_choice_in_a_form_is_read_from_its_field(small_run: SmallRun, tmp_path: Path) -> None:
-    run = RunFolder(shutil.copytree(small_run("workbook"), tmp_path / "run"))
+def test_a_choice_in_a_form_is_read_from_its_field(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(run_of_small_study("workbook"), tmp_path / "run"))
     done = run_controls(run, {**FEW, "order": True, "participants": 4}, RunOptions())
     rows = done.read_table(ControlRow.table).filter(control=ORDER, question="task 7")
     # Task 7 asks for a choice and for how much of it is a guess, as JSON.

@@ -40,10 +40,10 @@ TOTAL = re.compile(r"Together the group put (\d+) tokens into the pot. You put i
 
 
 @pytest.fixture(scope="module")
-def games(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def games(run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with sessions of a public goods game, and its controls."""
     folder = tmp_path_factory.mktemp("games") / "run"
-    run = RunFolder(shutil.copytree(small_run("workbook"), folder))
+    run = RunFolder(shutil.copytree(run_of_small_study("workbook"), folder))
     run_controls(run, {**REPEATED, "same_length": True}, RunOptions())
     return run
 
@@ -116,8 +116,10 @@ def test_sessions_that_are_run_again_are_sealed_verified_and_named_in_the_report
     assert "with texts replaced for all participants: 32 answers." in str(methods)
 
 
-def test_only_the_sessions_of_the_sample_are_run_again(small_run: SmallRun, tmp_path: Path) -> None:
-    run = RunFolder(shutil.copytree(small_run("workbook"), tmp_path / "run"))
+def test_only_the_sessions_of_the_sample_are_run_again(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(run_of_small_study("workbook"), tmp_path / "run"))
     done = run_controls(run, {**REPEATED, "participants": 1}, RunOptions())
     rows = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
     sessions = {address.split("/")[2] for address in rows["address"]}
@@ -127,9 +129,9 @@ def test_only_the_sessions_of_the_sample_are_run_again(small_run: SmallRun, tmp_
 
 @pytest.mark.parametrize("name", sample_daily(["town_hall", "negotiation"], daily=1, part="sweeps"))
 def test_stages_after_the_session_are_not_asked_again(
-    name: str, small_run: SmallRun, tmp_path: Path
+    name: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run(name), tmp_path / "run"))
+    run = RunFolder(shutil.copytree(run_of_small_study(name), tmp_path / "run"))
     done = run_controls(run, REPEATED, RunOptions())
     made = [address for address in requests(done.path) if address.startswith("decision-")]
     # Codings are made of what was said. They decide nothing in the session.

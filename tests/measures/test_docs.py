@@ -28,7 +28,7 @@ from folkmoot.measures.inference import (
     regression,
     simultaneous,
 )
-from tests.fenced import blocks, run_python
+from tests.fenced import find_blocks, run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 MODULES = {
@@ -75,7 +75,7 @@ def run(tmp_path_factory):
 
 
 def test_r_script_names_only_columns_and_tables_that_a_run_has(run):
-    code = "\n".join(blocks((DOCS / "r.md").read_text("utf-8"), "r"))
+    code = "\n".join(find_blocks((DOCS / "r.md").read_text("utf-8"), "r"))
     tables = set(re.findall(r'read_table\("(\w+)"\)', code))
     assert tables == {"participants"}
     columns = set(run.table("participants").columns)

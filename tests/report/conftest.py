@@ -18,12 +18,14 @@ from tests.contract.small import small_study
 
 @pytest.fixture(scope="session", params=sorted(registered_studies()))
 def finished(
-    request: pytest.FixtureRequest, shared_folder: SharedFolder, small_run: Callable[[str], Path]
+    request: pytest.FixtureRequest,
+    shared_folder: SharedFolder,
+    run_of_small_study: Callable[[str], Path],
 ) -> RunFolder:
     """The small run of each study type, with its report."""
 
     def make(folder: Path) -> None:
-        shutil.copytree(small_run(request.param), folder / "run")
+        shutil.copytree(run_of_small_study(request.param), folder / "run")
         write_report(RunFolder(folder / "run"))
 
     return RunFolder(shared_folder(f"reported/{request.param}", make) / "run")

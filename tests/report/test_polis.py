@@ -127,9 +127,9 @@ def test_a_study_of_ones_own_may_name_its_options_nowhere(topic: object, tmp_pat
 
 
 def test_each_discussion_of_a_town_hall_is_a_conversation(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    held = RunFolder(small_run("town_hall"))
+    held = RunFolder(run_of_small_study("town_hall"))
     export_run(held, "polis", tmp_path / "polis")
     for (name,), items in held.read_table("items").group_by(["discussion_id"], maintain_order=True):
         folder = tmp_path / "polis" / str(name)
@@ -143,9 +143,11 @@ def test_each_discussion_of_a_town_hall_is_a_conversation(
         assert pl.read_csv(folder / "votes.csv").height == cast
 
 
-def test_a_study_without_votes_is_refused(small_run: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_study_without_votes_is_refused(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="no votes that can be written"):
-        export_run(RunFolder(small_run("focus_group")), "polis", tmp_path / "polis")
+        export_run(RunFolder(run_of_small_study("focus_group")), "polis", tmp_path / "polis")
 
 
 def test_two_camps_are_two_groups_and_one_opinion_is_none() -> None:

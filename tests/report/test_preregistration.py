@@ -192,9 +192,9 @@ def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None
 
 
 def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
+    run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
     before = digest_registration(plan)
     plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
@@ -224,9 +224,9 @@ def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
 
 
 def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
+    run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
     del plan["sealed"]["claims"]
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")

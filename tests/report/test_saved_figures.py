@@ -17,7 +17,7 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.report.document.charts import render_svgs, round_ticks
 from folkmoot.storage.findings import BarChart, Chart, Heatmap
 from folkmoot.storage.run_folder import RunFolder
-from tests.killed import undo_end
+from tests.killed import reopen_run
 from tests.sweeps import sample_daily
 
 # Daily, test_charts draws each kind of chart.
@@ -55,7 +55,7 @@ def test_figures_of_a_killed_run_say_who_answered_in_the_words_of_a_finished_one
 ) -> None:
     killed, folder = tmp_path / "killed", tmp_path / "figures"
     shutil.copytree(finished.path, killed)
-    undo_end(killed)
+    reopen_run(killed)
     result = CliRunner().invoke(app, ["report", str(killed), "--figures", str(folder)])
     assert result.exit_code == 0, result.output
     drawn = sorted(folder.glob("*.svg"))

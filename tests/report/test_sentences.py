@@ -55,8 +55,8 @@ def test_power_of_each_example(file: str) -> None:
     assert findings and all(type(finding.says) is Sentence for finding in findings)
 
 
-def test_a_comparison_of_runs(small_run: Callable[[str], Path], tmp_path: Path) -> None:
-    first = small_run("cross_pollination")
+def test_a_comparison_of_runs(run_of_small_study: Callable[[str], Path], tmp_path: Path) -> None:
+    first = run_of_small_study("cross_pollination")
     shutil.copytree(first, tmp_path / "second")
     findings = compare_runs([first, tmp_path / "second"])
     assert findings and all(type(finding.says) is Sentence for finding in findings)

@@ -24,7 +24,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.preregistration import title_of
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, RunFolder
 from folkmoot.view.run_list import RunCollection, read_run_status
-from tests.killed import record_rows, undo_end
+from tests.killed import reopen_run, write_row_file
 from tests.view.conftest import reader
 
 
@@ -94,11 +94,11 @@ def test_the_label_of_an_unfinished_run_follows_from_its_answers(copy: Path) -> 
         ("synthetic", "MIXED", "the embedded respondent answered as synthetic; models"),
     ):
         answers.append({"role": answered_by, "answered_by": answered_by, "missing": None})
-        record_rows(copy, {"answers": answers})
+        write_row_file(copy, {"answers": answers})
         found = read_run_status(copy, "copy")
         assert found.mark == open_run(copy).mark == mark
         assert note in found.note and found.note == (open_run(copy).provenance_note if mark else "")
-    record_rows(copy, {"answers": answers[1:2]})
+    write_row_file(copy, {"answers": answers[1:2]})
     found = read_run_status(copy, "copy")
     assert (found.mark, found.note) == ("HUMAN", "People answered.")
     with reader(copy.parent) as server:
@@ -110,7 +110,7 @@ def test_a_run_killed_after_a_pause_is_not_paused_any_more(copy: Path) -> None:
     change(copy, outcome="paused", calls=3, cost_usd=0.5, mark="", synthetic=False)
     assert state(copy) == open_run(copy).state == "paused"
     assert read_run_status(copy, "copy").calls == 3
-    undo_end(copy, keep_manifest=True)
+    reopen_run(copy, keep_manifest=True)
     found, run = read_run_status(copy, "copy"), open_run(copy)
     assert found.state == run.state == "unfinished"
     assert found.calls > 3 and found.cost == "$0" and found.stages

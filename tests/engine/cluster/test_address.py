@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.engine.cluster.runs import KEY, ROOT, play, study_file, the_same
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -45,7 +45,7 @@ def started(folder: Path) -> Iterator[str]:
     small = ["--include-dashboard=false", "--object-store-memory=100000000", "--block"]
     with said.open("w") as file:
         cluster = subprocess.Popen(
-            with_default_signals(*line, *ports, *agents, *small),
+            add_default_signals(*line, *ports, *agents, *small),
             env=environment(),
             cwd=folder,
             stdout=file,

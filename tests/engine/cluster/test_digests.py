@@ -34,18 +34,22 @@ def same_on(workers: int, study: str, alone: folkmoot.Run, tmp_path: Path) -> No
 
 
 def test_two_workers_give_the_bytes_of_one_process(
-    cluster: None, small_run: Callable[[str], Path], tmp_path: Path
+    cluster: None, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    same_on(2, SHORT, folkmoot.load(small_run(SHORT)), tmp_path)
+    same_on(2, SHORT, folkmoot.load(run_of_small_study(SHORT)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_every_study_gives_the_same_bytes(
-    study: str, workers: int, cluster: None, small_run: Callable[[str], Path], tmp_path: Path
+    study: str,
+    workers: int,
+    cluster: None,
+    run_of_small_study: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
-    same_on(workers, study, folkmoot.load(small_run(study)), tmp_path)
+    same_on(workers, study, folkmoot.load(run_of_small_study(study)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")

@@ -15,7 +15,7 @@ from folkmoot.engine.cluster.leases import Lease, Leases, apply_lease, build_rep
 from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.limits.lender import Loan
 from folkmoot.errors import BudgetReachedError, FolkmootError, RunPausedError
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 MODEL = "openai/m"
 
@@ -70,7 +70,7 @@ class Fleet:
         await limiter.acquire(10.0)
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        await turns(length)
+        await yield_to_loop(length)
         self.at_once -= 1
         self.done.append(number)
         limiter.release()
@@ -92,9 +92,9 @@ class Fleet:
         while True:
             for number in range(self.size):
                 lease = await self.report(number)
-                await turns(1)
+                await yield_to_loop(1)
                 self.take(number, lease)
-                await turns(3)
+                await yield_to_loop(3)
 
     async def run(self, calls: Sequence[tuple[int, float, int]]) -> list[BaseException | None]:
         """All calls (worker, cost, length) at once; what became of each."""
@@ -142,7 +142,7 @@ async def test_a_model_that_is_no_longer_called_leaves_its_slots_to_another(
     assert not any(await fleet.run(calls))
     later = [asyncio.ensure_future(fleet.call(*call, model="openai/other")) for call in calls * 3]
     round_trip = asyncio.ensure_future(fleet.go_round())
-    await turns(500)
+    await yield_to_loop(500)
     round_trip.cancel()
     assert all(call.done() for call in later) and fleet.most <= concurrency
 
@@ -177,7 +177,7 @@ async def test_an_open_end_goes_alone_where_its_likely_cost_fits() -> None:
     round_trip = asyncio.ensure_future(fleet.go_round())
     assert await budget.reserve_call(CallPrice(max_usd=3.0, expected_usd=0.5)) == 3.0
     other = asyncio.ensure_future(fleet.workers[1].budget.reserve_call(CallPrice(0.1, 0.1)))
-    await turns(200)
+    await yield_to_loop(200)
     assert not other.done()  # as long as nobody knows what the first will cost
     budget.record_cost(3.0, 0.4)
     fleet.paid[0].append(0.4)
@@ -192,7 +192,7 @@ async def test_a_call_of_the_head_may_still_leave_room_for_that_of_a_worker(
     fleet = Fleet(usd=usd, calls=calls, size=2)
     reserved = await fleet.budget.reserve_call(CallPrice(1.0, 1.0))
     waiting = asyncio.ensure_future(fleet.run([(0, 0.5, 1)]))
-    await turns(200)
+    await yield_to_loop(200)
     assert not waiting.done()
     # The call of the head fails and costs nothing.
     fleet.budget.release_reservation(reserved)
@@ -205,7 +205,7 @@ async def test_what_a_lost_worker_had_is_lent_to_others() -> None:
     fleet.take(0, await fleet.report(0))
     fleet.take(0, await fleet.report(0))
     hung = [asyncio.ensure_future(fleet.call(0, 0.0, 10**6)) for _ in range(4)]
-    await turns(5)
+    await yield_to_loop(5)
     fleet.take(0, await fleet.report(0))
     fleet.leases.remove_worker(0)
     fleet.workers = [fleet.worker(), fleet.workers[1]]
@@ -240,7 +240,7 @@ async def test_a_rate_that_one_worker_learns_is_that_of_all() -> None:
     fleet.workers[0].limiters[MODEL].record_success(hints)
     waiting = [asyncio.ensure_future(fleet.call(n % 3, 0.0, 0)) for n in range(30)]
     round_trip = asyncio.ensure_future(fleet.go_round())
-    await turns(500)
+    await yield_to_loop(500)
     assert len(fleet.done) == 6
     fleet.stop_calls(RunPausedError("enough"))
     await asyncio.gather(*waiting, return_exceptions=True)
