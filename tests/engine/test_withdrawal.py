@@ -47,7 +47,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import by_hand
-from tests.kit.test_coding import SECOND, by_words, coder
+from tests.kit.test_coding import SECOND, code_by_words, make_coder
 from tests.sweeps import sample_daily
 
 FOCUS = """
@@ -702,7 +702,7 @@ def test_later_codings_are_deleted_and_can_be_made_again(study: Path) -> None:
     """The journal of a later coding holds the texts that were coded, also in re-asks."""
     study.write_text(f"{FOCUS}coding: off\n", "utf-8")
     run = folkmoot.run(study, out=study.parent / "a", seats=("p_0002",), seat_host=by_hand(speaks))
-    options = RunOptions(custom_provider=coder(by_words))
+    options = RunOptions(custom_provider=make_coder(code_by_words))
     code_finished_run(run.folder, SECOND, options)
     assert any(name.startswith("codings/") for name in held(run.path, HIDDEN[0]))
     withdraw_command(str(run.path), "p_0002", yes=True)
