@@ -184,8 +184,8 @@ def test_limits_of_computed_power_are_reported() -> None:
 
 
 def test_the_number_of_humans_for_a_width_equals_a_hand_calculation() -> None:
-    """Without correlation (2 · 1.96 · .5 / .1)² humans are needed, with r times 1 − r². Groups
-    of eight need 1 + 7 · .05 times as many. An effect of two conditions needs twice as many in each."""
+    """(2 · 1.96 · .5 / .1)² humans are needed without correlation, 1 − r² times as many with r, and
+    1 + 7 · .05 times as many in groups of eight. An effect needs twice as many per condition."""
     rows = people_power(0.1).grid.rows
     assert rows[0] == (0.0, 385, 769, 1537)
     assert rows[2][:2] == (0.5, math.ceil(384.16 * 0.75))
