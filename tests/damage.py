@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import random  # noqa: TID251 (a seeded generator of its own, to damage data)
+import random  # noqa: TID251 (a separate seeded generator for damage)
 from typing import Any
 
 ODD_VALUES: list[Any] = [

@@ -46,7 +46,7 @@ OUTCOME_COLUMNS = {
 
 
 def read_table(folder: Path, name: str) -> pd.DataFrame:
-    # Levels and conditions are names, whatever they look like.
+    # Levels and conditions are names, even if they look like numbers.
     dtypes = dict.fromkeys(("level", "session", "participant_id", "condition", "treatment"), str)
     return pd.read_csv(folder / f"{name}.csv", dtype=dtypes)
 

@@ -1,4 +1,4 @@
-"""Results of claims, computed anew from exported CSV files and the claims alone.
+"""Recompute results of claims from exported CSV files and the claims alone.
 
 Nothing of Folkmoot is imported. A claim is a mapping with the fields of its JSON form (`measure`,
 `by`, `contrast`, `where`, `subject`, `paired`, `at_least`, `kind`, `family`, `unit`). The sandwich

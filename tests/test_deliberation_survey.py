@@ -43,8 +43,12 @@ def test_participants_answer_all_items_before_and_after_the_group_talk(tmp_path:
     survey = run.table("survey")
     assert survey.height == 2 * 8 * (6 + 4)
     assert survey["value"].null_count() == 0
-    assert {quoted_count for a, quoted_count in quoted_counts.items() if "/before/" in a} == {0}
-    assert {quoted_count for a, quoted_count in quoted_counts.items() if "/after/" in a} == {4}
+    assert {quoted_count for call, quoted_count in quoted_counts.items() if "/before/" in call} == {
+        0
+    }
+    assert {quoted_count for call, quoted_count in quoted_counts.items() if "/after/" in call} == {
+        4
+    }
     ranks = survey.filter(wave="before", participant_id=survey["participant_id"][0])
     assert sorted(
         value for item, value in ranks.select("item", "value").iter_rows() if item[0] == "P"

@@ -48,16 +48,16 @@ TRUNCATED_SPANS = [*ANN_SPANS, ("Str", "value", True)]
 TEXTS = st.text(min_size=1, max_size=20)
 
 
-def make_library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
+def make_library(folder: Path, template: str, *, custom: bool = False) -> PromptLibrary:
     """Make a library with one prompt. With `own`, a prompt of the researcher replaces it."""
     (folder / "own").mkdir(parents=True)
-    (folder / "it.md").write_text("nothing" if own else template)
-    if own:
+    (folder / "it.md").write_text("nothing" if custom else template)
+    if custom:
         (folder / "own" / "it.md").write_text(template)
-    return PromptLibrary(folder, folder / "own" if own else None)
+    return PromptLibrary(folder, folder / "own" if custom else None)
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["shipped", "replaced"])
+@pytest.mark.parametrize("custom", [False, True], ids=["shipped", "replaced"])
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
@@ -100,9 +100,9 @@ def make_library(folder: Path, template: str, *, own: bool = False) -> PromptLib
     ],
 )
 def test_templates_keep_the_sources_of_their_variables(
-    template: str, expected: list[SpanDescription], own: bool, tmp_path: Path
+    template: str, expected: list[SpanDescription], custom: bool, tmp_path: Path
 ) -> None:
-    prompt = make_library(tmp_path / "p", template, own=own).render_prompt(
+    prompt = make_library(tmp_path / "p", template, custom=custom).render_prompt(
         "it",
         name=quote_value("Ann", "value", "people.name/1"),
         both=[PARK, quote_value("Jobs", "option", "study.options")],
@@ -129,13 +129,17 @@ def test_a_text_inserted_by_a_filter_is_unattributed(tmp_path: Path) -> None:
     )
 
 
-@given(text=TEXTS, before=st.text(max_size=5), own=st.booleans())
+@given(text=TEXTS, before=st.text(max_size=5), custom=st.booleans())
 def test_the_span_of_any_text_is_its_position(
-    text: str, before: str, own: bool, tmp_path_factory: pytest.TempPathFactory
+    text: str, preceding: str, custom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("p") / "p"
-    prompt = make_library(folder, "\n {{ a }}: {{ b }}{{ cache }} end ", own=own).render_prompt(
-        "it", a=quote_value(before, "value", "a"), b=quote_value(text, "utterance", "x/ask0", "ann")
+    prompt = make_library(
+        folder, "\n {{ a }}: {{ b }}{{ cache }} end ", custom=custom
+    ).render_prompt(
+        "it",
+        a=quote_value(preceding, "value", "a"),
+        b=quote_value(text, "utterance", "x/ask0", "ann"),
     )
     spans = [span for span in prompt.spans if span.source.kind == "utterance"]
     visible_text = text.translate(dict.fromkeys((0xFDD0, 0xFDD1, 0xFDD2)))

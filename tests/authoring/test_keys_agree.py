@@ -83,7 +83,7 @@ def test_keys_with_a_unit_in_their_name_have_it_in_the_description(name: str) ->
             )
 
 
-def test_units_defaults_bounds_and_examples_are_those_of_the_field() -> None:
+def test_keys_have_units_defaults_bounds_and_examples_of_their_fields() -> None:
     class Config(BaseModel):
         wait: float = Field(
             2.5, gt=0, le=9, description="how long", json_schema_extra=field_notes(unit="seconds")

@@ -80,16 +80,16 @@ def test_output_without_colours_has_the_same_content(
 ) -> None:
     arguments = ["show", str(runs_folder / "cross_pollination"), "p_0001", "--prompts"]
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = CliRunner().invoke(app, arguments)
+    plain_result = CliRunner().invoke(app, arguments)
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "400")
-    coloured = CliRunner().invoke(app, arguments, env={"TERM": "xterm-256color"})
-    assert plain.exit_code == coloured.exit_code == 0, plain.output
-    assert "\x1b" not in plain.stdout and "\x1b[" in coloured.stdout
-    assert "[P]" in plain.stdout and "[/P]" in plain.stdout
-    stripped = re.sub(r"\x1b\[[\d;]*m", "", coloured.stdout)
-    assert stripped.split()[-200:] == plain.stdout.split()[-200:]
+    coloured_result = CliRunner().invoke(app, arguments, env={"TERM": "xterm-256color"})
+    assert plain_result.exit_code == coloured_result.exit_code == 0, plain_result.output
+    assert "\x1b" not in plain_result.stdout and "\x1b[" in coloured_result.stdout
+    assert "[P]" in plain_result.stdout and "[/P]" in plain_result.stdout
+    stripped = re.sub(r"\x1b\[[\d;]*m", "", coloured_result.stdout)
+    assert stripped.split()[-200:] == plain_result.stdout.split()[-200:]
 
 
 @pytest.mark.parametrize(

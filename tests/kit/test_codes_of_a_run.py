@@ -64,10 +64,10 @@ def fill_column(path: Path, sheet: str, cells: dict[tuple[str, str], str], colum
 
 
 def test_a_second_coding_keeps_a_run_verifiable(coded_run: RunFolder) -> None:
-    before = read_journal(coded_run)
+    journal_before = read_journal(coded_run)
     options = RunOptions(custom_provider=make_coder(lambda text, _: code_by_words(text)[:1]))
     code_finished_run(coded_run, SECOND, options)
-    assert read_journal(coded_run) == before
+    assert read_journal(coded_run) == journal_before
     reloaded = RunFolder(coded_run.path)
     results = coding.read_codings(reloaded)["price"]
     assert [

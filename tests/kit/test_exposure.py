@@ -43,9 +43,9 @@ def label_utterances(source: Source) -> str:
     return "statements" if source.kind == "utterance" else ""
 
 
-def list_group_votes(run_study: RunFolder) -> Iterator[Decision]:
+def list_group_votes(run: RunFolder) -> Iterator[Decision]:
     """Return the votes. The design shows each speaker all public texts of the group."""
-    utterances = run_study.read_table("utterances").filter("public")
+    utterances = run.read_table("utterances").filter("public")
     for group, speaker_id in (
         (group, speaker_id) for group, speaker_ids in GROUPS.items() for speaker_id in speaker_ids
     ):
@@ -97,7 +97,7 @@ async def hold_group_talks(
 def run_group_study(
     folder: Path, shown: ShownSpeakers, reply: str = "No.", **settings: bool
 ) -> Run:
-    make_study = Study(
+    study = Study(
         "tables",
         "Tables",
         StudyConfig,
@@ -106,7 +106,7 @@ def run_group_study(
         tables=(ExposureRow,),
     )
     replies = ScriptedProvider(lambda _request, address: "No" if "/vote/" in address else reply)
-    return folkmoot.run(make_study, {}, out=folder / "run", provider=replies)
+    return folkmoot.run(study, {}, out=folder / "run", provider=replies)
 
 
 def list_shown_statements(run: Run, speaker_id: str) -> dict[str, list[str]]:
@@ -171,8 +171,8 @@ def test_misattributed_words_are_reported(tmp_path: Path, monkeypatch: pytest.Mo
 # --- a small study with prompts that differ from its design --------------------------------------
 
 
-def read_conditions(run_study: RunFolder) -> dict[str, str]:
-    return dict(run_study.read_table("people").select("participant_id", "condition").iter_rows())
+def read_conditions(run: RunFolder) -> dict[str, str]:
+    return dict(run.read_table("people").select("participant_id", "condition").iter_rows())
 
 
 LEAFLET = [quote_value(f"Page {n}.", "material", f"study.leaflet.{n}") for n in (1, 2)]
@@ -183,8 +183,8 @@ def label_material(source: Source) -> str:
     return source.id.removeprefix("study.").partition(".")[0]
 
 
-def list_votes(run_study: RunFolder) -> list[Decision]:
-    conditions = read_conditions(run_study)
+def list_votes(run: RunFolder) -> list[Decision]:
+    conditions = read_conditions(run)
     leaflet = ["study.leaflet.1", "study.leaflet.2"]
     design: dict[str, dict[str, list[str]]] = {
         "reads": {"leaflet": leaflet, "speech": []},
@@ -199,7 +199,7 @@ def list_votes(run_study: RunFolder) -> list[Decision]:
             design[conditions[participant_id]],
             ("study.leaflet.1", "study.speech"),
         )
-        for address, participant_id in run_study.read_table("answers")
+        for address, participant_id in run.read_table("answers")
         .select("address", "speaker_id")
         .iter_rows()
     ]
@@ -225,15 +225,15 @@ def make_study(*, shows: dict[str, list[str]], **settings: object) -> Study:
         title="A bridge",
         config=StudyConfig,
         protocol=protocol,
-        findings=lambda run_study: [f for f in [exposure_finding(run_study)] if f],
+        findings=lambda run_study: [
+            finding for finding in [exposure_finding(run_study)] if finding
+        ],
         **design,  # type: ignore[arg-type]
     )
 
 
-def run_study(folder: Path, make_study: Study) -> Run:
-    return folkmoot.run(
-        make_study, {}, out=folder / "run", provider=ScriptedProvider(lambda *_: "for")
-    )
+def run_study(folder: Path, study: Study) -> Run:
+    return folkmoot.run(study, {}, out=folder / "run", provider=ScriptedProvider(lambda *_: "for"))
 
 
 def list_exposure_findings(run: Run) -> list[Finding]:
@@ -290,8 +290,8 @@ def test_an_error_in_a_declaration_empties_the_table_but_not_the_run(
 ) -> None:
     monkeypatch.setattr("folkmoot.kit.exposure.DECISIONS_AT_ONCE", 1)
 
-    def list_votes_and_fail(run_study: RunFolder) -> Iterator[Decision]:
-        yield from list_votes(run_study)[:2]
+    def list_votes_and_fail(run: RunFolder) -> Iterator[Decision]:
+        yield from list_votes(run)[:2]
         raise KeyError("transcripts")
 
     run = run_study(

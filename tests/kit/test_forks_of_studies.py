@@ -104,7 +104,7 @@ def test_prompts_of_a_fork_contain_no_persona_and_no_old_reply(focus_group: RunF
         participant_prompts = [
             text for text in texts if "You are a person about whom nothing is said" in text
         ]
-        # The opinion, what is said aloud, and the decision.
+        # The opinion, the public reply, and the decision.
         assert len(participant_prompts) >= 3
         assert not any(
             part in text

@@ -119,7 +119,7 @@ def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
     assert kinds == [withdrawal.AMENDMENT_KIND, "coding"]
 
 
-def test_a_human_who_withdrew_in_a_killed_run_is_not_read_by_a_later_coder(
+def test_texts_of_a_withdrawal_in_a_killed_run_are_not_coded(
     coded_later_run: RunFolder,
 ) -> None:
     # The state of a folder after a kill that follows the end of the run.

@@ -218,46 +218,60 @@ def test_each_cell_of_a_grid_has_controls(tmp_path: Path) -> None:
     assert len(runs) == 2 and all(read_control_answers(run).height for run in runs)
 
 
-def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: Path) -> None:
-    more = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
-    path = write_study(tmp_path, more)
+def test_only_personas_of_participants_have_stated_attributes(tmp_path: Path) -> None:
+    other_keys = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
+    path = write_study(tmp_path, other_keys)
     path.write_text(path.read_text().replace("condition: 6", "condition: 12"))
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"controls.confounders": ["none", "all"]}
     grid = run_grid_with_controls(path, options, axes, 1)
-    plain, stated = (run for _, run in grid.finished_cells().values())
-    with JournalReader(plain.path / JOURNAL) as before, JournalReader(stated.path / JOURNAL) as now:
-        votes = plain.read_table("exposure").unique("decision", maintain_order=True)
+    plain_run, stating_run = (run for _, run in grid.finished_cells().values())
+    with (
+        JournalReader(plain_run.path / JOURNAL) as plain_journal,
+        JournalReader(stating_run.path / JOURNAL) as stating_journal,
+    ):
+        votes = plain_run.read_table("exposure").unique("decision", maintain_order=True)
         for address in votes["address"].to_list():
-            was, told = before.entry_at(address), now.entry_at(address)
-            assert was is not None and told is not None
-            systems = [entry.request["messages"][0]["content"] for entry in (was, told)]
+            plain_entry, stating_entry = (
+                plain_journal.entry_at(address),
+                stating_journal.entry_at(address),
+            )
+            assert plain_entry is not None and stating_entry is not None
+            systems = [
+                entry.request["messages"][0]["content"] for entry in (plain_entry, stating_entry)
+            ]
             assert "siblings" not in systems[0] and "With which hand do you write?" in systems[1]
             lines = [line for line in systems[1].split("\n\n") if "With which hand" not in line]
-            if address.startswith("initial_vote"):  # later prompts quote what was chosen
+            if address.startswith("initial_vote"):  # later prompts quote the choice
                 assert "\n\n".join(lines) == systems[0]
-    spans = stated.read_table("provenance").filter(pl.col("source_id").str.contains("confounders"))
+    spans = stating_run.read_table("provenance").filter(
+        pl.col("source_id").str.contains("confounders")
+    )
     assert set(spans["kind"]) == {"persona"} and "unattributed" not in set(spans["kind"])
-    asked = stated.scan_table("answers").select("address", "speaker_id", "role").collect()
-    held = spans.select("address").unique().join(asked, on="address", how="left")
-    assert set(held["role"].drop_nulls()) == {"participant"}
-    found = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
-    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    answers = stating_run.scan_table("answers").select("address", "speaker_id", "role").collect()
+    speakers_of_spans = spans.select("address").unique().join(answers, on="address", how="left")
+    assert set(speakers_of_spans["role"].drop_nulls()) == {"participant"}
+    effect_finding = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
+    rows = [
+        dict(zip(effect_finding.grid.columns, row, strict=True)) for row in effect_finding.grid.rows
+    ]
     drifts = {(row["contrast"], row["specification"]): row["drift_share"] for row in rows}
-    changed = next(contrast for contrast, _ in drifts if "Simple passive: final" in str(contrast))
-    assert drifts[changed, "controls.confounders none"] > 0.3  # type: ignore[operator]
-    assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
+    changed_contrast = next(
+        contrast for contrast, _ in drifts if "Simple passive: final" in str(contrast)
+    )
+    assert drifts[changed_contrast, "controls.confounders none"] > 0.3  # type: ignore[operator]
+    assert drifts[changed_contrast, "controls.confounders all"] < 0.1  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("name", sample_daily(sorted(SMALL), daily=("focus_group",), part="truths"))
-def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
+def test_every_study_type_supports_controls_without_code(name: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"{SMALL[name]}\ncontrols: {{participants: 2, no_persona: true}}\n")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     assert {"negative", "no_persona"} <= set(read_control_answers(run)["control"])
 
 
-def test_a_study_without_decisions_is_told_so_before_it_runs(tmp_path: Path) -> None:
+def test_controls_of_a_study_without_decisions_are_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from folkmoot import Session, Speaker, Study, StudyConfig\n\n"
         "async def protocol(session: Session) -> None:\n"

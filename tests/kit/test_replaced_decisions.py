@@ -144,7 +144,10 @@ def test_effects_of_length_and_order_are_found(tmp_path: Path) -> None:
     faulty = read_findings(
         run_voting(tmp_path / "length", 40, "same_length: true", length_bias=0.6)
     )
-    assert any("equal length" in a for a in faulty["where_the_effect_comes_from"].alarms)
+    assert any(
+        "equal length" in length_alarm
+        for length_alarm in faulty["where_the_effect_comes_from"].alarms
+    )
     faulty = read_findings(run_voting(tmp_path / "order", 40, "order: true", position_bias=1.5))
     assert any("order" in alarm for alarm in faulty["answers_in_each_version"].alarms)
 

@@ -96,7 +96,10 @@ def test_participants_with_a_shared_history_are_one_unit(
     answers = run.read_table("answers").rows(named=True)
     assert len({unit.of(row) for row in answers}) == int(units.split()[0])
     document = build_document(run)
-    figures = [*document.headlines, *(f for section in document.sections for f in section.figures)]
+    figures = [
+        *document.headlines,
+        *(section_figure for section in document.sections for section_figure in section.figures),
+    ]
     notes = [note for figure in figures for note in figure.finding.notes]
     (unit_note,) = (note for note in notes if f"judged over {units}" in note)
     # If sources are not recorded, the note names the setting for units.

@@ -173,16 +173,16 @@ def draw_clustered_values(
 
 def mean_of_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = draw_clustered_values(rng, groups, icc, equal)
-        return clustered_mean(y, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, equal)
+        return clustered_mean(y, group_of_unit.tolist()), 0.0
 
     return draw
 
 
 def difference_of_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = draw_clustered_values(rng, groups, icc, equal)
-        return clustered_difference(y, of % 2 == 0, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, equal)
+        return clustered_difference(y, group_of_unit % 2 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
@@ -191,33 +191,35 @@ def within_clusters(groups: int, icc: float) -> DrawCase:
     """Both arms within each group of 8."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = draw_clustered_values(rng, groups, icc, True)
-        return clustered_difference(y, np.arange(len(y)) % 2 == 0, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, True)
+        return clustered_difference(y, np.arange(len(y)) % 2 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
 
 def draw_similar_answers(
-    rng: np.random.Generator, of: NDArray[np.int64], p: float, icc: float
+    rng: np.random.Generator, group_of_unit: NDArray[np.int64], p: float, icc: float
 ) -> Floats:
     """Answers of 0 and 1 (n,) at a rate of p, alike within groups by a beta distribution."""
-    groups = int(of.max()) + 1
+    groups = int(group_of_unit.max()) + 1
     if not icc:
-        return (rng.random(len(of)) < p).astype(float)
+        return (rng.random(len(group_of_unit)) < p).astype(float)
     rates = rng.beta(p * (1 / icc - 1), (1 - p) * (1 / icc - 1), groups)
-    return (rng.random(len(of)) < rates[of]).astype(float)
+    return (rng.random(len(group_of_unit)) < rates[group_of_unit]).astype(float)
 
 
 def share_of_clusters(
     groups: int, p: float, icc: float, *, two: bool = False, equal: bool = True
 ) -> DrawCase:
-    of = np.repeat(np.arange(groups), group_sizes(groups, equal))
+    group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, equal))
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y = draw_similar_answers(rng, of, p, icc)
+        y = draw_similar_answers(rng, group_of_unit, p, icc)
         if two:
-            return clustered_difference(y, of % 2 == 0, of.tolist()).clip_bounds(-1, 1), 0.0
-        return clustered_share(y, of.tolist()), p
+            return clustered_difference(
+                y, group_of_unit % 2 == 0, group_of_unit.tolist()
+            ).clip_bounds(-1, 1), 0.0
+        return clustered_share(y, group_of_unit.tolist()), p
 
     return draw
 
@@ -255,10 +257,13 @@ def skewed_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     """Ratings in groups, some of which are the rating that a group has in common."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        of = np.repeat(np.arange(groups), group_sizes(groups, equal))
-        common, own = draw_ratings(rng, groups)[of], draw_ratings(rng, len(of))
-        y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
-        return skewed_mean(y, of.tolist()), MEAN_RATING
+        group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, equal))
+        common, individual = (
+            draw_ratings(rng, groups)[group_of_unit],
+            draw_ratings(rng, len(group_of_unit)),
+        )
+        y = np.where(rng.random(len(group_of_unit)) < math.sqrt(icc), common, individual)
+        return skewed_mean(y, group_of_unit.tolist()), MEAN_RATING
 
     return draw
 
@@ -267,10 +272,13 @@ def difference_of_skewed(groups: int, icc: float) -> DrawCase:
     """Ratings of two arms of unequal groups, one group in three in the first arm."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        of = np.repeat(np.arange(groups), group_sizes(groups, False))
-        common, own = draw_ratings(rng, groups)[of], draw_ratings(rng, len(of))
-        y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
-        return clustered_difference(y, of % 3 == 0, of.tolist()), 0.0
+        group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, False))
+        common, individual = (
+            draw_ratings(rng, groups)[group_of_unit],
+            draw_ratings(rng, len(group_of_unit)),
+        )
+        y = np.where(rng.random(len(group_of_unit)) < math.sqrt(icc), common, individual)
+        return clustered_difference(y, group_of_unit % 3 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
@@ -279,8 +287,8 @@ def paired_ordinal_differences(n: int) -> DrawCase:
     """Two ratings of the same people, of which the second is the first or a new draw."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        first, again = draw_ratings(rng, n), draw_ratings(rng, n)
-        last = np.where(rng.random(n) < 0.5, first, again)
+        first, new_draw = draw_ratings(rng, n), draw_ratings(rng, n)
+        last = np.where(rng.random(n) < 0.5, first, new_draw)
         return paired_difference(last, first, list(range(n))), 0.0
 
     return draw
@@ -292,7 +300,7 @@ def paired_ordinal_differences(n: int) -> DrawCase:
 def simulate_answers(
     rng: np.random.Generator, y: Floats, *, fit: float, bias: float, share: bool
 ) -> Floats:
-    """What a simulation says in the place of people: right in part, and off on average."""
+    """Simulate answers of humans: correct in part, and biased on average."""
     if share:
         wrong = (rng.random(len(y)) < 0.5 + bias).astype(float)
         return np.where(rng.random(len(y)) < fit, y, wrong)
@@ -308,20 +316,20 @@ def rectified(
     two: bool = False,
     fit: float = 0.6,
 ) -> DrawCase:
-    """Of a population `people` answer and `others` are only simulated; of groups of 8 with an
+    """Of a population, `people` answer and `others` are only simulated. Groups of 8 have an
     ICC. `p`: a share; else a mean. `two`: the difference of two such populations."""
     truth = 0.0 if p is None else p
 
-    def one(rng: np.random.Generator) -> object:
-        of = np.repeat(np.arange(math.ceil((people + others) / 8)), 8)[: people + others]
+    def rectify_sample(rng: np.random.Generator) -> object:
+        group_of_unit = np.repeat(np.arange(math.ceil((people + others) / 8)), 8)[: people + others]
         if p is None:
-            shared = rng.normal(size=int(of.max()) + 1)[of]
-            y = math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(of))
+            shared = rng.normal(size=int(group_of_unit.max()) + 1)[group_of_unit]
+            y = math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(group_of_unit))
         else:
-            y = draw_similar_answers(rng, of, p, icc)
+            y = draw_similar_answers(rng, group_of_unit, p, icc)
         f = simulate_answers(rng, y, fit=fit, bias=0.3, share=p is not None)
-        groups: list[Hashable] | None = of[:people].tolist() if icc else None
-        other_groups: list[Hashable] | None = of[people:].tolist() if icc else None
+        groups: list[Hashable] | None = group_of_unit[:people].tolist() if icc else None
+        other_groups: list[Hashable] | None = group_of_unit[people:].tolist() if icc else None
         return rectified_mean(
             y[:people],
             f[:people],
@@ -333,8 +341,8 @@ def rectified(
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         if two:
-            return rectified_difference(one(rng), one(rng)), 0.0  # type: ignore[arg-type]
-        return one(rng).corrected, truth  # type: ignore[attr-defined]
+            return rectified_difference(rectify_sample(rng), rectify_sample(rng)), 0.0  # type: ignore[arg-type]
+        return rectify_sample(rng).corrected, truth  # type: ignore[attr-defined]
 
     return draw
 
@@ -360,17 +368,17 @@ def retest_kappa(
     return draw
 
 
-def kappa_of_several(people: int, questions: int, kept: float) -> DrawCase:
+def kappa_of_several(people: int, questions: int, kept_share: float) -> DrawCase:
     """κ over several questions to each; some people keep their answers, others do not."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        who = np.repeat(np.arange(people), questions)
-        asked = np.tile(np.arange(questions), people)
-        first, again = rng.integers(0, 4, (2, len(who)))
-        steady = np.clip(kept + rng.uniform(-0.25, 0.25, people), 0, 1)
-        again = np.where(rng.random(len(who)) < steady[who], first, again)
-        lists = (first.tolist(), again.tolist(), asked.tolist(), who.tolist())
-        return kappa_of_possible(*lists), kept
+        participants = np.repeat(np.arange(people), questions)
+        questions_asked = np.tile(np.arange(questions), people)
+        first, new_draw = rng.integers(0, 4, (2, len(participants)))
+        steady = np.clip(kept_share + rng.uniform(-0.25, 0.25, people), 0, 1)
+        new_draw = np.where(rng.random(len(participants)) < steady[participants], first, new_draw)
+        lists = (first.tolist(), new_draw.tolist(), questions_asked.tolist(), participants.tolist())
+        return kappa_of_possible(*lists), kept_share
 
     return draw
 
@@ -381,13 +389,13 @@ def correlation_of_answers(
     """The correlation of a retest; `flat`: answers are drawn evenly from 1 to 10."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        who = np.repeat(np.arange(people), questions)
-        asked = np.tile(np.arange(questions), people)
-        x, y = rng.normal(size=(2, len(who)))
+        participants = np.repeat(np.arange(people), questions)
+        questions_asked = np.tile(np.arange(questions), people)
+        x, y = rng.normal(size=(2, len(participants)))
         y = r * x + math.sqrt(1 - r**2) * y
         if flat:
-            x, y = rng.integers(1, 11, (2, len(who))).astype(float)
-        return correlation_with_oneself(x, y, asked.tolist(), who.tolist()), r
+            x, y = rng.integers(1, 11, (2, len(participants))).astype(float)
+        return correlation_with_oneself(x, y, questions_asked.tolist(), participants.tolist()), r
 
     return draw
 
@@ -402,9 +410,11 @@ def retests_by_level(people: int, levels: int, icc: float) -> DrawCase:
         pairs = [(a, b) for a in range(levels) for b in range(a)]
         first = np.concatenate([y[a] for a, _ in pairs])
         last = np.concatenate([y[b] for _, b in pairs])
-        asked = np.repeat(np.arange(len(pairs)), people).tolist()
+        pair_numbers = np.repeat(np.arange(len(pairs)), people).tolist()
         return (
-            correlation_with_oneself(first, last, asked, [*range(people)] * len(pairs), levels),
+            correlation_with_oneself(
+                first, last, pair_numbers, [*range(people)] * len(pairs), levels
+            ),
             icc,
         )
 
@@ -467,10 +477,12 @@ def spread_of_numbers(n: int, items: int) -> DrawCase:
     return lambda rng: (spread_of_ratings(rng.choice(np.arange(1, 8), (n, items), p=p), 6), truth)
 
 
-def effective_option_ratio(n: int, first: list[float], later: list[float], kept: float) -> DrawCase:
-    """Effective options after over before: a share of people keep their vote, others draw anew."""
+def effective_option_ratio(
+    n: int, first: list[float], later: list[float], kept_share: float
+) -> DrawCase:
+    """Effective options after over before. A share of votes is kept, others are redrawn."""
     p = np.array(first)
-    joint = kept * np.diag(p) + (1 - kept) * np.outer(p, later)
+    joint = kept_share * np.diag(p) + (1 - kept_share) * np.outer(p, later)
     truth = effective_number(joint.sum(axis=0)) / effective_number(p)
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
@@ -489,13 +501,19 @@ def odds_ratio(n: int, base: float, effect: float) -> DrawCase:
         arm, age = rng.integers(0, 3, n), rng.normal(size=n)
         log_odds = math.log(base / (1 - base)) + effect * (arm == 1) + 0.3 * age
         y = rng.random(n) < 1 / (1 + np.exp(-log_odds))
-        columns = {"arm": [f"arm {a}" for a in arm], "age": age.tolist()}
+        columns = {"arm": [f"arm {number}" for number in arm], "age": age.tolist()}
         fitted = logistic(y.tolist(), columns, {"arm": "arm 0"})  # type: ignore[arg-type]
-        own = [t for t in fitted.terms if (t.variable, t.level) == ("arm", "arm 1")]
-        if not own:
+        matching_terms = [
+            term for term in fitted.terms if (term.variable, term.level) == ("arm", "arm 1")
+        ]
+        if not matching_terms:
             return Estimate(math.nan, math.nan, math.nan, 0), effect
-        effective_option_ratio, low, high = own[0].odds_ratio, own[0].low, own[0].high
-        return Estimate(*np.log([effective_option_ratio, max(low, 1e-300), high]), n), effect  # type: ignore[misc]
+        ratio, low, high = (
+            matching_terms[0].odds_ratio,
+            matching_terms[0].low,
+            matching_terms[0].high,
+        )
+        return Estimate(*np.log([ratio, max(low, 1e-300), high]), n), effect  # type: ignore[misc]
 
     return draw
 
@@ -504,9 +522,12 @@ def main_effect_of_switch(groups: int, icc: float) -> DrawCase:
     """The main effect of one of two switches over groups of 8 in four arms."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = draw_clustered_values(rng, groups, icc, True)
-        both = {"a": (of % 2 == 0).tolist(), "b": (of // 2 % 2 == 0).tolist()}
-        return factorial(y, both, of.tolist()).main["a"], 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, True)
+        factors = {
+            "a": (group_of_unit % 2 == 0).tolist(),
+            "b": (group_of_unit // 2 % 2 == 0).tolist(),
+        }
+        return factorial(y, factors, group_of_unit.tolist()).main["a"], 0.0
 
     return draw
 
@@ -518,10 +539,10 @@ def first_place_effect(n: int, k: int, bias: float) -> DrawCase:
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         answers = []
-        for who in range(n):
+        for participant in range(n):
             order = tuple(f"o{i}" for i in rng.permutation(k))
             chosen = f"o{rng.choice(k, p=taste)}"
-            answers.append(Shown(order, order[0] if rng.random() < bias else chosen, who))
+            answers.append(Shown(order, order[0] if rng.random() < bias else chosen, participant))
         first = position_effects(answers).first
         assert first is not None
         return first, truth
@@ -533,22 +554,22 @@ def next_specification(k: int, spread: float) -> DrawCase:
     """The prediction interval for one more specification, of which the people are the same."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        people = rng.normal()
-        found = people + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
-        low, high = _prediction_interval(found[:k])
-        return Estimate(float(found[:k].mean()), low, high, 100), float(found[k])
+        shared = rng.normal()
+        values = shared + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
+        low, high = _prediction_interval(values[:k])
+        return Estimate(float(values[:k].mean()), low, high, 100), float(values[k])
 
     return draw
 
 
 def grid_repeats(count: int, cells: int, share: float) -> DrawCase:
     """The mean over a grid, clustered by repeat: `share` of the variance is between repeats."""
-    of = np.repeat(np.arange(count), cells)
+    repeat_of_cell = np.repeat(np.arange(count), cells)
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y = math.sqrt(share) * rng.normal(size=count)[of]
-        y = y + math.sqrt(1 - share) * rng.normal(size=len(of))
-        return clustered_mean(y, of.tolist()), 0.0
+        y = math.sqrt(share) * rng.normal(size=count)[repeat_of_cell]
+        y = y + math.sqrt(1 - share) * rng.normal(size=len(repeat_of_cell))
+        return clustered_mean(y, repeat_of_cell.tolist()), 0.0
 
     return draw
 

@@ -189,8 +189,8 @@ def test_equal_clusters_without_bounds_have_no_interval():
         )
     )
 )
-def test_an_interval_excludes_zero_exactly_if_p_is_below_the_level(drawn):
-    groups, values, treated = drawn
+def test_an_interval_excludes_zero_exactly_if_p_is_below_the_level(data):
+    groups, values, treated = data
     for estimate in (
         clustered_mean(values, groups),
         skewed_mean(values, groups),

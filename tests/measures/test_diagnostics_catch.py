@@ -194,12 +194,12 @@ def run_without_faults(tmp_path_factory) -> Recorded:
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_check_does_not_fail_without_its_fault(name, run_without_faults):
-    found = CHECKS[name](run_without_faults)
-    assert found.verdict != "failed", found.says
+    check = CHECKS[name](run_without_faults)
+    assert check.verdict != "failed", check.says
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_check_fails_with_its_fault(name, tmp_path):
-    found = CHECKS[name](run_and_read(tmp_path / "run", **{name: DOSES[name]}))
-    assert found.verdict == "failed", found.says
-    assert np.isfinite(found.value.value)
+    check = CHECKS[name](run_and_read(tmp_path / "run", **{name: DOSES[name]}))
+    assert check.verdict == "failed", check.says
+    assert np.isfinite(check.value.value)

@@ -150,7 +150,7 @@ def test_cells_of_a_matrix_share_one_scale_and_legend() -> None:
     colours = {(row, column): colour for column, row, colour in re.findall(cell, svg)}
     assert colours["a", "x"] == colours["b", "x"] != colours["a", "y"]
     assert "share of it" in svg  # the title of the legend
-    assert ">100%</text>" in svg  # shares end at 100 %, whatever the largest of them
+    assert ">100%</text>" in svg  # the scale of shares always ends at 100 %
 
 
 def test_ratios_have_a_logarithmic_axis_with_one_as_no_effect() -> None:

@@ -488,8 +488,8 @@ def test_a_paired_comparison_is_clustered_by_conversation(tmp_path):
     assert (row["low"], row["high"]) == pytest.approx((bounds.low, bounds.high))
 
 
-def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
-    """The double difference by hand: of the same sets a t test over them, else Welch's."""
+def test_effects_are_compared_within_the_same_sets_or_between_sets(tmp_path):
+    """The difference of effects is a t test over the same sets, or Welch's test of other sets."""
     claim = Claim(
         "discussions.inclusivity",
         ("4", "1"),
@@ -502,39 +502,50 @@ def test_effects_within_sets_are_compared_set_by_set_or_between_sets(tmp_path):
     )
     gains = {"first": [0.1, 0.4, 0.2, 0.9, 0.3, 0.6], "second": [0.8, 0.5, 1.1, 1.0, 0.2, 1.3]}
 
-    def hall(name: str, people: str) -> Path:
-        folder = tmp_path / people / name
+    def write_town_hall_run(name: str, participants: str) -> Path:
+        folder = tmp_path / participants / name
         (folder / "tables").mkdir(parents=True)
         rows = [
-            {"set": s, "level": level, "inclusivity": s % 4 + (level == "4") * gain}
-            for s, gain in enumerate(gains[name])
+            {
+                "set": set_number,
+                "level": level,
+                "inclusivity": set_number % 4 + (level == "4") * gain,
+            }
+            for set_number, gain in enumerate(gains[name])
             for level in "14"
         ]
         write_table(folder / "tables", "discussions", rows_to_frame(rows))
         (folder / "study.yaml").write_text("study: town_hall\n")
         (folder / "manifest.json").write_text(FINISHED_MANIFEST)
-        seal_participants(folder, people if name == "second" else "seed 1")
+        seal_participants(folder, participants if name == "second" else "seed 1")
         plan = json.loads((folder / "plan.json").read_text())
         for part, data in (("claims", [asdict(claim)]), ("design", {})):
-            whole = json.loads(json.dumps(data))
-            plan["sealed"][part] = {"hash": digest(json.dumps(whole, sort_keys=True)).hex()}
-            plan["sealed"][part]["data"] = whole
+            plain_data = json.loads(json.dumps(data))
+            plan["sealed"][part] = {"hash": digest(json.dumps(plain_data, sort_keys=True)).hex()}
+            plan["sealed"][part]["data"] = plain_data
         (folder / "plan.json").write_text(json.dumps(plan))
         return folder
 
-    def gap(people: str) -> dict[str, TableCell]:
-        finding = compute_comparison([hall("first", people), hall("second", people)])[
-            "compare_effects"
-        ]
-        return next(r for r in read_rows(finding) if r["run"] == "second − first")
+    def compare_effect(participants: str) -> dict[str, TableCell]:
+        finding = compute_comparison(
+            [
+                write_town_hall_run("first", participants),
+                write_town_hall_run("second", participants),
+            ]
+        )["compare_effects"]
+        return next(row for row in read_rows(finding) if row["run"] == "second − first")
 
-    same, other = gap("seed 1"), gap("seed 2")
-    second_minus_first = [b - a for a, b in zip(*gains.values(), strict=True)]
-    assert same["p"] == pytest.approx(float(ttest_1samp(second_minus_first, 0).pvalue))
-    assert (same["units"], other["units"]) == (6, 12)
+    same_participants, other_participants = compare_effect("seed 1"), compare_effect("seed 2")
+    second_minus_first = [
+        second_gain - first_gain for first_gain, second_gain in zip(*gains.values(), strict=True)
+    ]
+    assert same_participants["p"] == pytest.approx(float(ttest_1samp(second_minus_first, 0).pvalue))
+    assert (same_participants["units"], other_participants["units"]) == (6, 12)
     welch = ttest_ind(gains["second"], gains["first"], equal_var=False)
-    assert other["p"] == pytest.approx(float(welch.pvalue), rel=0.05)
-    assert (same["difference"], other["difference"]) == pytest.approx((0.4, 0.4))
+    assert other_participants["p"] == pytest.approx(float(welch.pvalue), rel=0.05)
+    assert (same_participants["difference"], other_participants["difference"]) == pytest.approx(
+        (0.4, 0.4)
+    )
 
 
 def test_an_unfinished_run_is_estimated_and_not_tested(base_run, tmp_path):

@@ -63,14 +63,14 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_of_an_earlier_version_opens(runs_folder: Path, name: str) -> None:
     run = RunFolder(runs_folder / name)
     with JournalReader(run.path / JOURNAL) as journal:
-        before = journal.content_digest()
+        digest_before = journal.content_digest()
         assert journal.format_version == (1 if name == "journal_format_1" else 3)
     assert set(run.read_table("answers").columns) >= {"address", "parse_step"}
     run_folkmoot("report", run.path)
     run_folkmoot("show", run.path, "p_0001")
     assert "Adversarial" in (run.path / "report.html").read_text("utf-8")
     with JournalReader(run.path / JOURNAL) as journal:
-        assert journal.content_digest() == before
+        assert journal.content_digest() == digest_before
 
 
 def test_runs_of_all_versions_are_compared_with_each_other(runs_folder: Path) -> None:

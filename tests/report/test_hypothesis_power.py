@@ -123,11 +123,11 @@ def test_the_needed_units_give_the_requested_power() -> None:
     """The power is the share of simulated samples with the verdict "supported"."""
     small_design = DesignSize("independent", 2, 50)
     for direction, margin, true_difference in (("greater", 0.1, 0.2), ("equivalent", 0.1, 0.0)):
-        found = read_cells(
+        cells = read_cells(
             claim_power([make_claim(direction=direction, margin=margin)], small_design)
         )
-        n = found["units_needed"]
-        assert isinstance(n, int) and found["units_in_design"] == 50
+        n = cells["units_needed"]
+        assert isinstance(n, int) and cells["units_in_design"] == 50
         rng = np.random.default_rng(3)
         samples = np.column_stack(
             [rng.binomial(n, 0.1 + true_difference, 800), rng.binomial(n, 0.1, 800)]
@@ -142,9 +142,9 @@ def test_the_needed_units_give_the_requested_power() -> None:
         read_cells(claim_power([make_mean_claim(margin=1.0)], small_design))["units_needed"] == 64
     )
     design_of_sets = DesignSize("paired", 4, 5, 1, "set")
-    found = claim_power([make_mean_claim(margin=1.0, unit="set")], design_of_sets)
-    assert read_cells(found)["units_needed"] == 34
-    assert "(34 sets in each arm needed, 5 in this design)" in found.says
+    cells = claim_power([make_mean_claim(margin=1.0, unit="set")], design_of_sets)
+    assert read_cells(cells)["units_needed"] == 34
+    assert "(34 sets in each arm needed, 5 in this design)" in cells.says
     # With an ICC of .05, a session of five is worth 5 / 1.2 participants.
     sessions = DesignSize("clustered", 2, 20, 5, "session")
     independent_units = read_cells(claim_power([make_claim(margin=0.1)], small_design))[

@@ -108,16 +108,16 @@ def comparison(
     request: pytest.FixtureRequest,
     shared_folder: SharedFolder,
 ) -> tuple[StudyCase, Path, Path]:
-    case = CASES[request.param]
+    study_case = CASES[request.param]
 
     def run_study(folder: Path) -> None:
         source = small_study(request.param, folder)
         run_folder = folder / "run"
-        folkmoot.run(source, model="synthetic", out=run_folder, overrides=case.overrides)
-        case.people(RunFolder(run_folder)).write_csv(folder / "people.csv")
+        folkmoot.run(source, model="synthetic", out=run_folder, overrides=study_case.overrides)
+        study_case.people(RunFolder(run_folder)).write_csv(folder / "people.csv")
 
     folder = shared_folder(f"people/{request.param}", run_study)
-    return case, folder / "run", folder / "people.csv"
+    return study_case, folder / "run", folder / "people.csv"
 
 
 def read_rows(finding: Finding) -> list[dict[str, TableCell]]:
@@ -132,14 +132,16 @@ def read_rows(finding: Finding) -> list[dict[str, TableCell]]:
 def test_each_measure_of_the_claims_is_compared_by_its_unit(
     comparison: tuple[StudyCase, Path, Path],
 ) -> None:
-    case, run, file = comparison
+    study_case, run, file = comparison
     findings = {finding.key: finding for finding in compare_runs([run, file])}
     claim_rows = read_rows(findings["compare_claims"])
-    assert {row["measure"] for row in claim_rows} == {*case.measures}
+    assert {row["measure"] for row in claim_rows} == {*study_case.measures}
     for row in claim_rows:
-        assert row["difference"] == pytest.approx(case.measures[str(row["measure"])], abs=1e-9)
-        assert (row["runs"], row["unit"], row["paired"]) == ("people − run", case.unit, False)
-        clustered = case.unit != "participant"
+        assert row["difference"] == pytest.approx(
+            study_case.measures[str(row["measure"])], abs=1e-9
+        )
+        assert (row["runs"], row["unit"], row["paired"]) == ("people − run", study_case.unit, False)
+        clustered = study_case.unit != "participant"
         # Shares of groups that are all equal have the interval of equal units.
         method = str(row["method"] or "CR2")
         assert not clustered or method.startswith("CR2") or method in (EQUAL_UNITS, "MOVER")
@@ -153,21 +155,21 @@ def test_each_measure_of_the_claims_is_compared_by_its_unit(
     assert all(row["verdict"] != "supported" for row in effect_rows)
     calibration_rows = read_rows(findings["people_calibration"])
     named_rows = [(capitalise(str(row["measure"])), row) for row in calibration_rows]
-    for measure, row in ((name, row) for name, row in named_rows if name in case.measures):
-        assert row["off"] == pytest.approx(-case.measures[measure], abs=1e-9)
+    for measure, row in ((name, row) for name, row in named_rows if name in study_case.measures):
+        assert row["off"] == pytest.approx(-study_case.measures[measure], abs=1e-9)
 
 
 @pytest.mark.parametrize(
     "comparison", sample_daily(sorted(CASES), daily=("focus_group",), part="truths"), indirect=True
 )
 def test_the_compare_command_prints_the_measures(comparison: tuple[StudyCase, Path, Path]) -> None:
-    case, run, file = comparison
+    study_case, run, file = comparison
     result = CliRunner().invoke(
         app, ["compare", str(run), "--people", str(file)], env={"COLUMNS": "400"}
     )
     assert result.exit_code == 0, result.output
     assert "Measures of the claims, run by run" in result.output
-    assert all(measure in result.output for measure in case.measures)
+    assert all(measure in result.output for measure in study_case.measures)
 
 
 @pytest.mark.parametrize(
@@ -239,13 +241,13 @@ def test_the_docs_name_the_columns_of_human_files(comparison: tuple[StudyCase, P
 def test_a_run_compared_with_itself_has_no_differences(
     comparison: tuple[StudyCase, Path, Path],
 ) -> None:
-    case, run, _ = comparison
+    study_case, run, _ = comparison
     result = CliRunner().invoke(app, ["compare", str(run), str(run)], env={"COLUMNS": "220"})
     assert result.exit_code == 0, result.output
     claim_rows = read_rows(
         {finding.key: finding for finding in compare_runs([run, run])}["compare_claims"]
     )
-    assert {*case.measures} <= {row["measure"] for row in claim_rows}
+    assert {*study_case.measures} <= {row["measure"] for row in claim_rows}
     for row in claim_rows:
-        assert (row["difference"], row["unit"], row["paired"]) == (0.0, case.unit, True)
+        assert (row["difference"], row["unit"], row["paired"]) == (0.0, study_case.unit, True)
         assert row["verdict"] != "supported"

@@ -224,7 +224,7 @@ def test_real_conversations_are_exported_unchanged(tmp_path: Path) -> None:
                 )
             )
         written_summary = dict(read_rows(out / "summary.csv"))
-        # The rest tells of a website (address, visits), and of groups as Polis kept them over time.
+        # The other fields are about the website (address, visits) and the earlier groups of Polis.
         for name in ("topic", "voters", "commenters", "comments", "conversation-description"):
             assert written_summary[name] == summary[name], name
         group_pairs = [

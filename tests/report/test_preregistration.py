@@ -189,45 +189,47 @@ def test_deviations_show_both_versions_in_full(tmp_path: Path) -> None:
     earlier_design["data"]["settings"]["random_seed"] = 41
     plan["changes"].append({"name": "design", "was": earlier_design})
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = build_trust_section(RunFolder(run.path), run.study).versions
-    rows = {row[0]: row[1:] for row in told.rows}
+    versions = build_trust_section(RunFolder(run.path), run.study).versions
+    rows = {row[0]: row[1:] for row in versions.rows}
     assert rows["design.settings.random_seed"] == ("41", "42")
     assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
 
 
-def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(
+def test_a_claim_that_differs_from_the_plan_is_a_deviation(
     run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
-    before = digest_registration(plan)
+    earlier_digest = digest_registration(plan)
     plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
-    assert digest_registration(plan) != before  # whatever the hash beside it says
+    assert digest_registration(plan) != earlier_digest  # the stored hash is not used
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = build_trust_section(RunFolder(run.path), run.study)
-    assert any("1 claim of this report differs" in d for d in told.deviations)
-    assert ("claims[1].margin", "0.5", "0.0") in told.versions.rows
+    trust_section = build_trust_section(RunFolder(run.path), run.study)
+    assert any(
+        "1 claim of this report differs" in deviation for deviation in trust_section.deviations
+    )
+    assert ("claims[1].margin", "0.5", "0.0") in trust_section.versions.rows
 
 
-def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
+def test_a_resume_keeps_the_sealed_claims(tmp_path: Path) -> None:
     """A resume neither adds claims after the calls nor replaces those of the sealed plan."""
     path = write_small_study(tmp_path)
     for name, change in (("none", None), ("other", 0.5)):
-        out = tmp_path / name
+        run_folder = tmp_path / name
         with pytest.raises(RunPausedError):
-            folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=5",))
-        plan = json.loads((out / "plan.json").read_text("utf-8"))
+            folkmoot.run(path, model="synthetic", out=run_folder, overrides=("budget_calls=5",))
+        plan = json.loads((run_folder / "plan.json").read_text("utf-8"))
         if change is None:
             del plan["sealed"]["claims"]
         else:
             plan["sealed"]["claims"]["data"][0]["margin"] = change
-        (out / "plan.json").write_text(json.dumps(plan), "utf-8")
-        folkmoot.run(path, model="synthetic", out=out)  # goes on
-        kept = json.loads((out / "plan.json").read_text("utf-8"))["sealed"]
-        assert kept.get("claims") == plan["sealed"].get("claims")
+        (run_folder / "plan.json").write_text(json.dumps(plan), "utf-8")
+        folkmoot.run(path, model="synthetic", out=run_folder)  # continues the run
+        sealed = json.loads((run_folder / "plan.json").read_text("utf-8"))["sealed"]
+        assert sealed.get("claims") == plan["sealed"].get("claims")
 
 
-def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(
+def test_a_run_without_sealed_claims_is_reported(
     run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
