@@ -129,7 +129,7 @@ def test_a_text_inserted_by_a_filter_is_unattributed(tmp_path: Path) -> None:
     )
 
 
-@given(text=TEXTS, before=st.text(max_size=5), custom=st.booleans())
+@given(text=TEXTS, preceding=st.text(max_size=5), custom=st.booleans())
 def test_the_span_of_any_text_is_its_position(
     text: str, preceding: str, custom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
