@@ -1,6 +1,6 @@
-"""Python in a process of its own that may take only so much memory and processor time.
+"""Run Python code in a child process with limits on memory and processor time.
 
-For tests of hostile input: what would fill the memory or never end dies there, with a failure here.
+For tests of hostile input: code that fills the memory or never ends fails there, not in pytest.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import subprocess
 import sys
 from typing import Any
 
-MEMORY = 500_000_000  # bytes beyond what the imports took
-SECONDS = 120  # of processor time; generous, so that a slow machine is no failure
+# In addition to what the imports take.
+MAX_MEMORY_BYTES = 500_000_000
+MAX_PROCESSOR_SECONDS = 120  # of processor time; generous, so that a slow machine is no failure
 
 _FRAME = """
 import json, resource, sys
@@ -25,15 +26,20 @@ resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
 """
 
 
-def bounded(setup: str, body: str, given: Any = None, memory: int = MEMORY) -> str:
-    """What `body` prints. `setup` (imports) is not counted; both see `given`."""
-    code = _FRAME.format(setup=setup, body=body, memory=memory, seconds=SECONDS)
-    done = subprocess.run(
+def run_with_limits(
+    setup: str, body: str, given: Any = None, memory: int = MAX_MEMORY_BYTES
+) -> str:
+    """Run `body` and return its output. The memory that `setup` (imports) takes does not count.
+
+    Both can read `given`.
+    """
+    code = _FRAME.format(setup=setup, body=body, memory=memory, seconds=MAX_PROCESSOR_SECONDS)
+    process = subprocess.run(
         [sys.executable, "-c", code],
         input=json.dumps(given),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout

@@ -1,6 +1,6 @@
 """Settings of all tests: hypothesis draws the same examples each time, and without a clock.
 
-`make nightly` draws new ones (FOLKMOOT_FUZZ=1), so that a chance find never stops somebody else's
+`make nightly` draws new ones (FOLKMOOT_FUZZ=1), so that a chance failure never stops unrelated
 work but is not lost either.
 """
 
@@ -20,10 +20,10 @@ from filelock import FileLock
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
 
-# Files of the tests are their own: nobody is asked, and no yes is remembered on this machine.
+# Study files of tests are trusted: no question is asked, and no answer is stored on this machine.
 os.environ["FOLKMOOT_TRUST"] = "1"
-# Each command that a test starts would else compile all modules anew, which takes as long as what
-# it does.
+# Without bytecode, each command that a test starts would compile all modules again, which takes as
+# long as the command.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("fuzz" if os.environ.get("FOLKMOOT_FUZZ") else 
 # The type of the fixture `shared_folder`: it takes a name, and a function that fills the folder.
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
-# What the parts of `make nightly` are; each should end within forty minutes on two quiet cores. One
+# The parts of `make nightly`. Each should end within forty minutes on two idle cores. One
 # more, `properties`, is the daily tests of properties with new draws.
 PARTS = {
     "truths": "planted effects with many people; figures of reports computed again",
@@ -56,8 +56,8 @@ PARTS = {
 }
 
 
-def problem_of_nightly(marks: Iterable[pytest.Mark]) -> str:
-    """Why the marks of a test do not put it into exactly one part of `make nightly`; else empty."""
+def find_part_problem(marks: Iterable[pytest.Mark]) -> str:
+    """Say why the marks of a test do not assign it to exactly one part of `make nightly`, or ""."""
     parts = {mark.kwargs.get("part") for mark in marks if mark.name == "nightly"}
     if not parts or (len(parts) == 1 and parts <= set(PARTS)):
         return ""
@@ -68,7 +68,7 @@ def problem_of_nightly(marks: Iterable[pytest.Mark]) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a long test that no part, or more than one, would run."""
     for item in items:
-        if problem := problem_of_nightly(item.iter_markers()):
+        if problem := find_part_problem(item.iter_markers()):
             raise pytest.UsageError(f"{item.nodeid}: {problem}")
 
 
@@ -110,18 +110,18 @@ def _no_power_cut() -> Iterator[None]:
     small run goes into waiting for it."""
     from folkmoot.engine.journal import journal_file
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _file: None)
-        patched.setattr(journal_file, "SYNCHRONOUS", "OFF")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _file: None)
+        patch.setattr(journal_file, "SYNCHRONOUS", "OFF")
         yield
 
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
     """A folder of this name that is filled once, by whichever process of the session needs it
-    first. Who writes into it copies it before."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
+    first. A test that writes into it copies it first."""
+    base_folder = tmp_path_factory.getbasetemp()
+    shared = (base_folder.parent if "PYTEST_XDIST_WORKER" in os.environ else base_folder) / "shared"
 
     def fill_once(name: str, fill: Callable[[Path], object]) -> Path:
         folder = shared / name
@@ -136,18 +136,18 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
 
 
 @pytest.fixture(scope="session")
-def small_run(shared_folder: SharedFolder) -> Callable[[str], Path]:
+def run_of_small_study(shared_folder: SharedFolder) -> Callable[[str], Path]:
     """The folder of a finished run of the small study of a type, answered by the embedded
-    respondent. All processes of a session make it once; who writes into it copies it before."""
+    respondent. It is made once per test session. A test that writes into it copies it first."""
 
-    def run_of(study: str) -> Path:
+    def get_run_folder(study: str) -> Path:
         import folkmoot
         from tests.contract.small import small_study
 
-        def make(folder: Path) -> None:
+        def run_study(folder: Path) -> None:
             source = small_study(study, folder / "study")
             folkmoot.run(source, model="synthetic", out=folder / "run")
 
-        return shared_folder(f"small/{study}", make) / "run"
+        return shared_folder(f"small/{study}", run_study) / "run"
 
-    return run_of
+    return get_run_folder

@@ -1,8 +1,8 @@
-"""Children that hear signals, however the suite itself was started.
+"""Start child processes with default signal handling, however the suite itself was started.
 
 A process inherits which signals its parent ignores: SIGHUP under `nohup`, SIGINT and SIGQUIT in the
 background of a shell without job control. A test that signals its child starts it through
-`with_default_signals`. Run as a file, this takes the defaults back and becomes the command.
+`add_default_signals`. Run as a file, this module restores the defaults and executes the command.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import os
 import signal
 import sys
 
-NAMES = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")
+SIGNAL_NAMES = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")
 
 
-def with_default_signals(*command: object) -> list[str]:
-    """The command line that runs a command with the default answer to every signal."""
-    # A file of its own and not `preexec_fn`, which is unsafe beside the threads of test servers.
+def add_default_signals(*command: object) -> list[str]:
+    """Return a command line that runs a command with the default action for every signal."""
+    # A separate file and not `preexec_fn`, which is unsafe beside the threads of test servers.
     return [sys.executable, "-I", "-S", __file__, *map(str, command)]
 
 
-def become(command: list[str]) -> None:
+def restore_defaults_and_execute(command: list[str]) -> None:
     """Restore the defaults and replace this process by the command."""
-    for name in NAMES:
-        if number := getattr(signal, name, None):  # Windows has no SIGHUP
-            signal.signal(number, signal.SIG_DFL)
+    for name in SIGNAL_NAMES:
+        if signal_number := getattr(signal, name, None):  # Windows has no SIGHUP
+            signal.signal(signal_number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
-    become(sys.argv[1:])
+    restore_defaults_and_execute(sys.argv[1:])

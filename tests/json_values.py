@@ -1,4 +1,4 @@
-"""Any JSON value, for properties of what writes and reads JSON."""
+"""A strategy for JSON values, for tests of readers and writers of JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 
 def json_values(integers: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
-    """JSON values of some depth with these integers."""
+    """Return a strategy for nested JSON values with these integers."""
     return st.recursive(
         st.none()
         | st.booleans()
         | integers
         | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(),
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        lambda children: (
+            st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4)
+        ),
         max_leaves=20,
     )

@@ -1,4 +1,4 @@
-"""A run as a killed process leaves it: rows that no table holds yet."""
+"""Make run folders as a killed process leaves them: rows that are not in a table yet."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.storage.table_buffer import RowFile, TableBuffer
 
 
-def record_rows(folder: Path, tables: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
-    """Write the file of rows of a run in progress."""
+def write_row_file(folder: Path, tables: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+    """Write the row file of a run in progress."""
     file = RowFile(folder)
     file.remove_file()
     buffers = [TableBuffer(name, file) for name in tables]
@@ -23,10 +23,10 @@ def record_rows(folder: Path, tables: Mapping[str, Sequence[Mapping[str, object]
     file.close()
 
 
-def undo_end(folder: Path, *, keep_manifest: bool = False) -> None:
-    """Move the tables of a finished run back to the file of rows.
+def reopen_run(folder: Path, *, keep_manifest: bool = False) -> None:
+    """Move the tables of a finished run back to the row file.
 
-    `keep_manifest`: the manifest stays, as that of an earlier process.
+    `keep_manifest`: keep the manifest, as that of an earlier process.
     """
     run = RunFolder(folder)
     names = [name for name in run.table_names() if name != PROVENANCE]
@@ -34,4 +34,4 @@ def undo_end(folder: Path, *, keep_manifest: bool = False) -> None:
     shutil.rmtree(folder / TABLES)
     if not keep_manifest:
         (folder / MANIFEST).unlink()
-    record_rows(folder, tables)
+    write_row_file(folder, tables)

@@ -1,4 +1,4 @@
-"""Headline figures of the five studies, computed anew from exported CSV files alone.
+"""Recompute headline figures of the five studies from exported CSV files alone.
 
 Nothing of Folkmoot is imported: pandas, scipy and statsmodels read what `folkmoot export --to csv`
 wrote. `python tests/recompute.py STUDY FOLDER` prints the figures; `RECOMPUTED` maps a study and
@@ -23,21 +23,21 @@ from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from tests.recompute_claims import equal_units, joint
+from tests.recompute_claims import infer_jointly, infer_without_variation
 
-FEWEST = 5
+MIN_UNITS = 5
 FAMILIES = ("primary", "secondary", "exploratory")
 VOTING_CONDITIONS = ("simple_voting", "simple_passive", "clarified_passive", "acp")
 REFERENCE = "plain"  # the first treatment of the example's sheet
 Rows = list[dict[str, object]]
-LADDER = (
+INTENT_OPTIONS = (
     "Definitely would not buy",
     "Probably would not buy",
     "Might or might not buy",
     "Probably would buy",
     "Definitely would buy",
 )
-OUTCOMES = {
+OUTCOME_COLUMNS = {
     "items originated": "items_originated_per_resident",
     "items passed": "items_passed_per_resident",
     "reflection rate": "opinion_reflection_rate",
@@ -45,35 +45,37 @@ OUTCOMES = {
 }
 
 
-def table(folder: Path, name: str) -> pd.DataFrame:
-    # Levels and conditions are names, whatever they look like.
-    names = dict.fromkeys(("level", "session", "participant_id", "condition", "treatment"), str)
-    return pd.read_csv(folder / f"{name}.csv", dtype=names)
+def read_table(folder: Path, name: str) -> pd.DataFrame:
+    # Levels and conditions are names, even if they look like numbers.
+    dtypes = dict.fromkeys(("level", "session", "participant_id", "condition", "treatment"), str)
+    return pd.read_csv(folder / f"{name}.csv", dtype=dtypes)
 
 
-def label(condition: str) -> str:
+def label_condition(condition: str) -> str:
     return "Adversarial (ACP)" if condition == "acp" else condition.replace("_", " ").capitalize()
 
 
-def _voters(folder: Path) -> dict[str, pd.DataFrame]:
-    people = table(folder, "participants")
-    return {str(arm): own for arm, own in people.groupby("condition", sort=False)}
+def _voters_by_condition(folder: Path) -> dict[str, pd.DataFrame]:
+    participants = read_table(folder, "participants")
+    return {
+        str(condition): rows for condition, rows in participants.groupby("condition", sort=False)
+    }
 
 
-def position_change(folder: Path) -> Rows:
+def position_change_rows(folder: Path) -> Rows:
     rows = []
-    for arm, own in _voters(folder).items():
-        done = own[(own.status == "complete") & own.position_changed.notna()]
-        changed = int(done.position_changed.astype(bool).sum())
-        low, high = proportion_confint(changed, len(done), method="wilson")
+    for condition, voters in _voters_by_condition(folder).items():
+        complete = voters[(voters.status == "complete") & voters.position_changed.notna()]
+        changed = int(complete.position_changed.astype(bool).sum())
+        low, high = proportion_confint(changed, len(complete), method="wilson")
         rows.append(
             {
-                "condition": label(arm),
-                "completed": int((own.status == "complete").sum()),
-                "failed": int((own.status == "failed").sum()),
-                "skipped": int((own.status == "skipped").sum()),
+                "condition": label_condition(condition),
+                "completed": int((voters.status == "complete").sum()),
+                "failed": int((voters.status == "failed").sum()),
+                "skipped": int((voters.status == "skipped").sum()),
                 "changed": changed,
-                "changed_rate": changed / len(done),
+                "changed_rate": changed / len(complete),
                 "low_rate": low,
                 "high_rate": high,
             }
@@ -81,49 +83,66 @@ def position_change(folder: Path) -> Rows:
     return rows
 
 
-def votes(folder: Path) -> Rows:
-    arms = _voters(folder)
-    options = table(folder, "participants").initial_choice.dropna().unique()
+def vote_rows(folder: Path) -> Rows:
+    voters = _voters_by_condition(folder)
+    options = read_table(folder, "participants").initial_choice.dropna().unique()
     return [
         {
             "option": option,
             **{
-                label(arm): f"{(own.initial_choice == option).sum()} → "
-                f"{(own.final_choice == option).sum()}"
-                for arm, own in arms.items()
+                label_condition(condition): f"{(rows.initial_choice == option).sum()} → "
+                f"{(rows.final_choice == option).sum()}"
+                for condition, rows in voters.items()
             },
         }
         for option in options
     ]
 
 
-def _as_families(rows: Rows, test: Callable[[dict, float], tuple | None]) -> Rows:
-    """Rows of claims with interval and p of their families. `test`: a row and the level of its
+def _infer_families(rows: Rows, infer_row: Callable[[dict, float], tuple | None]) -> Rows:
+    """Add interval and p of their families to rows. `infer_row`: a row and the level of its
     interval → low, high, p, or None where there are too few units."""
     for row in rows:
-        found = test(row, 0.95)
-        row |= dict(zip(("low", "high", "p"), found or (None,) * 3, strict=True))
+        bounds = infer_row(row, 0.95)
+        row |= dict(zip(("low", "high", "p"), bounds or (None,) * 3, strict=True))
         row |= {"adjusted_p": None, "joint_low": None, "joint_high": None}
     for family in FAMILIES:
-        known = [r for r in rows if r["family"] == family and r["p"] is not None]
-        holms = multipletests([r["p"] for r in known], method="holm")[1] if known else []
-        for row, p in zip(known, holms, strict=True):
+        tested = [
+            tested_row
+            for tested_row in rows
+            if tested_row["family"] == family and tested_row["p"] is not None
+        ]
+        holms = (
+            multipletests([tested_row["p"] for tested_row in tested], method="holm")[1]
+            if tested
+            else []
+        )
+        for row, p in zip(tested, holms, strict=True):
             row["adjusted_p"] = p
-    primary = [r for r in rows if r["family"] == "primary"]
+    primary = [tested_row for tested_row in rows if tested_row["family"] == "primary"]
     if len(primary) > 1:
-        infers = [partial(test, r) if r["low"] is not None else None for r in primary]
-        values = [r.get("difference", r.get("difference_points")) for r in primary]
-        found = joint([{}] * len(primary), values, infers)
-        for row, (low, high, p) in zip(primary, found, strict=True):
+        infers = [
+            partial(infer_row, tested_row) if tested_row["low"] is not None else None
+            for tested_row in primary
+        ]
+        values = [
+            tested_row.get("difference", tested_row.get("difference_points"))
+            for tested_row in primary
+        ]
+        bounds = infer_jointly([{}] * len(primary), values, infers)
+        for row, (low, high, p) in zip(primary, bounds, strict=True):
             if p is not None:
                 row.update(joint_low=low, joint_high=high, adjusted_p=p)
     return rows
 
 
-def change_differences(folder: Path) -> Rows:
-    """All pairs of conditions; those of ACP are primary."""
-    counts = {row["condition"]: row for row in position_change(folder)}
-    people = {label(arm): (own.status == "complete").sum() for arm, own in _voters(folder).items()}
+def change_difference_rows(folder: Path) -> Rows:
+    """Compare all pairs of conditions. Those with ACP are primary."""
+    counts = {row["condition"]: row for row in position_change_rows(folder)}
+    complete_counts = {
+        label_condition(condition): (voters.status == "complete").sum()
+        for condition, voters in _voters_by_condition(folder).items()
+    }
     rows: Rows = [
         {
             "first": first,
@@ -131,100 +150,120 @@ def change_differences(folder: Path) -> Rows:
             "family": "primary" if first == "Adversarial (ACP)" else "exploratory",
             "difference_points": counts[first]["changed_rate"] - counts[second]["changed_rate"],
         }
-        for first, second in combinations([label(arm) for arm in reversed(VOTING_CONDITIONS)], 2)
+        for first, second in combinations(
+            [label_condition(condition) for condition in reversed(VOTING_CONDITIONS)], 2
+        )
     ]
 
-    def test(row: dict, level: float) -> tuple:
-        sides = [(counts[row[w]]["changed"], people[row[w]]) for w in ("first", "second")]
+    def infer_row(row: dict, level: float) -> tuple:
+        sides = [
+            (counts[row[side]]["changed"], complete_counts[row[side]])
+            for side in ("first", "second")
+        ]
         pairs = (*sides[0], *sides[1])
-        return (*newcombe(pairs, 1 - level), newcombe_p(pairs, row["difference_points"]))
+        return (*newcombe_interval(pairs, 1 - level), newcombe_p(pairs, row["difference_points"]))
 
-    told = _as_families(rows, test)
+    inferred = _infer_families(rows, infer_row)
     bounds = ("low", "high", "joint_low", "joint_high")
-    return [{**r, **{f"{name}_points": r.pop(name) for name in bounds}} for r in told]
+    return [
+        {**inferred_row, **{f"{name}_points": inferred_row.pop(name) for name in bounds}}
+        for inferred_row in inferred
+    ]
 
 
-def newcombe(pairs: tuple, alpha: float) -> tuple[float, float]:
+def newcombe_interval(pairs: tuple, alpha: float) -> tuple[float, float]:
     return confint_proportions_2indep(*pairs, method="newcomb", compare="diff", alpha=alpha)
 
 
 def newcombe_p(pairs: tuple, value: float) -> float:
-    """The level at which the interval just touches zero, found by its normal quantile."""
+    """Search for the level at which the interval touches zero, by its normal quantile."""
     if not value:
         return 1.0
     end = 0 if value > 0 else 1
     sign = 1 if value > 0 else -1
-    z = brentq(lambda z: sign * newcombe(pairs, 2 * stats.norm.sf(z))[end], 1e-6, 12)
+    z = brentq(lambda z: sign * newcombe_interval(pairs, 2 * stats.norm.sf(z))[end], 1e-6, 12)
     return float(2 * stats.norm.sf(z))
 
 
-def purchase_intent(folder: Path) -> Rows:
-    intents = table(folder, "intents")
+def purchase_intent_rows(folder: Path) -> Rows:
+    intents = read_table(folder, "intents")
     if "stimulus" in intents and intents.stimulus.nunique() > 1:
         return []  # several concepts are compared instead
-    when = {w: intents[(intents.when == w) & intents.answer.notna()] for w in ("before", "after")}
+    rows_by_moment = {
+        moment: intents[(intents.when == moment) & intents.answer.notna()]
+        for moment in ("before", "after")
+    }
     return [
         {
             "answer": answer,
-            **{f"{w}_share": (own.answer == answer).mean() for w, own in when.items()},
-            **{f"people {w}": int((own.answer == answer).sum()) for w, own in when.items()},
+            **{
+                f"{moment}_share": (rows.answer == answer).mean()
+                for moment, rows in rows_by_moment.items()
+            },
+            **{
+                f"people {moment}": int((rows.answer == answer).sum())
+                for moment, rows in rows_by_moment.items()
+            },
         }
-        for answer in LADDER
+        for answer in INTENT_OPTIONS
     ]
 
 
-def positions(folder: Path) -> Rows:
-    said = table(folder, "statements")
-    who = ["group", "persona_id", "name"]
-    wide = said.pivot_table(index=who, columns="when", values="position").reset_index()
-    shifts = table(folder, "opinions").groupby(["group", "persona_id"]).changed.sum()
-    wide = wide.merge(shifts.rename("shifts").reset_index(), on=["group", "persona_id"])
-    if wide.group.nunique() == 1:
-        told = wide.rename(columns={"name": "person"})
-        return told[["person", "before", "after", "shifts"]].to_dict("records")
-    groups = wide.groupby("group")
+def position_rows(folder: Path) -> Rows:
+    statements = read_table(folder, "statements")
+    speaker_columns = ["group", "persona_id", "name"]
+    speakers = statements.pivot_table(
+        index=speaker_columns, columns="when", values="position"
+    ).reset_index()
+    shifts = read_table(folder, "opinions").groupby(["group", "persona_id"]).changed.sum()
+    speakers = speakers.merge(shifts.rename("shifts").reset_index(), on=["group", "persona_id"])
+    if speakers.group.nunique() == 1:
+        renamed = speakers.rename(columns={"name": "person"})
+        return renamed[["person", "before", "after", "shifts"]].to_dict("records")
+    groups = speakers.groupby("group")
     return [
         {
             "group": group,
-            "mean before": own.before.mean(),
-            "mean after": own.after.mean(),
-            "shifts": own.shifts.sum(),
+            "mean before": rows.before.mean(),
+            "mean after": rows.after.mean(),
+            "shifts": rows.shifts.sum(),
         }
-        for group, own in groups
+        for group, rows in groups
     ]
 
 
-def satisfaction(folder: Path) -> Rows:
+def satisfaction_rows(folder: Path) -> Rows:
     minority = ["minority_coverage_share", "minority_promised_share"]
     columns = ["inequality", "covered_share", *minority]
-    means = table(folder, "measures").groupby("condition")[columns].mean()
-    content = _satisfaction_of_groups(folder).groupby("condition").mean(numeric_only=True)
-    both = means.join(content)
-    return [{"condition": arm, **row.to_dict()} for arm, row in both.iterrows()]
+    means = read_table(folder, "measures").groupby("condition")[columns].mean()
+    satisfaction = _group_satisfaction(folder).groupby("condition").mean(numeric_only=True)
+    joined = means.join(satisfaction)
+    return [{"condition": condition, **row.to_dict()} for condition, row in joined.iterrows()]
 
 
-def _satisfaction_of_groups(folder: Path) -> pd.DataFrame:
-    """From members' own scores and what they get: a slot left open counts as the lowest score."""
-    rows = table(folder, "satisfaction")
-    known = rows["satisfaction"]
-    left_open = known.mask(rows["unknown"] == "left_open", -4)
+def _group_satisfaction(folder: Path) -> pd.DataFrame:
+    """Average the members' scores of the outcome. An open slot counts as the lowest score."""
+    rows = read_table(folder, "satisfaction")
+    decided = rows["satisfaction"]
+    with_left_open = decided.mask(rows["unknown"] == "left_open", -4)
     rows = rows.assign(
-        satisfaction=left_open,
-        satisfaction_decided=known,
-        satisfaction_if_lowest=known.fillna(-4),
-        satisfaction_if_highest=known.fillna(4),
+        satisfaction=with_left_open,
+        satisfaction_decided=decided,
+        satisfaction_if_lowest=decided.fillna(-4),
+        satisfaction_if_highest=decided.fillna(4),
     )
-    kinds = [c for c in rows.columns if c.startswith("satisfaction")]
-    members = rows.groupby(["group_id", "condition", "member_id"])[kinds].mean()
+    score_columns = [column for column in rows.columns if column.startswith("satisfaction")]
+    members = rows.groupby(["group_id", "condition", "member_id"])[score_columns].mean()
     groups = members.groupby(["group_id", "condition"]).mean()
     lowest = members["satisfaction"].groupby(["group_id", "condition"]).min()
     groups = groups.assign(lowest_satisfaction=lowest).reset_index()
-    groups.loc[groups["condition"] == "C2", "lowest_satisfaction"] = None  # expectations have none
+    # C2 has expectations only.
+    groups.loc[groups["condition"] == "C2", "lowest_satisfaction"] = None
     return groups
 
 
 MEASURES = ("satisfaction", "lowest_satisfaction", "minority_promised_share")
-SHARES = {"minority_promised_share"}
+SHARE_MEASURES = {"minority_promised_share"}
 NEGOTIATION_CONDITIONS = {
     "C1": "C1 (single user)",
     "C2": "C2 (all preferences, no mediation)",
@@ -234,21 +273,27 @@ NEGOTIATION_CONDITIONS = {
 }
 
 
-def paired_satisfaction(folder: Path) -> Rows:
-    """Claims on the other measures are in the same families."""
-    measures = table(folder, "measures")
-    wide = {m: measures.pivot(index="group_id", columns="condition", values=m) for m in MEASURES}
-    arms = {m: {name: own[name] for name in own.columns} for m, own in wide.items()}
-    rows = _paired_claims(arms, NEGOTIATION_CONDITIONS.__getitem__, last=True)
+def paired_satisfaction_rows(folder: Path) -> Rows:
+    """Compare conditions. Claims on the other measures are in the same families."""
+    measures = read_table(folder, "measures")
+    wide_tables = {
+        measure: measures.pivot(index="group_id", columns="condition", values=measure)
+        for measure in MEASURES
+    }
+    values_by_condition = {
+        measure: {name: by_group[name] for name in by_group.columns}
+        for measure, by_group in wide_tables.items()
+    }
+    rows = _paired_claim_rows(values_by_condition, NEGOTIATION_CONDITIONS.__getitem__, last=True)
     return [row for row in rows if row["measure"] == "satisfaction"]
 
 
-def _paired_claims(
+def _paired_claim_rows(
     measures: Mapping[str, Mapping[str, pd.Series]], name: Callable[[str], str], *, last: bool
 ) -> Rows:
     """All pairs of arms, by paired t tests. In the first measure the first three steps are primary,
-    or the last three; other steps are secondary. C2 has no least content member."""
-    moved: dict[tuple[str, str, str], pd.Series] = {}
+    or the last three; other steps are secondary. C2 has no least satisfied member."""
+    differences: dict[tuple[str, str, str], pd.Series] = {}
     rows: Rows = []
     for measure, arms in measures.items():
         steps = list(itertools.pairwise(arms))
@@ -258,61 +303,63 @@ def _paired_claims(
                 continue
             family = "secondary" if (before, after) in steps else "exploratory"
             key = measure, name(after), name(before)
-            moved[key] = (arms[after] - arms[before]).dropna()
+            differences[key] = (arms[after] - arms[before]).dropna()
             rows.append(
                 {
                     **dict(zip(("measure", "first", "second"), key, strict=True)),
                     "family": "primary" if (before, after) in primary else family,
-                    "difference": moved[key].mean(),
+                    "difference": differences[key].mean(),
                 }
             )
-    return _as_families(
+    return _infer_families(
         rows,
-        lambda row, level: _t(
-            moved[row["measure"], row["first"], row["second"]], level, row["measure"] in SHARES
+        lambda row, level: _infer_mean(
+            differences[row["measure"], row["first"], row["second"]],
+            level,
+            row["measure"] in SHARE_MEASURES,
         ),
     )
 
 
-def _t(differences: pd.Series, level: float = 0.95, shares: bool = False) -> tuple | None:
-    """The t interval and p of a mean; None below five units. Where all say the same there is no
-    interval but for shares."""
-    if len(differences) < FEWEST:
+def _infer_mean(differences: pd.Series, level: float = 0.95, shares: bool = False) -> tuple | None:
+    """Return the t interval and p of a mean; None below five units. Without variation there is no
+    interval except for shares."""
+    if len(differences) < MIN_UNITS:
         return None
     if differences.std() < 1e-12 and shares:
-        return equal_units([differences.rename_axis("unit")], -1.0, level)
+        return infer_without_variation([differences.rename_axis("unit")], -1.0, level)
     if differences.std() < 1e-12:
         return (None, None, 1.0) if abs(differences.mean()) < 1e-12 else None
-    test = stats.ttest_1samp(differences, 0)
-    return (*test.confidence_interval(level), test.pvalue)
+    result = stats.ttest_1samp(differences, 0)
+    return (*result.confidence_interval(level), result.pvalue)
 
 
-def _mean(values: pd.Series) -> dict[str, object]:
-    low, high, _ = _t(values) or (None,) * 3
+def _estimate_mean(values: pd.Series) -> dict[str, object]:
+    low, high, _ = _infer_mean(values) or (None,) * 3
     return {"estimate": values.mean(), "low": low, "high": high}
 
 
-def _skewed(values: pd.Series) -> dict[str, object]:
+def _estimate_skewed_mean(values: pd.Series) -> dict[str, object]:
     """The mean of values of one unit each, by Hall's transformation of the t statistic; its bounds
     are found by search."""
-    plain = _mean(values)
+    symmetric = _estimate_mean(values)
     skew = stats.skew(values, bias=False) / len(values) ** 0.5
-    if plain["low"] is None or abs(skew) < 1e-6:
-        return plain
+    if symmetric["low"] is None or abs(skew) < 1e-6:
+        return symmetric
     error, limit = stats.sem(values), stats.t.ppf(0.975, len(values) - 1)
 
-    def transformed(mean: float) -> float:
-        t = (values.mean() - mean) / error
-        return t + skew / 3 * t**2 + skew**2 / 27 * t**3 + skew / 6
+    def transform_mean(mean: float) -> float:
+        value = (values.mean() - mean) / error
+        return value + skew / 3 * value**2 + skew**2 / 27 * value**3 + skew / 6
 
-    def mean_at(statistic: float) -> float:
-        ends = (values.mean() - 1e3 * error, values.mean() + 1e3 * error)
-        return float(brentq(lambda mean: transformed(mean) - statistic, *ends))
+    def find_mean(statistic: float) -> float:
+        search_bounds = (values.mean() - 1e3 * error, values.mean() + 1e3 * error)
+        return float(brentq(lambda mean: transform_mean(mean) - statistic, *search_bounds))
 
-    return plain | {"low": mean_at(limit), "high": mean_at(-limit)}
+    return symmetric | {"low": find_mean(limit), "high": find_mean(-limit)}
 
 
-# The four levels of the study as readers are told them.
+# The four levels of the study as findings name them.
 LEVEL_LABELS = {
     "1": "level 1 (shared session)",
     "2-1": "level 2-1 (own sessions)",
@@ -321,205 +368,231 @@ LEVEL_LABELS = {
 }
 
 
-def _main_levels(folder: Path) -> dict[str, pd.DataFrame]:
-    held = table(folder, "discussions")
-    held = held[held.part == "main"]
-    return {str(level): own.set_index("set") for level, own in held.groupby("level", sort=False)}
+def _main_discussions_by_level(folder: Path) -> dict[str, pd.DataFrame]:
+    discussions = read_table(folder, "discussions")
+    discussions = discussions[discussions.part == "main"]
+    return {
+        str(level): rows.set_index("set")
+        for level, rows in discussions.groupby("level", sort=False)
+    }
 
 
-def inclusion(folder: Path) -> Rows:
+def inclusion_rows(folder: Path) -> Rows:
     rows = []
-    for level, own in _main_levels(folder).items():
+    for level, discussions in _main_discussions_by_level(folder).items():
         score = {
-            w: own[f"{w}_weighted_inclusivity_score"] for w in ("vulnerable", "general", "gap")
+            resident_group: discussions[f"{resident_group}_weighted_inclusivity_score"]
+            for resident_group in ("vulnerable", "general", "gap")
         }
-        over = _mean(score["gap"])
-        means = {w: values.mean() for w, values in score.items()}
-        bounds = {"low": over["low"], "high": over["high"]}
-        aloud = {
-            f"{w}_said_aloud": own[f"{w}_weighted_inclusivity_score_said_aloud"].mean()
-            for w in ("vulnerable", "general", "gap")
+        gap = _estimate_mean(score["gap"])
+        means = {resident_group: values.mean() for resident_group, values in score.items()}
+        bounds = {"low": gap["low"], "high": gap["high"]}
+        public_means = {
+            f"{resident_group}_said_aloud": discussions[
+                f"{resident_group}_weighted_inclusivity_score_said_aloud"
+            ].mean()
+            for resident_group in ("vulnerable", "general", "gap")
         }
-        rows.append({"level": level, **means, **bounds, **aloud, "sets": len(own)})
+        rows.append({"level": level, **means, **bounds, **public_means, "sets": len(discussions)})
     return rows
 
 
-def steps(folder: Path) -> Rows:
+def step_rows(folder: Path) -> Rows:
     gaps = {
-        level: own["gap_weighted_inclusivity_score"] for level, own in _main_levels(folder).items()
+        level: discussions["gap_weighted_inclusivity_score"]
+        for level, discussions in _main_discussions_by_level(folder).items()
     }
-    return _paired_claims({"gap": gaps}, LEVEL_LABELS.__getitem__, last=False)
+    return _paired_claim_rows({"gap": gaps}, LEVEL_LABELS.__getitem__, last=False)
 
 
-def outcome(folder: Path) -> Rows:
+def outcome_rows(folder: Path) -> Rows:
     return [
         {
             "figure": figure,
             "level": level,
-            **{w: own[f"{w}_{column}"].mean() for w in ("vulnerable", "general", "gap")},
+            **{
+                resident_group: discussions[f"{resident_group}_{column}"].mean()
+                for resident_group in ("vulnerable", "general", "gap")
+            },
         }
-        for figure, column in OUTCOMES.items()
-        for level, own in _main_levels(folder).items()
+        for figure, column in OUTCOME_COLUMNS.items()
+        for level, discussions in _main_discussions_by_level(folder).items()
     ]
 
 
-def play(folder: Path) -> Rows:
-    held = table(folder, "sessions")
+def play_rows(folder: Path) -> Rows:
+    sessions = read_table(folder, "sessions")
     return [
         {
-            "treatment": arm,
-            "sessions": len(own),
-            "participants": int(own.participants.sum()),
-            "messages": int(own.messages.sum()),
-            "cut short": int((own.ended != "completed").sum()),
+            "treatment": treatment,
+            "sessions": len(rows),
+            "participants": int(rows.participants.sum()),
+            "messages": int(rows.messages.sum()),
+            "cut short": int((rows.ended != "completed").sum()),
         }
-        for arm, own in held.groupby("treatment", sort=False)
+        for treatment, rows in sessions.groupby("treatment", sort=False)
     ]
 
 
-def _numbers(folder: Path, names: list[str]) -> pd.DataFrame:
-    computed = table(folder, "computed")
-    found = computed[computed.name.isin(names) & computed.participant_id.notna()]
-    return found.assign(number=found.number.astype(float))
+def _computed_numbers(folder: Path, names: list[str]) -> pd.DataFrame:
+    computed = read_table(folder, "computed")
+    selected = computed[computed.name.isin(names) & computed.participant_id.notna()]
+    return selected.assign(number=selected.number.astype(float))
 
 
-def rounds_payoff(folder: Path) -> Rows:
-    found = _numbers(folder, ["payoff_1", "payoff_2", "payoff_3"])
-    groups = found.groupby(["treatment", "name"], sort=False).number
+def round_payoff_rows(folder: Path) -> Rows:
+    payoffs = _computed_numbers(folder, ["payoff_1", "payoff_2", "payoff_3"])
+    groups = payoffs.groupby(["treatment", "name"], sort=False).number
     return [
-        {"treatment": arm, "round": int(name[-1]), "mean": own.mean(), "n": len(own)}
-        for (arm, name), own in groups
+        {"treatment": treatment, "round": int(name[-1]), "mean": values.mean(), "n": len(values)}
+        for (treatment, name), values in groups
     ]
 
 
-def _per_person(folder: Path) -> dict[str, pd.Series]:
-    """Measure → one number a participant, the mean over rounds: computed values, then answers, each
+def _measures_by_participant(folder: Path) -> dict[str, pd.Series]:
+    """Map each measure to the participants' means over rounds: computed values, then answers, each
     in the order of the sheets."""
-    answers = table(folder, "responses")
+    answers = read_table(folder, "responses")
     numeric = answers[answers.var_type.isin(["integer", "float"]) & (answers.status != "invalid")]
-    computed = table(folder, "computed")
-    parts = (
-        # The earnings are a helper: the sum of the payoffs, which is no second measure.
+    computed = read_table(folder, "computed")
+    sources = (
+        # The earnings are the sum of the payoffs and not a second measure.
         computed[computed.participant_id.notna() & (computed.name != "earnings")],
         numeric.rename(columns={"var_name": "name"}),
     )
-    ordered = table(folder, "variables").var_name.str.replace(r"_\d+$", "", regex=True)
-    found = {}
-    for part in parts:
-        own = dict(list(part.groupby(part.name.str.replace(r"_\d+$", "", regex=True))))
-        for measure in (m for m in ordered.unique() if m in own):
-            rows = own[measure]
-            by = [rows.treatment, rows.session, rows.participant_id]
-            found[str(measure)] = rows.number.astype(float).groupby(by, sort=False).mean()
-    return found
+    measure_order = read_table(folder, "variables").var_name.str.replace(r"_\d+$", "", regex=True)
+    values_by_measure = {}
+    for source in sources:
+        rows_by_measure = dict(
+            list(source.groupby(source.name.str.replace(r"_\d+$", "", regex=True)))
+        )
+        for measure in (name for name in measure_order.unique() if name in rows_by_measure):
+            rows = rows_by_measure[measure]
+            keys = [rows.treatment, rows.session, rows.participant_id]
+            values_by_measure[str(measure)] = (
+                rows.number.astype(float).groupby(keys, sort=False).mean()
+            )
+    return values_by_measure
 
 
-def _against_first(
-    folder: Path, people: Mapping[str, pd.Series]
+def _claims_against_first(
+    folder: Path, values_by_measure: Mapping[str, pd.Series]
 ) -> dict[tuple[str, str], dict[str, object]]:
-    """Measure and treatment → its claim against the first treatment. With as many sessions of one
-    size in each arm, clustering is a t test of session means."""
+    """Map measure and treatment to the claim against the first treatment. With equal numbers of
+    sessions of equal size in each arm, clustering is a t test of session means."""
     rows: Rows = []
     sides = {}
-    treatments = table(folder, "treatments").treatment.unique()
-    for measure, own in people.items():
-        means = own.groupby(level=["treatment", "session"], sort=False).mean()
-        arms = dict(list(means.groupby(level="treatment", sort=False)))
-        for arm in (a for a in treatments if a in arms and a != REFERENCE):
-            sides[measure, arm] = arms[arm], arms[REFERENCE]
-            difference = arms[arm].mean() - arms[REFERENCE].mean()
+    treatments = read_table(folder, "treatments").treatment.unique()
+    for measure, values in values_by_measure.items():
+        means = values.groupby(level=["treatment", "session"], sort=False).mean()
+        session_means = dict(list(means.groupby(level="treatment", sort=False)))
+        for arm in (
+            treatment
+            for treatment in treatments
+            if treatment in session_means and treatment != REFERENCE
+        ):
+            sides[measure, arm] = session_means[arm], session_means[REFERENCE]
+            difference = session_means[arm].mean() - session_means[REFERENCE].mean()
             rows.append({"measure": measure, "arm": arm, "difference": difference})
     # Where values are computed, questions are secondary.
-    computed = {*table(folder, "computed").name.str.replace(r"_\d+$", "", regex=True)}
+    computed = {*read_table(folder, "computed").name.str.replace(r"_\d+$", "", regex=True)}
     for n, row in enumerate(rows):
-        main = n < 3 and row["measure"] in computed
-        row["family"] = "primary" if main else "secondary"
+        is_primary = n < 3 and row["measure"] in computed
+        row["family"] = "primary" if is_primary else "secondary"
 
-    def test(row: dict, level: float) -> tuple | None:
-        one, other = sides[row["measure"], row["arm"]]
-        if min(len(one), len(other)) < FEWEST:
+    def infer_row(row: dict, level: float) -> tuple | None:
+        arm_means, reference_means = sides[row["measure"], row["arm"]]
+        if min(len(arm_means), len(reference_means)) < MIN_UNITS:
             return None
-        assert len(one) == len(other)
-        found = stats.ttest_ind(one, other)
-        return (*found.confidence_interval(level), found.pvalue)
+        assert len(arm_means) == len(reference_means)
+        result = stats.ttest_ind(arm_means, reference_means)
+        return (*result.confidence_interval(level), result.pvalue)
 
-    return {(r["measure"], r["arm"]): r for r in _as_families(rows, test)}
+    return {
+        (claim_row["measure"], claim_row["arm"]): claim_row
+        for claim_row in _infer_families(rows, infer_row)
+    }
 
 
-def _by_treatment(measure: str, *, share: bool = False) -> Callable[[Path], Rows]:
-    """Means over sessions, and their difference to the first treatment. The columns of a share are
-    named as such."""
-    of, minus = ("_share", "_points") if share else ("", "")
+def _treatment_rows_function(measure: str, *, share: bool = False) -> Callable[[Path], Rows]:
+    """Return a function for means over sessions and their differences to the first treatment.
+    Columns of shares have a suffix."""
+    suffix, difference_suffix = ("_share", "_points") if share else ("", "")
 
-    def rows(folder: Path) -> Rows:
-        people = _per_person(folder)
-        claims = _against_first(folder, people)
-        sessions = people[measure].groupby(level=["treatment", "session"], sort=False)
+    def compute_rows(folder: Path) -> Rows:
+        values_by_measure = _measures_by_participant(folder)
+        claims = _claims_against_first(folder, values_by_measure)
+        sessions = values_by_measure[measure].groupby(level=["treatment", "session"], sort=False)
         assert sessions.size().nunique() == 1
-        told: Rows = []
-        for arm, own in sessions.mean().groupby(level="treatment", sort=False):
-            e = _skewed(own)
-            claim = claims.get((measure, str(arm)), {})
-            base = people[measure][REFERENCE].mean()
-            told.append(
+        rows: Rows = []
+        for treatment, session_means in sessions.mean().groupby(level="treatment", sort=False):
+            estimate = _estimate_skewed_mean(session_means)
+            claim = claims.get((measure, str(treatment)), {})
+            base = values_by_measure[measure][REFERENCE].mean()
+            rows.append(
                 {
-                    "treatment": arm,
-                    f"mean{of}": e["estimate"],
-                    f"low{of}": e["low"],
-                    f"high{of}": e["high"],
-                    "participants": len(people[measure][arm]),
-                    "sessions": len(own),
-                    f"minus_first{minus}": own.mean() - base if claim else None,
-                    f"minus_low{minus}": claim.get("low"),
-                    f"minus_high{minus}": claim.get("high"),
-                    f"minus_joint_low{minus}": claim.get("joint_low"),
-                    f"minus_joint_high{minus}": claim.get("joint_high"),
+                    "treatment": treatment,
+                    f"mean{suffix}": estimate["estimate"],
+                    f"low{suffix}": estimate["low"],
+                    f"high{suffix}": estimate["high"],
+                    "participants": len(values_by_measure[measure][treatment]),
+                    "sessions": len(session_means),
+                    f"minus_first{difference_suffix}": session_means.mean() - base
+                    if claim
+                    else None,
+                    f"minus_low{difference_suffix}": claim.get("low"),
+                    f"minus_high{difference_suffix}": claim.get("high"),
+                    f"minus_joint_low{difference_suffix}": claim.get("joint_low"),
+                    f"minus_joint_high{difference_suffix}": claim.get("joint_high"),
                     "p": claim.get("p"),
                     "adjusted_p": claim.get("adjusted_p"),
                 }
             )
-        return told
+        return rows
 
-    return rows
+    return compute_rows
 
 
-def pooled_changes(cells: Mapping[int, Sequence[Path]]) -> Mapping[str, float]:
-    """Difference in the share that changed → p, over a grid: `cells` are the exported folders of
-    each repeat, whose mean is one observation of a t test."""
+def pool_change_p_values(cells: Mapping[int, Sequence[Path]]) -> Mapping[str, float]:
+    """Map each difference in the share that changed to its p over a grid. `cells` are the folders
+    of each repeat. The mean of a repeat is one observation of a t test."""
     by_repeat = [
         pd.DataFrame(
-            {row["condition"]: row["changed_rate"] for row in position_change(folder)}
+            {row["condition"]: row["changed_rate"] for row in position_change_rows(folder)}
             for folder in folders
         ).mean()
         for folders in cells.values()
     ]
     rates = pd.DataFrame(by_repeat)
     return {
-        f"{one} − {other}": float(stats.ttest_1samp(rates[one] - rates[other], 0).pvalue)
-        for one, other in permutations(rates.columns, 2)
+        f"{first} − {second}": float(stats.ttest_1samp(rates[first] - rates[second], 0).pvalue)
+        for first, second in permutations(rates.columns, 2)
     }
 
 
 RECOMPUTED: Mapping[str, Mapping[str, Callable[[Path], Rows]]] = {
     "cross_pollination": {
-        "position_change": position_change,
-        "votes": votes,
-        "change_differences": change_differences,
+        "position_change": position_change_rows,
+        "votes": vote_rows,
+        "change_differences": change_difference_rows,
     },
-    "focus_group": {"purchase_intent": purchase_intent, "positions": positions},
-    "negotiation": {"satisfaction": satisfaction, "paired_satisfaction": paired_satisfaction},
-    "town_hall": {"inclusion": inclusion, "steps": steps, "outcome": outcome},
+    "focus_group": {"purchase_intent": purchase_intent_rows, "positions": position_rows},
+    "negotiation": {
+        "satisfaction": satisfaction_rows,
+        "paired_satisfaction": paired_satisfaction_rows,
+    },
+    "town_hall": {"inclusion": inclusion_rows, "steps": step_rows, "outcome": outcome_rows},
     "workbook": {
-        "play": play,
-        "rounds_payoff": rounds_payoff,
-        "treatment_payoff": _by_treatment("payoff"),
-        "treatment_share_given": _by_treatment("share_given", share=True),
+        "play": play_rows,
+        "rounds_payoff": round_payoff_rows,
+        "treatment_payoff": _treatment_rows_function("payoff"),
+        "treatment_share_given": _treatment_rows_function("share_given", share=True),
     },
 }
 
 
-def same(ours: object, theirs: object) -> bool:
-    """Whether two cells agree; a figure to five digits, as tables of the studies' own round."""
+def cells_agree(ours: object, theirs: object) -> bool:
+    """Return whether two cells agree. Numbers are compared to five digits, because tables round."""
     missing = [x is None or (isinstance(x, float) and math.isnan(x)) for x in (ours, theirs)]
     if any(missing):
         return all(missing)

@@ -23,13 +23,13 @@ def test_the_recipe_has_the_version_the_python_and_the_command_of_the_package() 
 
 
 def test_the_recipe_has_the_dependencies_of_the_package() -> None:
-    wanted = [Requirement(text) for text in PROJECT["dependencies"]]
-    listed = dict(text.split(" ", 1) for text in RECIPE["requirements"]["run"])
-    assert listed.pop("python") == ">=${{ python_min }}"
+    requirements = [Requirement(text) for text in PROJECT["dependencies"]]
+    recipe_dependencies = dict(text.split(" ", 1) for text in RECIPE["requirements"]["run"])
+    assert recipe_dependencies.pop("python") == ">=${{ python_min }}"
     # conda-forge has no build of the pinned wheel, and the test of digests knows this version.
-    assert listed.pop("wordllama") == "0.4.0.*"
-    assert listed == {
+    assert recipe_dependencies.pop("wordllama") == "0.4.0.*"
+    assert recipe_dependencies == {
         requirement.name: str(requirement.specifier)
-        for requirement in wanted
+        for requirement in requirements
         if requirement.name != "wordllama"
     }

@@ -7,28 +7,30 @@ import sys
 
 import pytest
 
-from tests.default_signals import NAMES, with_default_signals
+from tests.default_signals import SIGNAL_NAMES, add_default_signals
 
 IGNORES_ALL = f"""
 import signal, subprocess, sys
-for name in {NAMES}:
+for name in {SIGNAL_NAMES}:
     signal.signal(getattr(signal, name), signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
 sys.exit(subprocess.run(sys.argv[1:]).returncode)
 """
-TELLS = f"""
+PRINTS_SIGNALS = f"""
 import signal
-print([signal.getsignal(getattr(signal, name)) == signal.SIG_IGN for name in {NAMES}],
+print([signal.getsignal(getattr(signal, name)) == signal.SIG_IGN for name in {SIGNAL_NAMES}],
       signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, []))
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
-def test_a_child_hears_what_its_parent_ignores() -> None:
-    child = [sys.executable, "-c", TELLS]
-    deaf = [sys.executable, "-c", IGNORES_ALL]
-    inherited = subprocess.run([*deaf, *child], capture_output=True, text=True, check=True)
+def test_a_child_handles_signals_that_its_parent_ignores() -> None:
+    child_command = [sys.executable, "-c", PRINTS_SIGNALS]
+    ignoring_parent = [sys.executable, "-c", IGNORES_ALL]
+    inherited = subprocess.run(
+        [*ignoring_parent, *child_command], capture_output=True, text=True, check=True
+    )
     assert inherited.stdout.split() == ["[True,", "True,", "True,", "True]", "True"]
-    through = [*deaf, *with_default_signals(*child)]
-    restored = subprocess.run(through, capture_output=True, text=True, check=True)
+    command = [*ignoring_parent, *add_default_signals(*child_command)]
+    restored = subprocess.run(command, capture_output=True, text=True, check=True)
     assert restored.stdout.split() == ["[False,", "False,", "False,", "False]", "False"]

@@ -19,20 +19,20 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "deliberation_survey.yaml"
 SMALL = {"groups": 2, "group_size": 4, "rounds": 1}
 
 
-def test_everybody_answers_every_item_twice_and_hears_the_group_in_between(tmp_path: Path) -> None:
-    heard: dict[str, int] = {}
+def test_participants_answer_all_items_before_and_after_the_group_talk(tmp_path: Path) -> None:
+    quoted_counts: dict[str, int] = {}
 
     def answer(request: ModelRequest, address: str) -> str:
-        text = " ".join(m.content for m in request.messages)
-        heard[address] = text.count("the harbour matters to")
+        text = " ".join(message.content for message in request.messages)
+        quoted_counts[address] = text.count("the harbour matters to")
         if "/round1/" in address:
             return f"To me the harbour matters to {address.split('/')[2]}."
         if "from 1 (not at all)" in request.messages[-1].content:
             return "5"
-        lines = request.messages[-1].content.splitlines()
-        return next(line for line in lines if line.startswith("- ")).removeprefix("- ")
+        prompt_lines = request.messages[-1].content.splitlines()
+        return next(line for line in prompt_lines if line.startswith("- ")).removeprefix("- ")
 
-    overrides = tuple(f"{k}={v}" for k, v in SMALL.items())
+    overrides = tuple(f"{key}={value}" for key, value in SMALL.items())
     run = folkmoot.run(
         EXAMPLE,
         out=tmp_path / "run",
@@ -43,16 +43,20 @@ def test_everybody_answers_every_item_twice_and_hears_the_group_in_between(tmp_p
     survey = run.table("survey")
     assert survey.height == 2 * 8 * (6 + 4)
     assert survey["value"].null_count() == 0
-    assert {n for a, n in heard.items() if "/before/" in a} == {0}
-    assert {n for a, n in heard.items() if "/after/" in a} == {4}
+    assert {quoted_count for call, quoted_count in quoted_counts.items() if "/before/" in call} == {
+        0
+    }
+    assert {quoted_count for call, quoted_count in quoted_counts.items() if "/after/" in call} == {
+        4
+    }
     ranks = survey.filter(wave="before", participant_id=survey["participant_id"][0])
-    assert sorted(v for i, v in ranks.select("item", "value").iter_rows() if i[0] == "P") == [
-        *(1, 2, 3, 4)
-    ]
+    assert sorted(
+        value for item, value in ranks.select("item", "value").iter_rows() if item[0] == "P"
+    ) == [*(1, 2, 3, 4)]
 
 
 def test_the_example_runs_and_gives_an_index_for_each_group_and_wave(tmp_path: Path) -> None:
-    overrides = tuple(f"{k}={v}" for k, v in SMALL.items())
+    overrides = tuple(f"{key}={value}" for key, value in SMALL.items())
     run = folkmoot.run(
         EXAMPLE, model="synthetic", out=tmp_path / "run", trust=True, overrides=overrides
     )
@@ -71,17 +75,36 @@ def test_real_deliberations_have_the_published_index() -> None:
     with (folder / "human_pre_post.csv").open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     with (folder / "dri_cases.csv").open(newline="", encoding="utf-8") as lines:
-        known = list(csv.DictReader(lines))
-    assert len(known) == 12
+        published = list(csv.DictReader(lines))
+    assert len(published) == 12
 
-    def part(own: list[dict[str, str]], letter: str) -> np.ndarray:
-        items = [k for k in rows[0] if k[0] == letter and k[1:].isdigit()]
+    def answers_of(participant_rows: list[dict[str, str]], letter: str) -> np.ndarray:
+        items = [
+            item_name for item_name in rows[0] if item_name[0] == letter and item_name[1:].isdigit()
+        ]
         return np.array(
-            [[float(r[k]) if r[k] not in ("", "NA") else math.nan for k in items] for r in own]
+            [
+                [
+                    float(participant_row[item_name])
+                    if participant_row[item_name] not in ("", "NA")
+                    else math.nan
+                    for item_name in items
+                ]
+                for participant_row in participant_rows
+            ]
         )
 
-    for case in known:
+    for deliberation in published:
         for stage, column in (("1", "pre_adj"), ("2", "post_adj")):
-            own = [r for r in rows if r["case"] == case["case"] and r["stage_id"] == stage]
-            found = group_dri(consistency(part(own, "C"), part(own, "P")))
-            assert found == pytest.approx(float(case[column]), abs=1e-9), case["case"]
+            participant_rows = [
+                participant_row
+                for participant_row in rows
+                if participant_row["case"] == deliberation["case"]
+                and participant_row["stage_id"] == stage
+            ]
+            index = group_dri(
+                consistency(answers_of(participant_rows, "C"), answers_of(participant_rows, "P"))
+            )
+            assert index == pytest.approx(float(deliberation[column]), abs=1e-9), deliberation[
+                "case"
+            ]

@@ -1,4 +1,4 @@
-"""The study type of one file in `examples/`: it needs nothing but the package's own names."""
+"""The one-file study type in `examples/`: it imports only public names of the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from folkmoot.models.scripted import ScriptedProvider
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_a_new_study_type_is_one_short_file_over_the_packages_names() -> None:
+def test_a_study_type_needs_one_short_file_and_public_names_only() -> None:
     code = (EXAMPLES / "delphi.py").read_text("utf-8")
     nodes = list(ast.walk(ast.parse(code)))
     modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
@@ -23,7 +23,7 @@ def test_a_new_study_type_is_one_short_file_over_the_packages_names() -> None:
     assert len(code.splitlines()) < 80
 
 
-def test_the_panel_reads_itself_and_estimates_again(tmp_path: Path) -> None:
+def test_the_panel_estimates_twice_and_gives_reasons(tmp_path: Path) -> None:
     run = folkmoot.run(
         EXAMPLES / "delphi.yaml", model="synthetic", out=tmp_path / "run", trust=True
     )
@@ -37,11 +37,11 @@ def test_the_panel_reads_itself_and_estimates_again(tmp_path: Path) -> None:
 
 
 def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> None:
-    seen: dict[str, str] = {}
+    prompts_by_panelist: dict[str, str] = {}
 
     def answer(request: ModelRequest, address: str) -> str:
         if address.startswith("round2/"):
-            seen.setdefault(address.split("/")[1], request.messages[-1].content)
+            prompts_by_panelist.setdefault(address.split("/")[1], request.messages[-1].content)
         if request.schema is not None:
             return f'{{"main_reason": "Because of {address.split("/")[1]}", "main_doubt": "None"}}'
         return "I cannot say" if "q_00001/" in address else "30"
@@ -54,8 +54,11 @@ def test_the_second_round_shows_the_median_and_every_reason(tmp_path: Path) -> N
     )
     assert run.table("estimates")["estimate"].null_count() == 2
     reasons = [f"- Because of q_{n:05}" for n in range(1, 13)]
-    assert len(seen) == 12 and all(
-        reason in prompt for prompt in seen.values() for reason in reasons
+    assert len(prompts_by_panelist) == 12 and all(
+        reason in prompt for prompt in prompts_by_panelist.values() for reason in reasons
     )
-    assert all("median is 30." in prompt for prompt in seen.values())
-    assert "You estimated" not in seen["q_00001"] and "You estimated 30.0." in seen["q_00002"]
+    assert all("median is 30." in prompt for prompt in prompts_by_panelist.values())
+    assert (
+        "You estimated" not in prompts_by_panelist["q_00001"]
+        and "You estimated 30.0." in prompts_by_panelist["q_00002"]
+    )

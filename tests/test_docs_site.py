@@ -1,4 +1,4 @@
-"""The documentation as a site: every page is in its navigation, and it asks no other host."""
+"""The documentation site: navigation, reference, links, and no requests to other hosts."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ ROOT = Path(__file__).parents[1]
 GENERATED = {"command_line.md", "gallery.md", "python_names.md"}
 
 
-def pages_in(navigation: object) -> Iterator[str]:
+def list_pages(navigation: object) -> Iterator[str]:
     if isinstance(navigation, str):
         yield navigation
     elif isinstance(navigation, dict):
-        for part in navigation.values():
-            yield from pages_in(part)
+        for child in navigation.values():
+            yield from list_pages(child)
     elif isinstance(navigation, list):
-        for part in navigation:
-            yield from pages_in(part)
+        for child in navigation:
+            yield from list_pages(child)
 
 
 def test_the_navigation_has_every_page_once() -> None:
     project = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
-    named = sorted(pages_in(project["nav"]))
+    navigation_pages = sorted(list_pages(project["nav"]))
     docs = ROOT / "docs"
-    written = {p.relative_to(docs).as_posix() for p in docs.rglob("*.md")}
-    decisions = {p for p in written if p.startswith("decisions/0")}  # their index names them
-    assert named == sorted((written - decisions) | GENERATED)
+    source_pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
+    decisions = {
+        page for page in source_pages if page.startswith("decisions/0")
+    }  # their index names them
+    assert navigation_pages == sorted((source_pages - decisions) | GENERATED)
 
 
 def test_the_reference_has_every_command_and_every_name() -> None:
@@ -48,7 +50,7 @@ def test_the_reference_has_every_command_and_every_name() -> None:
         assert command.callback is not None
         name = command.name or command.callback.__name__.rstrip("_").removesuffix("_command")
         assert f"## `folkmoot {name}`" in commands, name
-    # Lists of commands have whole sentences.
+    # Descriptions in lists of commands are not cut off.
     assert not re.findall(r"^\* `[\w-]+`: .*\.\.\.$", commands, re.MULTILINE)
     names = set(re.findall(r"^::: folkmoot\.(\w+)$", describe_names(), re.MULTILINE))
     assert names <= set(folkmoot.__all__) and {"run", "load", "Study", "Choice"} <= names
@@ -70,15 +72,15 @@ def test_the_site_is_built_and_loads_nothing_from_another_host(tmp_path: Path) -
     from playwright.sync_api import sync_playwright
 
     subprocess.run([sys.executable, "-m", "tools.build_site"], cwd=ROOT, check=True)
-    asked: list[str] = []
+    requested_urls: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
         )
         page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested_urls.append(request.url))
         for name in ("index", "installation", "python_names", "gallery"):
             page.goto((ROOT / "site" / f"{name}.html").as_uri())
             assert page.title()
         browser.close()
-    assert asked and all(url.startswith("file:") for url in asked)
+    assert requested_urls and all(url.startswith("file:") for url in requested_urls)

@@ -1,4 +1,4 @@
-"""What the package promises by name is there, typed, and found by entry point."""
+"""The public names of the package exist, and entry points load."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 import folkmoot
 from folkmoot.engine.study.study import load_installed_studies
 
-EXTRAS = {"ray"}  # imported by modules of their own, which nobody needs without them
+EXTRAS = {"ray"}  # optional dependencies; the modules that import them are used only with them
 
 
-def modules() -> list[str]:
-    found = pkgutil.walk_packages(folkmoot.__path__, "folkmoot.")
-    return [m.name for m in found if not m.name.endswith("__main__")]
+def list_modules() -> list[str]:
+    modules = pkgutil.walk_packages(folkmoot.__path__, "folkmoot.")
+    return [module.name for module in modules if not module.name.endswith("__main__")]
 
 
 @pytest.mark.parametrize("name", folkmoot.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_exists(name: str) -> None:
     assert getattr(folkmoot, name) is not None
     assert name in dir(folkmoot)
 
@@ -31,9 +31,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         folkmoot.nothing  # noqa: B018
 
 
-def test_every_module_says_what_it_is_for() -> None:
-    silent = []
-    for name in modules():
+def test_every_module_has_a_docstring() -> None:
+    undocumented = []
+    for name in list_modules():
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -42,30 +42,39 @@ def test_every_module_says_what_it_is_for() -> None:
             raise
         source = Path(module.__file__ or "").read_text("utf-8").strip()
         if source and not (module.__doc__ or "").strip():
-            silent.append(name)
-    assert silent == []
+            undocumented.append(name)
+    assert undocumented == []
 
 
 def test_every_study_type_and_provider_loads() -> None:
     studies, problems = load_installed_studies()
     assert problems == []
-    names = [point.name for point in entry_points(group="folkmoot.studies")]
-    assert sorted(s.name for s in studies) == sorted(names)
-    for point in entry_points(group="folkmoot.providers"):
-        assert callable(point.load())
+    names = [entry_point.name for entry_point in entry_points(group="folkmoot.studies")]
+    assert sorted(study.name for study in studies) == sorted(names)
+    for entry_point in entry_points(group="folkmoot.providers"):
+        assert callable(entry_point.load())
 
 
-def test_the_version_is_one() -> None:
+def test_package_and_citation_have_the_same_version() -> None:
     assert folkmoot.__version__ == version("folkmoot")
     citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
     assert f"version: {folkmoot.__version__}" in citation
 
 
-def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
-    scope = {name for name in dir(folkmoot.Scope) if not name.startswith("_")}
-    effects = {"ask", "ask_detailed", "map", "take_turns", "embed", "compute", "record", "say"}
-    files = {"prompt", "write_json", "write_text", "log", "warn"}
-    values = {
+def test_the_public_members_of_a_scope_are_the_documented_ones() -> None:
+    members = {name for name in dir(folkmoot.Scope) if not name.startswith("_")}
+    effect_methods = {
+        "ask",
+        "ask_detailed",
+        "map",
+        "take_turns",
+        "embed",
+        "compute",
+        "record",
+        "say",
+    }
+    file_methods = {"prompt", "write_json", "write_text", "log", "warn"}
+    other_members = {
         "child",
         "at_row",
         "path",
@@ -78,4 +87,4 @@ def test_a_scope_offers_no_more_than_the_page_on_writing_a_study_says() -> None:
         "speaks_as_self",
         "is_human",
     }
-    assert scope == effects | files | values
+    assert members == effect_methods | file_methods | other_members

@@ -1,4 +1,4 @@
-"""What a plain installation lacks is named with the command that installs it."""
+"""Errors about missing extras name the command that installs them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ import folkmoot
 """
 
 
-def plainly(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_without_extras(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run Python code in a process that has no extras."""
-    hidden = sorted({*MODULES["pdf"], *MODULES["pandas"], "statsmodels"})
-    words = [sys.executable, "-c", PLAIN + code, json.dumps(hidden)]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    hidden_modules = sorted({*MODULES["pdf"], *MODULES["pandas"], "statsmodels"})
+    command = [sys.executable, "-c", PLAIN + code, json.dumps(hidden_modules)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 BOTH_REPORTS = """
@@ -51,27 +51,27 @@ main()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that a plain installation made."""
-    here = tmp_path_factory.mktemp("plain")
+    run_folder = tmp_path_factory.mktemp("plain")
     study = ROOT / "examples" / "cross_pollination.yaml"
-    done = plainly(f"folkmoot.run({str(study)!r}, out='run', limit=8)", here)
-    assert done.returncode == 0, done.stderr
-    return here
+    process = run_without_extras(f"folkmoot.run({str(study)!r}, out='run', limit=8)", run_folder)
+    assert process.returncode == 0, process.stderr
+    return run_folder
 
 
 @pytest.mark.nightly(part="sweeps")
 def test_a_plain_installation_reports_in_html_and_names_what_a_pdf_needs(folder: Path) -> None:
-    done = plainly(BOTH_REPORTS, folder)
-    assert done.returncode == 2 and "report.html" in done.stdout, done.stderr
-    assert 'pip install "folkmoot[pdf]"' in " ".join(done.stderr.split())
+    process = run_without_extras(BOTH_REPORTS, folder)
+    assert process.returncode == 2 and "report.html" in process.stdout, process.stderr
+    assert 'pip install "folkmoot[pdf]"' in " ".join(process.stderr.split())
     assert not (folder / "run" / "report.html").exists()  # nothing half done
 
 
-def test_pandas_is_asked_for_by_name(folder: Path) -> None:
+def test_a_missing_pandas_is_reported_with_its_extra(folder: Path) -> None:
     code = "folkmoot.load('run').tables['participants']; folkmoot.load('run').to_pandas('answers')"
-    refused = plainly(code, folder)
-    assert refused.returncode == 1
-    last = refused.stderr.strip().splitlines()[-1]
-    assert "InputError" in last and 'pip install "folkmoot[pandas]"' in last
+    process = run_without_extras(code, folder)
+    assert process.returncode == 1
+    last_line = process.stderr.strip().splitlines()[-1]
+    assert "InputError" in last_line and 'pip install "folkmoot[pandas]"' in last_line
     import folkmoot
 
     run = folkmoot.load(folder / "run")
@@ -80,12 +80,12 @@ def test_pandas_is_asked_for_by_name(folder: Path) -> None:
     assert int(frame["missing"].isna().sum()) == run.table("answers")["missing"].null_count() > 0
 
 
-def test_extras_are_extras() -> None:
-    """They are optional for users, and installed where the tests run."""
+def test_extras_are_optional_for_users_and_installed_for_tests() -> None:
+    """No required dependency is an extra, and the extra `dev` has all of them."""
     extras = PROJECT["optional-dependencies"]
     for extra, modules in MODULES.items():
         assert modules <= {line.partition(">")[0] for line in extras[extra]}
         assert not [line for line in PROJECT["dependencies"] if line.startswith(tuple(modules))]
     assert "folkmoot[pandas,pdf]" in extras["dev"]
-    # No dependency has a marker: every Python and machine gets the same.
+    # No dependency has a marker: every Python version and system gets the same ones.
     assert not [line for line in PROJECT["dependencies"] if ";" in line]

@@ -1,4 +1,4 @@
-"""CSV as people save it, and YAML from untrusted sources."""
+"""CSV from spreadsheet programs, and YAML from untrusted sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from folkmoot.files import MAX_YAML_DEPTH, read_csv, read_yaml
 from tests.json_values import json_values
 
 
-def test_a_csv_has_its_lines_stripped_cells_and_no_blank_rows() -> None:
+def test_csv_cells_are_stripped_and_blank_rows_skipped() -> None:
     text = 'id , note\na, x \n\n,\nb,"two\nlines"\nc\n'
     assert read_csv(text, "t.csv") == (
         ("id", "note"),
@@ -29,7 +29,7 @@ def test_an_empty_csv_has_neither_columns_nor_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("id;note\na;x\n", "t.csv:1: its columns are separated by semicolons; save it with commas"),
         ("id\tnote\na\tx\n", "t.csv:1: its columns are separated by tabs"),
@@ -37,18 +37,18 @@ def test_an_empty_csv_has_neither_columns_nor_rows() -> None:
         ("id,note\na,x\nb,one, and two\n", "t.csv:3: more cells than there are columns"),
     ],
 )
-def test_nothing_of_a_csv_is_left_out_unsaid(text: str, said: str) -> None:
+def test_a_malformed_csv_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         read_csv(text, "t.csv")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_commas_at_the_end_of_lines_are_no_cells() -> None:
+def test_trailing_commas_of_csv_lines_are_ignored() -> None:
     assert read_csv("id,note,,\na,x,,,\n", "t.csv").rows == [(2, {"id": "a", "note": "x", "": ""})]
 
 
 @given(json_values(st.integers()))
-def test_yaml_is_read_as_the_slow_reader_reads_it(value: object) -> None:
+def test_yaml_is_read_like_by_the_reference_parser(value: object) -> None:
     text = yaml.safe_dump(value, allow_unicode=True)
     assert read_yaml(text) == yaml.safe_load(text)
 
@@ -61,7 +61,7 @@ def test_yaml_is_read_as_the_slow_reader_reads_it(value: object) -> None:
         "!!python/object/apply:os.getcwd []",
         "? [a]\n: b",
         "[" * (MAX_YAML_DEPTH + 1) + "]" * (MAX_YAML_DEPTH + 1),
-        # So deep that libyaml would end the process.
+        # At this depth libyaml would crash the process.
         "[" * 200_000,
         "- " * 200_000,
     ],

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: refused in labels with their place, left out elsewhere."""
+"""Invisible characters are refused in labels with their location and removed elsewhere."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ from tests.studies.workbook.workbook_builder import (
 )
 from tests.sweeps import sample_daily
 
-HIDDEN = [
+HIDDEN_CHARACTERS = [
     *("\x00", "\x07", "\x0b", "\x1b", "\r", "\x7f", "\x85", "\x9f", "\xad", "\u061c", "\u200b"),
     *("\u200c", "\u200d", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202e", "\u2060"),
     *("\u2066", "\u2069", "\ufeff", "\ufffe", "\ud800", "\udfff", "\U000e0041", "\u180e"),
 ]
-IN_XML = [c for c in HIDDEN if ord(c) > 0x1F and not 0xD800 <= ord(c) <= 0xDFFF and c != "\ufffe"]
-SEEN = [
+XML_CHARACTERS = [
+    c
+    for c in HIDDEN_CHARACTERS
+    if ord(c) > 0x1F and not 0xD800 <= ord(c) <= 0xDFFF and c != "\ufffe"
+]
+VISIBLE_TEXTS = [
     "Parks",
     "10 %",
     "C++",
@@ -47,15 +51,15 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize("character", HIDDEN)
-def test_each_is_found_and_left_out(character: str) -> None:
+@pytest.mark.parametrize("character", HIDDEN_CHARACTERS)
+def test_hidden_characters_are_found_and_removed(character: str) -> None:
     for text in (f"Par{character}ks", f"{character}Parks", f"Parks{character}"):
         assert f"U+{ord(character):04X}" in hidden_in(text)
         assert without_hidden(text) == "Parks"
 
 
-@pytest.mark.parametrize("text", SEEN)
-def test_what_people_see_stays(text: str) -> None:
+@pytest.mark.parametrize("text", VISIBLE_TEXTS)
+def test_visible_text_is_kept(text: str) -> None:
     assert hidden_in(text, label=True) == ""
     assert without_hidden(text) == text
 
@@ -68,54 +72,64 @@ def test_line_breaks_and_tabs_are_hidden_in_labels_only() -> None:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_nothing_hidden_is_left_and_all_that_is_left_can_be_written(text: str) -> None:
-    left = without_hidden(text)
-    left.encode()
-    assert without_hidden(left) == left or "\u200c" in text or "\u200d" in text or "\r" in text
+def test_cleaned_text_is_stable_and_can_be_encoded(text: str) -> None:
+    cleaned = without_hidden(text)
+    cleaned.encode()
+    assert (
+        without_hidden(cleaned) == cleaned or "\u200c" in text or "\u200d" in text or "\r" in text
+    )
 
 
-def told(path: Path, *overrides: str) -> list[str]:
+def load_problems(path: Path, *overrides: str) -> list[str]:
     with pytest.raises(InputError) as caught:
         load_study_file(path, overrides)
-    return [str(p) for p in caught.value.problems]
+    return [str(problem) for problem in caught.value.problems]
 
 
-@pytest.mark.parametrize("character", HIDDEN)
-def test_a_study_file_names_the_line(tmp_path: Path, character: str) -> None:
+@pytest.mark.parametrize("character", HIDDEN_CHARACTERS)
+def test_a_hidden_character_in_a_study_file_is_reported_with_its_line(
+    tmp_path: Path, character: str
+) -> None:
     path = tmp_path / "pilot.yaml"
     escaped = json.dumps(f"Par{character}ks")
     path.write_text(PILOT.replace("Park improvements", escaped), encoding="utf-8")
-    (problem,) = told(path)
+    (problem,) = load_problems(path)
     assert f"pilot.yaml:5: topic.options[1]: holds U+{ord(character):04X}" in problem
     path.write_text(PILOT.replace("description: One", f"{escaped}: 1\n  description: One"))
-    assert any("pilot.yaml:4" in p and "a key holds" in p for p in told(path))
+    assert any("pilot.yaml:4" in line and "a key holds" in line for line in load_problems(path))
 
 
-def test_an_override_and_a_dictionary_are_looked_at_too(tmp_path: Path) -> None:
+def test_overrides_and_dictionaries_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "pilot.yaml"
     path.write_text(PILOT)
-    (problem,) = told(path, 'topic.options[1]="Par\\u202Eks"')
+    (problem,) = load_problems(path, 'topic.options[1]="Par\\u202Eks"')
     assert problem.startswith("--set: topic.options[1]: holds U+202E")
     settings: dict[str, Any] = {"pilot_id": "x", "topic": {"options": ["a", "b\nc", "d"]}}
     with pytest.raises(InputError, match=r"topic.options\[2\]: holds U\+000A"):
         folkmoot.run("cross_pollination", settings)
 
 
-@pytest.mark.parametrize("character", sample_daily(IN_XML, daily=4, part="sweeps"))
-def test_a_workbook_names_sheet_and_cell(tmp_path: Path, character: str) -> None:
+@pytest.mark.parametrize("character", sample_daily(XML_CHARACTERS, daily=4, part="sweeps"))
+def test_a_hidden_character_in_a_workbook_is_reported_with_sheet_and_cell(
+    tmp_path: Path, character: str
+) -> None:
     code = f"U+{ord(character):04X}"
     book = make_workbook()
-    places = ("agent_roles!A4", "treatments!A2", "constants!A2", "constants!B2")
-    for where in places:
-        sheet, cell = where.split("!")
-        old = book[sheet][int(cell[1]) - 1]["AB".index(cell[0])]
-        book = with_cell(book, where, f"{old[:3]}{character}{old[3:]}")
-    found = find_mistakes(book, tmp_path)
-    for where in places:
-        assert any(f"book.xlsx:{where}" in p and code in p for p in found), (where, found)
+    cells = ("agent_roles!A4", "treatments!A2", "constants!A2", "constants!B2")
+    for location in cells:
+        sheet, cell = location.split("!")
+        old_text = book[sheet][int(cell[1]) - 1]["AB".index(cell[0])]
+        book = with_cell(book, location, f"{old_text[:3]}{character}{old_text[3:]}")
+    mistakes = find_mistakes(book, tmp_path)
+    for location in cells:
+        assert any(
+            f"book.xlsx:{location}" in mistake and code in mistake for mistake in mistakes
+        ), (location, mistakes)
 
 
-def test_ids_and_names_of_profiles_are_refused_and_answers_read_without(tmp_path: Path) -> None:
+def test_hidden_characters_are_refused_in_profile_ids_and_removed_from_answers(
+    tmp_path: Path,
+) -> None:
     book = make_workbook()
     sheet = next(
         name for name in book if "profile" in name or ("agent" in name and name != "agent_roles")
@@ -124,16 +138,21 @@ def test_ids_and_names_of_profiles_are_refused_and_answers_read_without(tmp_path
     rows[2][1] = f"ol\u200bd{rows[2][1]}"
     assert "\u200b" not in str(read_config(book, tmp_path).workbook.profiles.rows)
     rows[2][0] = f"{rows[2][0]}\u202e"
-    assert any(f"{sheet}!A3" in p and "U+202E" in p for p in find_mistakes(book, tmp_path))
+    assert any(
+        f"{sheet}!A3" in mistake and "U+202E" in mistake
+        for mistake in find_mistakes(book, tmp_path)
+    )
 
 
 def test_hidden_characters_in_literals_are_found(tmp_path: Path) -> None:
     for text in ("['a', '\\u202eb']", "['a', '\\ud800']"):
-        found = find_mistakes(with_cell(make_workbook(), "constants!B2", text), tmp_path)
-        assert any("constants!B2" in p and "which is invisible" in p for p in found), found
+        mistakes = find_mistakes(with_cell(make_workbook(), "constants!B2", text), tmp_path)
+        assert any(
+            "constants!B2" in mistake and "which is invisible" in mistake for mistake in mistakes
+        ), mistakes
 
 
-def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:
+def test_a_hidden_character_in_a_persona_id_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     pl.DataFrame({"id": ["a", "b\u202e"], "text": ["A co\u200bok.", "A baker."]}).write_csv(path)
     with pytest.raises(InputError, match=r"people.csv:3: id: the id contains U\+202E"):
@@ -142,11 +161,11 @@ def test_a_table_of_people_names_the_line_of_an_id(tmp_path: Path) -> None:
     assert table.read_personas(path)[0].text == "A cook."
 
 
-@pytest.mark.parametrize("character", HIDDEN)
-def test_no_chart_stops_at_one(character: str) -> None:
-    (drawn,) = render_svgs(BarChart((("x", f"Par{character}ks", 1.0),)), f"Bars{character}")
-    drawn.encode()
-    assert "Parks" in drawn
+@pytest.mark.parametrize("character", HIDDEN_CHARACTERS)
+def test_charts_with_hidden_characters_are_drawn(character: str) -> None:
+    (svg,) = render_svgs(BarChart((("x", f"Par{character}ks", 1.0),)), f"Bars{character}")
+    svg.encode()
+    assert "Parks" in svg
 
 
 @pytest.mark.parametrize(
@@ -160,19 +179,24 @@ def test_no_chart_stops_at_one(character: str) -> None:
         ("respondent: {{noise: {}}}", "respondent"),
     ],
 )
-def test_numbers_of_thousands_of_digits_are_located(tmp_path: Path, line: str, key: str) -> None:
+def test_numbers_with_thousands_of_digits_are_reported_with_their_location(
+    tmp_path: Path, line: str, key: str
+) -> None:
     path = tmp_path / "pilot.yaml"
     number = "9" * 5000
-    plain = PILOT.replace(f"{key}: 6\n", "")
-    path.write_text(f"{plain}{line.format(number)}\n")
-    assert any(f"pilot.yaml:{len(plain.splitlines()) + 1}: {key}" in p for p in told(path))
+    base_text = PILOT.replace(f"{key}: 6\n", "")
+    path.write_text(f"{base_text}{line.format(number)}\n")
+    assert any(
+        f"pilot.yaml:{len(base_text.splitlines()) + 1}: {key}" in problem
+        for problem in load_problems(path)
+    )
     path.write_text(PILOT)
     override = line.format(number).replace(": ", "=", 1)
-    assert any(f"--set: {key}" in p for p in told(path, override))
+    assert any(f"--set: {key}" in problem for problem in load_problems(path, override))
 
 
-def test_an_entry_of_thousands_of_digits_is_no_entry(tmp_path: Path) -> None:
+def test_an_index_with_thousands_of_digits_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pilot.yaml"
     path.write_text(PILOT)
-    (problem,) = told(path, f"topic.options[{'9' * 5000}]=x")
+    (problem,) = load_problems(path, f"topic.options[{'9' * 5000}]=x")
     assert problem.startswith("--set")

@@ -1,4 +1,4 @@
-"""Guesses at names: a slip is recognised, what is nothing like any name is not guessed."""
+"""Suggestions of names: similar names are suggested, and dissimilar ones are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "mode
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("written", "expected"),
     [
         ("interview_turn", "interview_turns"),
         ("Threshold-Percent", "threshold_percent"),
@@ -34,38 +34,39 @@ KEYS = ["interview_turns", "threshold_percent", "max_api_retries", "seed", "mode
         ("", None),
     ],
 )
-def test_the_name_that_was_meant(said: str, meant: str | None) -> None:
-    assert closest_name(said, KEYS) == meant
-    assert did_you_mean(said, KEYS, "look again") == (
-        f"did you mean {meant}?" if meant else "look again"
+def test_the_closest_name_is_suggested(written: str, expected: str | None) -> None:
+    assert closest_name(written, KEYS) == expected
+    assert did_you_mean(written, KEYS, "look again") == (
+        f"did you mean {expected}?" if expected else "look again"
     )
 
 
-def test_several_guesses_come_nearest_first() -> None:
+def test_several_suggestions_are_sorted_by_similarity() -> None:
     hint = did_you_mean("gpt-4", ["gpt-4o-mini", "gpt-4o", "claude"], max_guesses=2)
     assert hint == "did you mean gpt-4o, gpt-4o-mini?"
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, unique=True), st.data())
-def test_a_known_name_is_its_own_nearest_up_to_case(known: list[str], data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(known))
-    found = closest_name(name, known)
-    assert found is None or found in known
+def test_an_existing_name_is_recognised(names: list[str], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(names))
+    closest = closest_name(name, names)
+    assert closest is None or closest in names
     if re.search(r"\w", name):
-        assert found is not None
+        assert closest is not None
 
 
-def test_nobody_else_words_a_guess() -> None:
+def test_other_modules_do_not_search_for_similar_names() -> None:
     source = Path(folkmoot.__file__).parent
-    own = [
-        str(f.relative_to(source))
-        for f in source.rglob("*.py")
-        if "get_close_matches" in f.read_text(encoding="utf-8") or "extractOne" in f.read_text()
+    other_searches = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if "get_close_matches" in path.read_text(encoding="utf-8")
+        or "extractOne" in path.read_text()
     ]
-    assert own == []
+    assert other_searches == []
 
 
-def test_names_in_words_and_texts_cut_short() -> None:
+def test_lists_are_joined_in_words_and_long_texts_shortened() -> None:
     assert [join_words(list(names)) for names in ("", "a", "ab", "abc")] == [
         *("", "a", "a and b", "a, b and c")
     ]
@@ -74,7 +75,7 @@ def test_names_in_words_and_texts_cut_short() -> None:
     assert shorten("x" * 81) == "x" * 79 + "…"
 
 
-def test_numbers_in_texts_are_compared_as_numbers() -> None:
+def test_natural_order_compares_numbers_in_texts() -> None:
     names = ["t10", "t9", "t²", "t1a", "t" + "1" * 9_000, "ann", ""]
     in_order = ["", "ann", "t1a", "t9", "t10", "t" + "1" * 9_000, "t²"]
     assert sorted(names, key=natural_sort_key) == in_order

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PARTS, problem_of_nightly
+from tests.conftest import PARTS, find_part_problem
 
 ROOT = Path(__file__).parents[1]
 MARK = pytest.mark.nightly
 
 
-def test_a_long_test_without_one_part_is_refused() -> None:
-    """`tests/conftest.py` asks this of each test that is collected, in every run."""
-    assert not problem_of_nightly([])
+def test_a_nightly_test_needs_exactly_one_part() -> None:
+    """`tests/conftest.py` checks this for each collected test, in every run."""
+    assert not find_part_problem([])
     for part in PARTS:
-        assert not problem_of_nightly([MARK(part=part).mark])
+        assert not find_part_problem([MARK(part=part).mark])
     for marks in ([MARK], [MARK(part="night")], [MARK(part="kills"), MARK(part="scale")]):
-        assert "truths, seeds" in problem_of_nightly([mark.mark for mark in marks])
+        assert "truths, seeds" in find_part_problem([mark.mark for mark in marks])
 
 
-class Collected:
-    """A plugin that notes which tests a selection leaves."""
+class CollectionRecorder:
+    """A plugin that records the selected tests."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -32,10 +32,10 @@ class Collected:
         self.names = {item.name for item in session.items}
 
 
-def test_the_parts_of_the_makefile_are_these_and_each_selects_its_own(tmp_path: Path) -> None:
+def test_the_makefile_has_all_parts_and_each_selects_its_tests(tmp_path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    named = re.search(r"^PARTS *:= (.+)$", makefile, re.MULTILINE)
-    assert named is not None and named[1].split() == [*PARTS, "properties"]
+    makefile_parts = re.search(r"^PARTS *:= (.+)$", makefile, re.MULTILINE)
+    assert makefile_parts is not None and makefile_parts[1].split() == [*PARTS, "properties"]
     selection = re.search(r"-m \"(nightly\(part='\$\$part'\))\"", makefile)
     assert selection is not None
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly(part): long\n")
@@ -47,14 +47,16 @@ def test_the_parts_of_the_makefile_are_these_and_each_selects_its_own(tmp_path: 
         )
     )
 
-    def collected(chosen: str) -> set[str]:
-        found = Collected()
-        quiet = ("--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
+    def collect_names(expression: str) -> set[str]:
+        recorder = CollectionRecorder()
+        options = ("--collect-only", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
         # It would look through all objects of this process five times.
-        quiet += ("-p", "no:unraisableexception")
-        pytest.main([*quiet, f"--rootdir={tmp_path}", "-m", chosen, str(tmp_path)], [found])
-        return found.names
+        options += ("-p", "no:unraisableexception")
+        pytest.main(
+            [*options, f"--rootdir={tmp_path}", "-m", expression, str(tmp_path)], [recorder]
+        )
+        return recorder.names
 
     for part in (next(iter(PARTS)), "kills"):
-        assert collected(selection[1].replace("$$part", part)) == {f"test_{part}"}
-    assert collected("not nightly") == {"test_short"}
+        assert collect_names(selection[1].replace("$$part", part)) == {f"test_{part}"}
+    assert collect_names("not nightly") == {"test_short"}

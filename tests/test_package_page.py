@@ -1,4 +1,4 @@
-"""The package page: links and pictures of the README work there, or are plain text."""
+"""The package page: links and pictures of the README work there or become plain text."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ ADDRESS = "https://forge.example/lab/folkmoot"
 TAG = f"v{tomllib.loads(PROJECT.read_text('utf-8'))['project']['version']}"
 
 
-def built_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch, *, repository: str) -> Message:
+def build_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch, *, repository: str) -> Message:
     """Build the metadata of the wheel from a copy that states this address of the repository."""
     for name in ("README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, folder / name)
     shutil.copytree(ROOT / "packaging", folder / "packaging")
     line = f'\nrepository = "{repository}"'
-    stated, lines = re.subn(r'\nrepository = "[^"]*"', line, PROJECT.read_text("utf-8"))
-    assert lines == 1
-    (folder / "pyproject.toml").write_text(stated, "utf-8")
+    project_text, replacements = re.subn(
+        r'\nrepository = "[^"]*"', line, PROJECT.read_text("utf-8")
+    )
+    assert replacements == 1
+    (folder / "pyproject.toml").write_text(project_text, "utf-8")
     (folder / "built").mkdir()
     monkeypatch.chdir(folder)
-    info = prepare_metadata_for_build_wheel(str(folder / "built"))
-    return Parser().parsestr((folder / "built" / info / "METADATA").read_text("utf-8"))
+    metadata_folder = prepare_metadata_for_build_wheel(str(folder / "built"))
+    return Parser().parsestr((folder / "built" / metadata_folder / "METADATA").read_text("utf-8"))
 
 
-def targets_in(markdown: str) -> Iterator[tuple[str, str]]:
+def list_targets(markdown: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the address of each link and picture, as a Markdown reader finds them."""
     for block in MarkdownIt("commonmark").enable("table").parse(markdown):
         for token in block.children or ():
@@ -45,10 +47,10 @@ def targets_in(markdown: str) -> Iterator[tuple[str, str]]:
                 yield "raw", str(token.attrs["src"])
 
 
-def test_with_an_address_every_link_is_absolute_and_leads_to_a_file_of_the_repository(
+def test_with_a_repository_every_link_is_absolute_and_leads_to_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata = built_metadata(tmp_path, monkeypatch, repository=ADDRESS)
+    metadata = build_metadata(tmp_path, monkeypatch, repository=ADDRESS)
     assert metadata.get_all("Project-URL") == [
         f"Homepage, {ADDRESS}",
         f"Documentation, {ADDRESS}/blob/{TAG}/docs/index.md",
@@ -57,24 +59,24 @@ def test_with_an_address_every_link_is_absolute_and_leads_to_a_file_of_the_repos
     ]
     readme = metadata.get_payload()
     assert isinstance(readme, str) and metadata["Description-Content-Type"] == "text/markdown"
-    written = list(targets_in((ROOT / "README.md").read_text("utf-8")))
-    shown = list(targets_in(readme))
-    assert [kind for kind, _ in shown] == [kind for kind, _ in written]
-    assert sum(kind == "raw" for kind, _ in shown) == 3
-    for kind, target in shown:
+    source_targets = list(list_targets((ROOT / "README.md").read_text("utf-8")))
+    page_targets = list(list_targets(readme))
+    assert [kind for kind, _ in page_targets] == [kind for kind, _ in source_targets]
+    assert sum(kind == "raw" for kind, _ in page_targets) == 3
+    for kind, target in page_targets:
         start = f"{ADDRESS}/{kind}/{TAG}/"
         assert target.startswith(start)
         assert (ROOT / target.removeprefix(start).partition("#")[0]).is_file(), target
 
 
-def test_without_an_address_no_link_leads_nowhere(
+def test_without_a_repository_links_become_plain_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata = built_metadata(tmp_path, monkeypatch, repository="")
+    metadata = build_metadata(tmp_path, monkeypatch, repository="")
     assert metadata.get_all("Project-URL") is None
     readme = metadata.get_payload()
     assert isinstance(readme, str)
-    assert list(targets_in(readme)) == []
+    assert list(list_targets(readme)) == []
     assert "The glossary explains the terms." in readme
     assert "*[Picture: A seat in a focus group: what others said, the question, and a box" in readme
     # Code keeps what looks like a link.
@@ -85,4 +87,4 @@ def test_an_address_without_a_scheme_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match="must begin with https://"):
-        built_metadata(tmp_path, monkeypatch, repository="forge.example/lab/folkmoot")
+        build_metadata(tmp_path, monkeypatch, repository="forge.example/lab/folkmoot")

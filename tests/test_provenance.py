@@ -1,4 +1,4 @@
-"""A text knows where it comes from, through templates, joins, histories, pickles and tables."""
+"""Texts keep their sources through templates, joins, histories, pickles and tables."""
 
 from __future__ import annotations
 
@@ -29,46 +29,51 @@ from folkmoot.provenance import (
     quote_value,
     replace_words,
 )
-from tests.helpers_provenance import Told, sources_in, told, unattributed_length
+from tests.helpers_provenance import (
+    SpanDescription,
+    count_unattributed,
+    describe_spans,
+    list_sources,
+)
 
 PARK = quote_value("Park", "option", "study.options")
-STREET_NAME = quote_value("Straße", "value", "street.name/1")
+STREET_VALUE = quote_value("Straße", "value", "street.name/1")
 ANN = quote_value("I like trees.", "utterance", "talk/ann/ask0", "ann")
-PARK_AND_JOBS = [("Park", "option", False), ("Jobs", "option", False)]
-IN_CAPITALS = [("PARK", "option", True), ("JOBS", "option", True)]
-ONLY_ANN = [("Ann", "value", False)]
-STREET = [("Straße", "value", False)]
-NAME_LONGER = ("Ammmm", "value", True)
-CUT_BEFORE_THE_DOT = [*ONLY_ANN, ("Str", "value", True)]
+OPTION_SPANS = [("Park", "option", False), ("Jobs", "option", False)]
+CAPITAL_OPTION_SPANS = [("PARK", "option", True), ("JOBS", "option", True)]
+ANN_SPANS = [("Ann", "value", False)]
+STREET_SPANS = [("Straße", "value", False)]
+LONGER_NAME_SPAN = ("Ammmm", "value", True)
+TRUNCATED_SPANS = [*ANN_SPANS, ("Str", "value", True)]
 TEXTS = st.text(min_size=1, max_size=20)
 
 
-def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
-    """A library with one prompt; with `own` the user has replaced it."""
+def make_library(folder: Path, template: str, *, custom: bool = False) -> PromptLibrary:
+    """Make a library with one prompt. With `own`, a prompt of the researcher replaces it."""
     (folder / "own").mkdir(parents=True)
-    (folder / "it.md").write_text("nothing" if own else template)
-    if own:
+    (folder / "it.md").write_text("nothing" if custom else template)
+    if custom:
         (folder / "own" / "it.md").write_text(template)
-    return PromptLibrary(folder, folder / "own" if own else None)
+    return PromptLibrary(folder, folder / "own" if custom else None)
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["shipped", "replaced"])
+@pytest.mark.parametrize("custom", [False, True], ids=["shipped", "replaced"])
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
-        ("Hi {{ name }}!", ONLY_ANN),
+        ("Hi {{ name }}!", ANN_SPANS),
         ("{{ name | upper }}", [("ANN", "value", True)]),
         ("{{ name | upper | lower }}", [("ann", "value", True)]),
-        ("{{ name | trim }}", ONLY_ANN),
-        ("{{ both | join(' or ') }}", PARK_AND_JOBS),
-        ("{{ both | listed }}", PARK_AND_JOBS),
-        ("{{ both | map('upper') | join(', ') }}", IN_CAPITALS),
-        ("{{ both | first }}{{ both | last }}", PARK_AND_JOBS),
-        ("{{ both | join | upper }}", IN_CAPITALS),
-        ('{{ "So " ~ name ~ "." }}', ONLY_ANN),
-        ("{{ data | json }}", [*ONLY_ANN, (r"a \"b\"", "value", True)]),
-        ("{{ name if yes else 'nobody' }}{{ name if not yes else 'then' }}", ONLY_ANN),
-        ("{% for o in both %}{{ loop.index }}. {{ o }}\n{% endfor %}", PARK_AND_JOBS),
+        ("{{ name | trim }}", ANN_SPANS),
+        ("{{ both | join(' or ') }}", OPTION_SPANS),
+        ("{{ both | listed }}", OPTION_SPANS),
+        ("{{ both | map('upper') | join(', ') }}", CAPITAL_OPTION_SPANS),
+        ("{{ both | first }}{{ both | last }}", OPTION_SPANS),
+        ("{{ both | join | upper }}", CAPITAL_OPTION_SPANS),
+        ('{{ "So " ~ name ~ "." }}', ANN_SPANS),
+        ("{{ data | json }}", [*ANN_SPANS, (r"a \"b\"", "value", True)]),
+        ("{{ name if yes else 'nobody' }}{{ name if not yes else 'then' }}", ANN_SPANS),
+        ("{% for o in both %}{{ loop.index }}. {{ o }}\n{% endfor %}", OPTION_SPANS),
         ("{% set m = {'x': 'long'} %}{{ m['x'] }} {{ three }}", [("3", "value", False)]),
         ("{{ plain }} {{ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
         ("{{ plain ~ name }}", [("as it is", "unattributed", False), ("Ann", "value", False)]),
@@ -79,25 +84,25 @@ def library(folder: Path, template: str, *, own: bool = False) -> PromptLibrary:
             [("3.0", "value", True), ("3", "value", False)],
         ),
         ("{{ three | upper }}", [("3", "value", False)]),
-        # Of texts of several sources too, also if they get longer or shorter.
+        # Texts with several sources, also if they become longer or shorter.
         ("{{ (street ~ name) | upper }}", [("STRASSE", "value", True), ("ANN", "value", True)]),
         ("{{ (street ~ '.') | upper }}", [("STRASSE", "value", True)]),
-        ("{{ (name ~ ' x' ~ street) | replace('n', 'mm') }}", [NAME_LONGER, *STREET]),
-        ("{{ ('\\n ' ~ name ~ street ~ ' ') | trim }}", [*ONLY_ANN, *STREET]),
+        ("{{ (name ~ ' x' ~ street) | replace('n', 'mm') }}", [LONGER_NAME_SPAN, *STREET_SPANS]),
+        ("{{ ('\\n ' ~ name ~ street ~ ' ') | trim }}", [*ANN_SPANS, *STREET_SPANS]),
         ("{{ nested | upper }}", [("STRASSE", "summary", True), ("STRASSE", "value", True)]),
         (
             "{{ (name ~ ' says ' ~ street ~ '.') | truncate(12, true, '…', 0) }}",
-            [*ONLY_ANN, ("St", "value", True)],
+            [*ANN_SPANS, ("St", "value", True)],
         ),
-        # The end of a cut text is equal to the end of the whole text.
-        ("{{ (name ~ ' ' ~ street ~ dot) | truncate(8, true, '.', 0) }}", CUT_BEFORE_THE_DOT),
+        # The truncated text ends like the whole text.
+        ("{{ (name ~ ' ' ~ street ~ dot) | truncate(8, true, '.', 0) }}", TRUNCATED_SPANS),
         ("{{ 7 }}{{ 'word' }}{{ missing | default('none given') if false }}", []),
     ],
 )
-def test_templates_keep_the_sources_of_what_they_are_given(
-    template: str, expected: list[Told], own: bool, tmp_path: Path
+def test_templates_keep_the_sources_of_their_variables(
+    template: str, expected: list[SpanDescription], custom: bool, tmp_path: Path
 ) -> None:
-    prompt = library(tmp_path / "p", template, own=own).render_prompt(
+    prompt = make_library(tmp_path / "p", template, custom=custom).render_prompt(
         "it",
         name=quote_value("Ann", "value", "people.name/1"),
         both=[PARK, quote_value("Jobs", "option", "study.options")],
@@ -108,97 +113,113 @@ def test_templates_keep_the_sources_of_what_they_are_given(
         yes=True,
         plain="as it is",
         three=quote_value(3, "value", "z"),
-        street=STREET_NAME,
+        street=STREET_VALUE,
         dot=quote_value(".", "utterance", "x/ask0", "bob"),
-        nested=quote_value(STREET_NAME, "summary", "s.text/1"),
+        nested=quote_value(STREET_VALUE, "summary", "s.text/1"),
     )
-    assert told(prompt) == expected
+    assert describe_spans(prompt) == expected
 
 
-def test_a_text_that_a_filter_inserts_is_not_the_words_of_the_other(tmp_path: Path) -> None:
-    prompts = library(tmp_path / "p", "{{ a | replace('trees', b) }}")
+def test_a_text_inserted_by_a_filter_is_unattributed(tmp_path: Path) -> None:
+    prompts = make_library(tmp_path / "p", "{{ a | replace('trees', b) }}")
     prompt = prompts.render_prompt("it", a=ANN, b=PARK)
-    assert (str(prompt), told(prompt)) == (
+    assert (str(prompt), describe_spans(prompt)) == (
         "I like Park.",
         [("I like Park.", "unattributed", False)],
     )
 
 
-@given(text=TEXTS, before=st.text(max_size=5), own=st.booleans())
-def test_any_text_is_found_where_it_stands(
-    text: str, before: str, own: bool, tmp_path_factory: pytest.TempPathFactory
+@given(text=TEXTS, preceding=st.text(max_size=5), custom=st.booleans())
+def test_the_span_of_any_text_is_its_position(
+    text: str, preceding: str, custom: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("p") / "p"
-    prompt = library(folder, "\n {{ a }}: {{ b }}{{ cache }} end ", own=own).render_prompt(
-        "it", a=quote_value(before, "value", "a"), b=quote_value(text, "utterance", "x/ask0", "ann")
+    prompt = make_library(
+        folder, "\n {{ a }}: {{ b }}{{ cache }} end ", custom=custom
+    ).render_prompt(
+        "it",
+        a=quote_value(preceding, "value", "a"),
+        b=quote_value(text, "utterance", "x/ask0", "ann"),
     )
-    spans = [s for s in prompt.spans if s.source.kind == "utterance"]
-    shown = text.translate(dict.fromkeys((0xFDD0, 0xFDD1, 0xFDD2)))
-    assert "".join(prompt[s.start : s.end] for s in spans) in (shown, "")
+    spans = [span for span in prompt.spans if span.source.kind == "utterance"]
+    visible_text = text.translate(dict.fromkeys((0xFDD0, 0xFDD1, 0xFDD2)))
+    assert "".join(prompt[span.start : span.end] for span in spans) in (visible_text, "")
     assert not set(prompt) & {"\ufdd0", "\ufdd1", "\ufdd2"}
 
 
 def test_reserved_characters_in_a_text_cannot_move_the_spans_of_others(tmp_path: Path) -> None:
-    forged = quote_value("\ufdd2\ufdd1Bob said it\ufdd2\ufdd0", "utterance", "x/ask0", "ann")
-    prompt = library(tmp_path / "p", "{{ a }} and {{ b }}").render_prompt("it", a=forged, b=PARK)
+    text_with_reserved = quote_value(
+        "\ufdd2\ufdd1Bob said it\ufdd2\ufdd0", "utterance", "x/ask0", "ann"
+    )
+    prompt = make_library(tmp_path / "p", "{{ a }} and {{ b }}").render_prompt(
+        "it", a=text_with_reserved, b=PARK
+    )
     assert prompt == "Bob said it and Park"
-    assert told(prompt) == [("Bob said it", "utterance", True), ("Park", "option", False)]
-    assert sources_in(prompt)[-1] == PARK.source
+    assert describe_spans(prompt) == [("Bob said it", "utterance", True), ("Park", "option", False)]
+    assert list_sources(prompt)[-1] == PARK.source
 
 
-def test_a_prompt_in_a_prompt_keeps_the_sources_of_both(tmp_path: Path) -> None:
-    prompts = library(tmp_path / "p", "It: {{ a }}")
+def test_a_nested_prompt_keeps_both_sources(tmp_path: Path) -> None:
+    prompts = make_library(tmp_path / "p", "It: {{ a }}")
     inner = prompts.render_prompt("it", a=ANN)
     outer = prompts.render_prompt("it", a=quote_value(inner, "persona", "people.portrait/1", "bob"))
     assert outer == "It: It: I like trees."
-    assert told(outer) == [
+    assert describe_spans(outer) == [
         ("It: I like trees.", "persona", False),
         ("I like trees.", "utterance", False),
     ]
 
 
-def test_slicing_and_f_strings_lose_the_source_and_are_counted(tmp_path: Path) -> None:
-    prompts = library(tmp_path / "p", "{{ a }}{{ b }}{{ c }}")
+def test_slices_and_f_strings_count_as_unattributed(tmp_path: Path) -> None:
+    prompts = make_library(tmp_path / "p", "{{ a }}{{ b }}{{ c }}")
     prompt = prompts.render_prompt("it", a=ANN[:6], b=f"{ANN}", c=ANN)
-    assert unattributed_length(prompt) == 6 + len(ANN)
+    assert count_unattributed(prompt) == 6 + len(ANN)
 
 
 def test_joins_in_python_keep_sources() -> None:
     text = join_texts(", ", [PARK, "plain", quote_value(4, "value", "n")])
     assert text == "Park, plain, 4"
-    assert [s.source.kind for s in text.spans] == ["option", "unattributed", "value"]
+    assert [span.source.kind for span in text.spans] == ["option", "unattributed", "value"]
     assert (PARK + ANN).spans == concatenate_texts((PARK, ANN)).spans
 
 
 @given(TEXTS, TEXTS)
-def test_sources_survive_pickling_and_equal_their_json(one: str, two: str) -> None:
+def test_sources_survive_pickling_and_texts_equal_their_json(first: str, second: str) -> None:
     text = quote_value(
-        join_texts(" ", (quote_value(one, "utterance", "a/ask0", "ann"), two)), "summary", "s.t/1"
+        join_texts(" ", (quote_value(first, "utterance", "a/ask0", "ann"), second)),
+        "summary",
+        "s.t/1",
     )
-    for made in (text, Prompt(text, text.spans, (1,)), SourcedText(text, text.spans), ANN):
-        back = pickle.loads(pickle.dumps(made))
-        assert back == made and back.spans == made.spans and type(back) is type(made)
-        assert json.loads(json.dumps(made)) == made
+    for value in (text, Prompt(text, text.spans, (1,)), SourcedText(text, text.spans), ANN):
+        unpickled = pickle.loads(pickle.dumps(value))
+        assert (
+            unpickled == value and unpickled.spans == value.spans and type(unpickled) is type(value)
+        )
+        assert json.loads(json.dumps(value)) == value
     number = pickle.loads(pickle.dumps(quote_value(3, "value", "n")))
     assert number + 1 == 4 and number.source.id == "n"
 
 
 @given(st.lists(st.sampled_from(["an ", "xx", "x", "", "by"]), max_size=6))
-def test_a_word_is_replaced_as_in_a_plain_text_and_sources_follow(parts: list[str]) -> None:
-    text = join_texts("|", [quote_value(part, "value", f"v/{n}") for n, part in enumerate(parts)])
+def test_replaced_words_keep_their_sources(parts: list[str]) -> None:
+    text = join_texts("|", [quote_value(part, "value", f"v/{i}") for i, part in enumerate(parts)])
     whole = enclose_text(text, Source("material", "study.text"))
     changed = replace_words(whole, "xx", "[image]")
     assert changed == str(whole).replace("xx", "[image]")
-    shown = {s.source.id: changed[s.start : s.end] for s in changed.spans}
-    assert shown == {
-        s.source.id: whole[s.start : s.end].replace("xx", "[image]") for s in whole.spans
+    texts_by_source = {span.source.id: changed[span.start : span.end] for span in changed.spans}
+    assert texts_by_source == {
+        span.source.id: whole[span.start : span.end].replace("xx", "[image]")
+        for span in whole.spans
     }
-    assert all(s.source.altered == ("[image]" in changed[s.start : s.end]) for s in changed.spans)
+    assert all(
+        span.source.altered == ("[image]" in changed[span.start : span.end])
+        for span in changed.spans
+    )
 
 
-def test_an_enclosed_text_keeps_what_is_unknown_in_it() -> None:
+def test_an_enclosed_text_keeps_unattributed_parts() -> None:
     text = enclose_text(join_texts(" ", [PARK, "leaked"]), Source("material", "study.text"))
-    assert unattributed_length(text) == len("leaked")
+    assert count_unattributed(text) == len("leaked")
 
 
 def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:
@@ -209,11 +230,11 @@ def test_settings_are_quoted_with_the_keys_of_the_study_file() -> None:
     topic = quote_all(Topic(), "material", "study.topic")
     assert topic.title.source == Source("material", "study.topic.title")
     assert [side.source.id for side in topic.sides] == ["study.topic.sides"] * 2
-    nothing = {"a": None, "b": True, "c": ""}
-    assert quote_all(nothing, "value", "x") == nothing
+    values_without_text = {"a": None, "b": True, "c": ""}
+    assert quote_all(values_without_text, "value", "x") == values_without_text
 
 
-def test_a_history_says_who_said_what_and_where() -> None:
+def test_a_history_has_speaker_and_address_of_each_utterance() -> None:
     bob = Speaker("bob", "Bob", system=str(quote_value("You are Bob.", "persona", "p/1", "bob")))
     history = (
         EMPTY_TRANSCRIPT
@@ -221,12 +242,16 @@ def test_a_history_says_who_said_what_and_where() -> None:
         + Utterance("bob", "Me too.", id="talk/bob/ask0")
     )
     history += Utterance("cat", "Not I.", "Cat")
-    built = build_messages(bob, history, Prompt("And Park?", (PARK.spans[0].shift_span(4),)))
-    shown = [
-        (built.messages[s.message].content[s.start : s.end], s.source.speaker, s.source.id)
-        for s in built.spans
+    request = build_messages(bob, history, Prompt("And Park?", (PARK.spans[0].shift_span(4),)))
+    span_descriptions = [
+        (
+            request.messages[span.message].content[span.start : span.end],
+            span.source.speaker,
+            span.source.id,
+        )
+        for span in request.spans
     ]
-    assert shown == [
+    assert span_descriptions == [
         ("You are Bob.", "", ""),
         ("I like trees.", "ann", "talk/ann/ask0"),
         ("Me too.", "bob", "talk/bob/ask0"),
@@ -235,18 +260,18 @@ def test_a_history_says_who_said_what_and_where() -> None:
     ]
 
 
-def test_a_vote_in_a_history_is_the_answer_that_was_recorded() -> None:
+def test_a_vote_in_a_history_quotes_the_recorded_answer() -> None:
     vote = quote_value("Park", "answer", "vote/ann/ask0", "ann")
     history = EMPTY_TRANSCRIPT + Utterance("", SourcedText("Vote.")) + Utterance("ann", vote)
-    built = build_messages(Speaker("ann"), history, SourcedText("How sure are you?"))
-    assert built.spans == (Span(0, 4, Source("answer", "vote/ann/ask0", "ann"), 1),)
+    request = build_messages(Speaker("ann"), history, SourcedText("How sure are you?"))
+    assert request.spans == (Span(0, 4, Source("answer", "vote/ann/ask0", "ann"), 1),)
 
 
 class Config(StudyConfig):
     """No settings."""
 
 
-def play(protocol: object, folder: Path, answers: dict[str, str]) -> pl.DataFrame:
+def run_protocol(protocol: object, folder: Path, answers: dict[str, str]) -> pl.DataFrame:
     from folkmoot import run
     from folkmoot.models.scripted import ScriptedProvider
 
@@ -255,77 +280,78 @@ def play(protocol: object, folder: Path, answers: dict[str, str]) -> pl.DataFram
     return run(study, {}, out=folder, provider=provider).table("provenance")
 
 
-def test_what_was_said_is_recorded_once_and_quoted_with_its_address(tmp_path: Path) -> None:
+def test_utterances_are_recorded_once_and_quoted_with_their_address(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         ann, bob = Speaker("ann", "Ann"), Speaker("bob", "Bob")
 
-        async def talk(scope: Scope) -> Quoted:
-            said = await scope.ask(ann, "Why?")
-            assert not isinstance(said, Missing)
-            return scope.say(ann, said, round=2, public=False).quoted_text
+        async def ask_reason(scope: Scope) -> Quoted:
+            utterances = await scope.ask(ann, "Why?")
+            assert not isinstance(utterances, Missing)
+            return scope.say(ann, utterances, round=2, public=False).quoted_text
 
-        reason = await talk(session.child("reasons"))
+        reason = await ask_reason(session.child("reasons"))
         vote = await session.child("vote").ask(ann, "Vote", answer_type=Choice(("Park", "Jobs")))
         assert not isinstance(vote, Missing)
-        asked = f"Ann says: {reason} She votes {vote}."
-        await session.child("last").ask(bob, asked, shows=(reason, vote))
+        prompt = f"Ann says: {reason} She votes {vote}."
+        await session.child("last").ask(bob, prompt, shows=(reason, vote))
         session.child("end").say(bob, "I have nothing to say.")
 
-    spans = play(protocol, tmp_path / "run", {"reasons/ask0": "Trees."})
-    last = spans.filter(address="last/ask0")
-    assert last.select("kind", "source_id", "speaker").rows() == [
+    spans = run_protocol(protocol, tmp_path / "run", {"reasons/ask0": "Trees."})
+    spans_of_last_prompt = spans.filter(address="last/ask0")
+    assert spans_of_last_prompt.select("kind", "source_id", "speaker").rows() == [
         ("unattributed", "", ""),
         ("utterance", "reasons/ask0", "ann"),
         ("unattributed", "", ""),
         ("answer", "vote/ask0", "ann"),
         ("unattributed", "", ""),
     ]
-    said = pl.read_parquet(tmp_path / "run" / "tables" / "utterances.parquet")
-    assert said.select("utterance_id", "address", "round", "public", "text").rows() == [
+    utterances = pl.read_parquet(tmp_path / "run" / "tables" / "utterances.parquet")
+    assert utterances.select("utterance_id", "address", "round", "public", "text").rows() == [
         ("reasons/ask0", "reasons/ask0", 2, False, "Trees."),
         ("end/said0", "", None, True, "I have nothing to say."),
     ]
 
 
-def test_a_text_that_is_said_to_be_shown_must_be_there(tmp_path: Path) -> None:
+def test_texts_declared_as_shown_must_occur_in_the_prompt(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(Speaker("ann"), "Look at this.", shows=("that",))
 
     with pytest.raises(ProtocolError, match="'that' does not occur in the prompt of ann"):
-        play(protocol, tmp_path / "run", {})
+        run_protocol(protocol, tmp_path / "run", {})
 
 
-def test_texts_that_are_said_to_be_shown_have_places_of_their_own(tmp_path: Path) -> None:
-    """Two speakers say the same, and a vote is also a word of a reason before it."""
+def test_declared_texts_have_separate_spans(tmp_path: Path) -> None:
+    """Two utterances are equal, and a vote is also a word of an earlier reason."""
 
     async def protocol(session: Session) -> None:
-        agreed = [
-            quote_value("I agree.", "utterance", f"{who}/ask0", who) for who in ("ann", "bob")
+        agreements = [
+            quote_value("I agree.", "utterance", f"{speaker_id}/ask0", speaker_id)
+            for speaker_id in ("ann", "bob")
         ]
         vote = quote_value("Park", "answer", "vote/ask0", "ann")
         reason = quote_value("Park and ride.", "utterance", "why/ask0", "ann")
         prompt = "Ann: I agree. Bob: I agree. Why: Park and ride. Vote: Park"
-        await session.ask(Speaker("cat"), prompt, shows=(*agreed, vote, reason))
+        await session.ask(Speaker("cat"), prompt, shows=(*agreements, vote, reason))
 
-    spans = play(protocol, tmp_path / "run", {}).filter(pl.col("kind") != "unattributed")
+    spans = run_protocol(protocol, tmp_path / "run", {}).filter(pl.col("kind") != "unattributed")
     assert spans.select("start", "source_id").rows() == [
         *((5, "ann/ask0"), (19, "bob/ask0")),
         *((33, "why/ask0"), (54, "vote/ask0")),
     ]
 
 
-def test_a_reply_that_is_given_back_is_the_speakers_own(tmp_path: Path) -> None:
+def test_a_reply_quoted_in_a_reask_has_its_speaker(tmp_path: Path) -> None:
     async def protocol(session: Session) -> None:
         await session.ask(Speaker("ann"), "Vote", answer_type=Choice(("Park", "Jobs")))
 
-    spans = play(protocol, tmp_path / "run", {"ask0": "Something else."})
-    again = spans.filter(address="ask0.r1", kind="reply")
-    assert again.select("message", "start", "end", "source_id", "speaker").rows() == [
+    spans = run_protocol(protocol, tmp_path / "run", {"ask0": "Something else."})
+    reply_spans = spans.filter(address="ask0.r1", kind="reply")
+    assert reply_spans.select("message", "start", "end", "source_id", "speaker").rows() == [
         (1, 0, 15, "ask0", "ann")
     ]
 
 
-UNCLEAR = {
+UNCLEAR_REPLIES = {
     "propose/ann/ask0": "Plant trees.",
     "propose/bob/ask0": "Plant trees.",
     "vote/bob/ask0": "Well, plant or not.",
@@ -335,31 +361,35 @@ UNCLEAR = {
 
 
 async def propose_and_vote(session: Session) -> None:
-    """Ann and Bob propose the same. Each votes on the proposal of the other, and says so."""
+    """Ann and Bob make the same proposal. Each votes on the other's proposal and quotes it."""
     proposals = {}
-    for who in ("ann", "bob"):
-        scope = session.child("propose", who)
-        said = await scope.ask(Speaker(who), SourcedText("Propose something."))
-        proposals[who] = scope.say(Speaker(who), str(said), address=scope.address).quoted_text
-    for who, other in (("ann", "bob"), ("bob", "ann")):
-        options = (proposals[other], quote_value("Wait.", "option", "study.options"))
+    for speaker_id in ("ann", "bob"):
+        scope = session.child("propose", speaker_id)
+        proposal = await scope.ask(Speaker(speaker_id), SourcedText("Propose something."))
+        proposals[speaker_id] = scope.say(
+            Speaker(speaker_id), str(proposal), address=scope.address
+        ).quoted_text
+    for speaker_id, other_id in (("ann", "bob"), ("bob", "ann")):
+        options = (proposals[other_id], quote_value("Wait.", "option", "study.options"))
         choice = Choice(options, clarify=False)
-        scope = session.child("vote", who)
-        vote = await scope.ask(Speaker(who), choice.formatted_options, answer_type=choice)
-        await session.child("why", who).ask(Speaker(who), join_texts("", ("", vote)))  # type: ignore[arg-type]
+        scope = session.child("vote", speaker_id)
+        vote = await scope.ask(Speaker(speaker_id), choice.formatted_options, answer_type=choice)
+        await session.child("why", speaker_id).ask(Speaker(speaker_id), join_texts("", ("", vote)))  # type: ignore[arg-type]
 
 
 def test_a_reask_keeps_the_sources_of_the_options_and_of_the_reply(tmp_path: Path) -> None:
-    spans = play(propose_and_vote, tmp_path / "run", {"vote/ann/ask0": "plant trees", **UNCLEAR})
+    spans = run_protocol(
+        propose_and_vote, tmp_path / "run", {"vote/ann/ask0": "plant trees", **UNCLEAR_REPLIES}
+    )
     columns = ("message", "kind", "source_id", "speaker")
-    listed = [("utterance", "propose/ann/ask0", "ann"), ("option", "study.options", "")]
+    option_sources = [("utterance", "propose/ann/ask0", "ann"), ("option", "study.options", "")]
     reply = (1, "reply", "vote/bob/ask0", "bob")
     for reask in ("vote/bob/ask0.r1", "vote/bob/ask0.r2"):
         rows = spans.filter(address=reask).select(columns).rows()
-        # After an empty reply, the options are listed once more.
-        times = 1 if reask.endswith("r1") else 2
-        again = [(2, *source) for source in listed] * times
-        assert rows == [*((0, *source) for source in listed), reply, *again]
+        # After an empty reply, the re-ask lists the options again.
+        repetitions = 1 if reask.endswith("r1") else 2
+        repeated_options = [(2, *source) for source in option_sources] * repetitions
+        assert rows == [*((0, *source) for source in option_sources), reply, *repeated_options]
     with JournalReader(tmp_path / "run" / "journal.sqlite") as journal:
         messages = list(journal.messages("vote/bob/ask0.r2"))
     rows = spans.filter(address="vote/bob/ask0.r2").select("message", "start", "end").rows()
@@ -369,13 +399,17 @@ def test_a_reask_keeps_the_sources_of_the_options_and_of_the_reply(tmp_path: Pat
     ]
 
 
-def test_a_choice_is_the_answer_of_the_speaker_whoever_proposed_the_same(tmp_path: Path) -> None:
-    """The parser of options is shared by all choices with the same words."""
-    replies = {"vote/ann/ask0": "plant trees", **UNCLEAR, "vote/bob/ask0": "1"}
-    spans = play(propose_and_vote, tmp_path / "run", replies)
-    for who in ("ann", "bob"):
-        rows = spans.filter(address=f"why/{who}/ask0").select("kind", "source_id", "speaker").rows()
-        assert rows == [("answer", f"vote/{who}/ask0", who)]
+def test_a_choice_has_the_source_of_its_speaker_among_equal_options(tmp_path: Path) -> None:
+    """Choices with the same options share a parser."""
+    replies = {"vote/ann/ask0": "plant trees", **UNCLEAR_REPLIES, "vote/bob/ask0": "1"}
+    spans = run_protocol(propose_and_vote, tmp_path / "run", replies)
+    for speaker_id in ("ann", "bob"):
+        rows = (
+            spans.filter(address=f"why/{speaker_id}/ask0")
+            .select("kind", "source_id", "speaker")
+            .rows()
+        )
+        assert rows == [("answer", f"vote/{speaker_id}/ask0", speaker_id)]
 
 
 def test_ids_of_cells_name_table_column_and_key() -> None:

@@ -1,4 +1,4 @@
-"""`folkmoot.run` and `folkmoot.load`: one `Run`, and cells of a notebook that are run again."""
+"""`folkmoot.run` and `folkmoot.load`: the `Run` object, and notebook cells that are run again."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from folkmoot.cli.app import app
 from folkmoot.errors import BudgetReachedError, DriftError, InputError, RunExistsError, StorageError
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
-from tests.fenced import blocks
+from tests.fenced import find_blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "python_api.md").read_text("utf-8")
 
 
 class Config(StudyConfig):
-    """How many vote."""
+    """The number of voters."""
 
     people: int = 4
     run_name: str = "vote"
@@ -44,10 +44,10 @@ class Config(StudyConfig):
 
 async def protocol(session: Session[Config]) -> None:
     async def vote(scope: Scope, number: int) -> None:
-        said = await scope.ask(
+        choice = await scope.ask(
             Speaker(f"p{number}"), "Yes or no?", answer_type=Choice(("yes", "no"))
         )
-        scope.record("votes", {"id": f"p{number}", "vote": str(said)})
+        scope.record("votes", {"id": f"p{number}", "vote": str(choice)})
 
     await session.map(range(session.config.people), vote)
 
@@ -65,62 +65,68 @@ STUDY = Study(
 )
 
 
-class Counted(ScriptedProvider):
-    """Answers yes and counts how often it was asked."""
+class CountingProvider(ScriptedProvider):
+    """Answers yes and records the address of each call."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.addresses: list[str] = []
 
         def answer(_request: ModelRequest, address: str) -> str:
-            self.asked.append(address)
+            self.addresses.append(address)
             return "yes"
 
         super().__init__(answer)
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counted:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountingProvider:
     monkeypatch.chdir(tmp_path)
-    return Counted()
+    return CountingProvider()
 
 
-def test_a_cell_that_is_run_again_asks_nothing_and_has_the_same_tables(model: Counted) -> None:
+def test_a_rerun_cell_makes_no_calls_and_has_the_same_tables(model: CountingProvider) -> None:
     first = folkmoot.run(STUDY, {}, provider=model)
     journal = (first.path / "journal.sqlite").read_bytes()
-    again = folkmoot.run(STUDY, {}, provider=model)
-    assert len(model.asked) == 4 and again.path == first.path
-    assert all(again.tables[name].equals(first.tables[name]) for name in first.tables)
-    assert again.manifest["calls"] == 4
+    second = folkmoot.run(STUDY, {}, provider=model)
+    assert len(model.addresses) == 4 and second.path == first.path
+    assert all(second.tables[name].equals(first.tables[name]) for name in first.tables)
+    assert second.manifest["calls"] == 4
     assert (first.path / "journal.sqlite").read_bytes() == journal
 
 
-def test_a_cell_that_was_stopped_goes_on_when_it_is_run_again(model: Counted) -> None:
+def test_a_rerun_continues_a_stopped_cell(model: CountingProvider) -> None:
     with pytest.raises(BudgetReachedError):
         folkmoot.run(STUDY, {"budget_calls": 3}, provider=model)
-    done = folkmoot.run(STUDY, {}, provider=model)
-    assert len(model.asked) == len(set(model.asked)) == 4 and not done.partial
+    run = folkmoot.run(STUDY, {}, provider=model)
+    assert len(model.addresses) == len(set(model.addresses)) == 4 and not run.partial
 
 
-def test_a_changed_cell_loses_nothing_and_says_how_to_run_it(model: Counted) -> None:
+def test_a_changed_cell_keeps_the_run_and_the_error_names_a_remedy(model: CountingProvider) -> None:
     first = folkmoot.run(STUDY, {}, provider=model)
-    kept = {p.name: p.read_bytes() for p in first.path.iterdir() if p.is_file()}
+    file_contents = {
+        path.name: path.read_bytes() for path in first.path.iterdir() if path.is_file()
+    }
     with pytest.raises(DriftError) as error:
         folkmoot.run(STUDY, {"people": 5}, provider=model)
     assert "people" in str(error.value)
     assert 'if_exists="new"' in "".join(error.value.__notes__)
-    assert {p.name: p.read_bytes() for p in first.path.iterdir() if p.is_file()} == kept
-    other = folkmoot.run(STUDY, {"people": 5}, provider=model, if_exists="new")
+    assert {
+        path.name: path.read_bytes() for path in first.path.iterdir() if path.is_file()
+    } == file_contents
+    second = folkmoot.run(STUDY, {"people": 5}, provider=model, if_exists="new")
     third = folkmoot.run(STUDY, {}, provider=model, if_exists="new")
-    assert [run.path.name for run in (first, other, third)] == ["vote", "vote_2", "vote_3"]
-    assert other.table("votes").height == 5 and len(model.asked) == 4 + 5 + 4
-    assert {p.name: p.read_bytes() for p in first.path.iterdir() if p.is_file()} == kept
+    assert [run.path.name for run in (first, second, third)] == ["vote", "vote_2", "vote_3"]
+    assert second.table("votes").height == 5 and len(model.addresses) == 4 + 5 + 4
+    assert {
+        path.name: path.read_bytes() for path in first.path.iterdir() if path.is_file()
+    } == file_contents
 
 
-def test_error_refuses_an_existing_run_and_nothing_else(model: Counted) -> None:
+def test_if_exists_error_refuses_only_existing_runs(model: CountingProvider) -> None:
     first = folkmoot.run(STUDY, {}, provider=model, if_exists="error")
     with pytest.raises(RunExistsError, match="if_exists"):
         folkmoot.run(STUDY, {}, provider=model, if_exists="error")
-    assert len(model.asked) == 4 == first.manifest["calls"]
+    assert len(model.addresses) == 4 == first.manifest["calls"]
     with pytest.raises(InputError, match="'resume', 'new', 'error'"):
         folkmoot.run(STUDY, {}, provider=model, if_exists="overwrite")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="if_exists"):
@@ -128,39 +134,41 @@ def test_error_refuses_an_existing_run_and_nothing_else(model: Counted) -> None:
 
 
 @pytest.mark.parametrize("if_exists", ["resume", "new", "error"])
-def test_a_folder_that_holds_no_run_is_refused(
-    if_exists: Any, model: Counted, tmp_path: Path
+def test_a_folder_without_a_run_is_refused(
+    if_exists: Any, model: CountingProvider, tmp_path: Path
 ) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.md").write_text("mine")
     with pytest.raises(RunExistsError):
         folkmoot.run(STUDY, {}, provider=model, out="thesis", if_exists=if_exists)
-    assert [p.name for p in (tmp_path / "thesis").iterdir()] == ["chapter.md"] and not model.asked
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == [
+        "chapter.md"
+    ] and not model.addresses
 
 
-def test_run_and_load_give_the_same_object(model: Counted) -> None:
-    made = folkmoot.run(STUDY, {}, provider=model)
-    read = folkmoot.load(made.path)
-    assert type(read) is type(made) is folkmoot.Run and repr(read) == repr(made)
-    assert repr(made) == "Run('outputs/vote': vote; tables answers, provenance, votes)"
-    assert list(read.tables) == ["answers", "provenance", "votes"] and "votes" in read.tables
-    assert isinstance(read.tables["votes"], pl.DataFrame)
-    assert "votes: 4 rows" in repr(read.tables)
+def test_run_and_load_give_the_same_object(model: CountingProvider) -> None:
+    run = folkmoot.run(STUDY, {}, provider=model)
+    loaded = folkmoot.load(run.path)
+    assert type(loaded) is type(run) is folkmoot.Run and repr(loaded) == repr(run)
+    assert repr(run) == "Run('outputs/vote': vote; tables answers, provenance, votes)"
+    assert list(loaded.tables) == ["answers", "provenance", "votes"] and "votes" in loaded.tables
+    assert isinstance(loaded.tables["votes"], pl.DataFrame)
+    assert "votes: 4 rows" in repr(loaded.tables)
     with pytest.raises(KeyError, match="tables: answers, provenance, votes"):
-        read.tables["voters"]
-    assert read.codebook["votes"]["columns"]["vote"] and read.json("plan.json")["sealed"]
+        loaded.tables["voters"]
+    assert loaded.codebook["votes"]["columns"]["vote"] and loaded.json("plan.json")["sealed"]
 
 
-def test_findings_read_as_the_command_line_prints_them(model: Counted) -> None:
-    done = folkmoot.run(STUDY, {}, provider=model)
-    assert done.findings[0].key == "votes"
-    assert done.findings[0].says == "4 voted."
-    shown = repr(done.findings)
-    assert shown.splitlines()[:2] == ["The vote", "4 voted."] and "100.0 %" in shown
-    assert "Finding(" not in shown and "\x1b" not in shown
+def test_findings_are_displayed_like_on_the_command_line(model: CountingProvider) -> None:
+    run = folkmoot.run(STUDY, {}, provider=model)
+    assert run.findings[0].key == "votes"
+    assert run.findings[0].says == "4 voted."
+    displayed = repr(run.findings)
+    assert displayed.splitlines()[:2] == ["The vote", "4 voted."] and "100.0 %" in displayed
+    assert "Finding(" not in displayed and "\x1b" not in displayed
 
 
-def test_a_paused_run_is_loaded_with_what_it_has(model: Counted) -> None:
+def test_a_paused_run_is_loaded_with_partial_tables(model: CountingProvider) -> None:
     with pytest.raises(BudgetReachedError):
         folkmoot.run(STUDY, {"budget_calls": 3}, provider=model)
     run = folkmoot.load("outputs/vote")
@@ -176,26 +184,28 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> folkmoot.Run:
     return folkmoot.run(ROOT / "examples" / "cross_pollination.yaml", out=out, limit=8)
 
 
-def test_the_methods_do_what_the_commands_do(example: folkmoot.Run) -> None:
-    def said(*words: str) -> str:
-        done = CliRunner().invoke(app, [*words], env={"COLUMNS": "100"})
-        assert done.exit_code == 0, done.output
-        return done.stdout
+def test_methods_and_commands_give_the_same_results(example: folkmoot.Run) -> None:
+    def get_command_output(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "100"})
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
     study = str(ROOT / "examples" / "cross_pollination.yaml")
     loaded = folkmoot.load(example.path)
-    written = loaded.report()
-    assert written == example.path / "report.html" and "<html" in written.read_text("utf-8")
+    report_path = loaded.report()
+    assert report_path == example.path / "report.html" and "<html" in report_path.read_text("utf-8")
     assert loaded.verify().is_consistent
     check = example.check()
     assert check.estimate.calls == example.manifest["calls"] and "Calls " in repr(check)
-    priced = loaded.check("openai/gpt-4o")
-    assert re.search(r"^Cost +about \$\d", repr(priced), re.MULTILINE), repr(priced)
+    priced_check = loaded.check("openai/gpt-4o")
+    assert re.search(r"^Cost +about \$\d", repr(priced_check), re.MULTILINE), repr(priced_check)
     for power in (example.power(), loaded.power()):
-        assert power[0].title in said("power", study) and power[0].title in repr(power)
+        assert power[0].title in get_command_output("power", study) and power[0].title in repr(
+            power
+        )
 
 
-CELLS = [block for block in blocks(PAGE, "python") if "if_exists" not in block]
+CELLS = [block for block in find_blocks(PAGE, "python") if "if_exists" not in block]
 EXECUTE = """
 import json, sys
 from tests.fenced import run_cells
@@ -210,23 +220,27 @@ for number in sys.argv[1:]:  # so many cells are executed, one "Run all" after t
 # Daily, test_notebooks runs a notebook twice.
 @pytest.mark.nightly(part="pages")
 def test_the_cells_of_the_page_can_be_executed_again(tmp_path: Path) -> None:
-    """Twice in one kernel, and the cell with the run once more in another: one folder, one digest,
+    """Twice in one process, and the cell with the run again in another: one folder, one digest,
     no further call."""
     assert len(CELLS) > 3 and "folkmoot.run(" in CELLS[0]
     (tmp_path / "config").symlink_to(ROOT / "config")
-    said: list[str] = []
+    output_lines: list[str] = []
     for numbers in ([str(len(CELLS))] * 2, ["1"]):
-        words = [sys.executable, "-c", EXECUTE, *numbers]
-        found = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(words, cwd=tmp_path, env=found, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        said += [line for line in done.stdout.splitlines() if line.startswith('["outputs')]
-    assert len(said) == 3 and len(set(said)) == 1
-    assert [p.name for p in (tmp_path / "outputs").iterdir()] == ["pilot_001"]
+        command = [sys.executable, "-c", EXECUTE, *numbers]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert process.returncode == 0, process.stderr
+        output_lines += [
+            line for line in process.stdout.splitlines() if line.startswith('["outputs')
+        ]
+    assert len(output_lines) == 3 and len(set(output_lines)) == 1
+    assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["pilot_001"]
 
 
 def test_the_page_names_every_member_and_keyword() -> None:
     members = [name for name in vars(folkmoot.Run) if not name.startswith("_")]
     assert [name for name in members if f"`{name}" not in PAGE] == []
-    for word in ("folkmoot.load`", "folkmoot.run`", *folkmoot.run.__kwdefaults__):
-        assert f"`{word}" in PAGE, word
+    for name_start in ("folkmoot.load`", "folkmoot.run`", *folkmoot.run.__kwdefaults__):
+        assert f"`{name_start}" in PAGE, name_start

@@ -1,4 +1,4 @@
-"""Random draws that follow from a seed and a path."""
+"""Random draws that depend only on a seed and a path."""
 
 from __future__ import annotations
 

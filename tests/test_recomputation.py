@@ -21,7 +21,7 @@ from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
 from tests.planted.test_null_runs import study_file
-from tests.recompute import RECOMPUTED, Rows, pooled_changes, same
+from tests.recompute import RECOMPUTED, Rows, cells_agree, pool_change_p_values
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # A list of checks for signs of an unfit model. Each has its known answers in tests/measures.
@@ -50,7 +50,7 @@ def run_and_export(source: Path, folder: Path, overrides: tuple[str, ...] = ()) 
 
 def exported_pilot(shared_folder: SharedFolder) -> Path:
     """Return the folder of the exported pilot study, which a test session makes once."""
-    source, overrides = example("cross_pollination"), SMALLER["cross_pollination"]
+    source, overrides = find_example("cross_pollination"), SMALLER["cross_pollination"]
     return shared_folder(
         "recomputed/pilot", lambda folder: run_and_export(source, folder, overrides)
     )
@@ -87,7 +87,7 @@ def find_differences(key: str, reported_rows: FindingRows, rows: Rows) -> list[s
             (
                 candidate
                 for candidate in reported_rows
-                if all(same(candidate[column], row[column]) for column in keys)
+                if all(cells_agree(candidate[column], row[column]) for column in keys)
             ),
             None,
         )
@@ -95,7 +95,7 @@ def find_differences(key: str, reported_rows: FindingRows, rows: Rows) -> list[s
             differences.append(f"{key}: no row {row}")
             continue
         for column, cell in reported.items():
-            if column not in row or not same(cell, row[column]):
+            if column not in row or not cells_agree(cell, row[column]):
                 differences.append(f"{key}, {column}: {cell}, computed {row.get(column)}")
     return differences
 
@@ -127,7 +127,7 @@ def change_cell(cell: TableCell) -> TableCell:
     return cell + math.copysign(abs(cell) * 0.001 + 0.001, cell)  # away from zero
 
 
-def example(study: str) -> Path:
+def find_example(study: str) -> Path:
     return EXAMPLES / ("public_goods.xlsx" if study == "workbook" else f"{study}.yaml")
 
 
@@ -142,14 +142,14 @@ def test_headline_figures_of_the_pilot_follow_from_the_exported_files(
 def test_headline_figures_of_whole_examples_follow_from_the_exported_files(
     study: str, tmp_path: Path
 ) -> None:
-    run_and_export(example(study), tmp_path)
+    run_and_export(find_example(study), tmp_path)
     assert_recomputed(study, tmp_path)
 
 
 @pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", [*WIDER, "workbook"])
 def test_intervals_and_tests_follow_from_the_exported_files(study: str, tmp_path: Path) -> None:
-    source = study_file(study, tmp_path) if study == "workbook" else example(study)
+    source = study_file(study, tmp_path) if study == "workbook" else find_example(study)
     run_and_export(source, tmp_path, WIDER.get(study, ()))
     assert_recomputed(study, tmp_path)
 
@@ -158,13 +158,13 @@ def test_intervals_and_tests_follow_from_the_exported_files(study: str, tmp_path
 def test_the_tests_of_three_treatments_follow_from_the_exported_files(tmp_path: Path) -> None:
     """Two comparisons with the first treatment are corrected together."""
     path = tmp_path / "three.xlsx"
-    book = openpyxl.load_workbook(example("workbook"))
+    book = openpyxl.load_workbook(find_example("workbook"))
     for sheet, key, value in (
         ("experimental_setting", "num_agents_per_session", 2),
         ("experimental_setting", "num_sessions", 15),
         ("constants", "members", "[2]"),
     ):
-        row = next(r for r in book[sheet].iter_rows() if r[0].value == key)
+        row = next(sheet_row for sheet_row in book[sheet].iter_rows() if sheet_row[0].value == key)
         row[1].value = value
     book["treatments"].append(["careful", "Be careful: who gives first often loses."])
     profiles = book["agent_profiles"]
@@ -193,8 +193,8 @@ personas: {source: quota}
 @pytest.mark.nightly(part="truths")
 def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(GRID)
-    how = RunOptions(out=tmp_path / "grid", model="synthetic")
-    grid = run_grid(tmp_path / "study.yaml", how, {"respondent.persuasion": ["0.5", "1.5"]}, 5)
+    options = RunOptions(out=tmp_path / "grid", model="synthetic")
+    grid = run_grid(tmp_path / "study.yaml", options, {"respondent.persuasion": ["0.5", "1.5"]}, 5)
     exported: dict[int, list[Path]] = {}
     for cell, run in grid.finished_cells().values():
         folder = tmp_path / "csv" / cell.name
@@ -205,11 +205,11 @@ def test_p_of_a_grid_is_that_of_a_t_test_over_its_repeats(tmp_path: Path) -> Non
     title = "Differences between conditions"
     changes = {row["figure"]: row["p"] for row in rows if row["finding"] == title}
     assert len(changes) == 3
-    computed = pooled_changes(exported)
+    computed = pool_change_p_values(exported)
     assert changes == pytest.approx({figure: computed[figure] for figure in changes})
-    tested = [row for row in rows if row["p"] is not None]
-    holms = multipletests([row["p"] for row in tested], method="holm")[1]
-    assert [row["holm_p"] for row in tested] == pytest.approx(holms)
+    tested_rows = [row for row in rows if row["p"] is not None]
+    holm_p_values = multipletests([row["p"] for row in tested_rows], method="holm")[1]
+    assert [row["holm_p"] for row in tested_rows] == pytest.approx(holm_p_values)
 
 
 def test_the_recomputation_imports_nothing_from_folkmoot() -> None:
@@ -218,6 +218,6 @@ def test_the_recomputation_imports_nothing_from_folkmoot() -> None:
         name
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in [*(a.name for a in node.names), getattr(node, "module", None) or ""]
+        for name in [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
     }
     assert not any(name.startswith("folkmoot") for name in imported)

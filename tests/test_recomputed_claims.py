@@ -20,8 +20,8 @@ from folkmoot.measures.inference.paired_votes import paired_shares
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
 from tests.planted.test_null_runs import study_file
-from tests.recompute_claims import recompute, tango
-from tests.test_recomputation import WIDER, example, exported_pilot, run_and_export
+from tests.recompute_claims import infer_tango, recompute
+from tests.test_recomputation import WIDER, exported_pilot, find_example, run_and_export
 
 
 def assert_claims_recomputed(folder: Path) -> list[Result]:
@@ -55,7 +55,7 @@ def test_all_claims_of_the_pilot_are_recomputed(shared_folder: SharedFolder) -> 
 @pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_all_claims_of_whole_examples_are_recomputed(study: str, tmp_path: Path) -> None:
-    run_and_export(example(study), tmp_path)
+    run_and_export(find_example(study), tmp_path)
     results = assert_claims_recomputed(tmp_path)
     assert results and all(math.isfinite(result.estimate.value) for result in results)
 
@@ -63,18 +63,18 @@ def test_all_claims_of_whole_examples_are_recomputed(study: str, tmp_path: Path)
 @pytest.mark.nightly(part="truths")
 @pytest.mark.parametrize("study", [*WIDER, "workbook"])
 def test_claims_with_enough_units_for_a_test_are_recomputed(study: str, tmp_path: Path) -> None:
-    source = study_file(study, tmp_path) if study == "workbook" else example(study)
+    source = study_file(study, tmp_path) if study == "workbook" else find_example(study)
     run_and_export(source, tmp_path, WIDER.get(study, ()))
     assert any(result.is_tested for result in assert_claims_recomputed(tmp_path))
 
 
 @pytest.mark.parametrize("counts", [(10, 6, 1, 3), (30, 25, 12, 33), (0, 4, 0, 9), (5, 2, 2, 11)])
-def test_tangos_interval_is_that_of_the_likelihood(counts: tuple[int, ...]) -> None:
-    both, first, second, neither = counts
-    first_votes = [1] * both + [1] * first + [0] * second + [0] * neither
-    second_votes = [1] * both + [0] * first + [1] * second + [0] * neither
-    estimate = paired_shares(both, second, first, neither)
-    assert tango(pd.Series(first_votes), pd.Series(second_votes), 0.95) == pytest.approx(
+def test_tangos_interval_equals_the_likelihood_interval(counts: tuple[int, ...]) -> None:
+    both_count, first_only, second_only, neither_count = counts
+    first_votes = [1] * both_count + [1] * first_only + [0] * second_only + [0] * neither_count
+    second_votes = [1] * both_count + [0] * first_only + [1] * second_only + [0] * neither_count
+    estimate = paired_shares(both_count, second_only, first_only, neither_count)
+    assert infer_tango(pd.Series(first_votes), pd.Series(second_votes), 0.95) == pytest.approx(
         (estimate.low, estimate.high, estimate.p), abs=1e-5
     )
 
@@ -85,6 +85,6 @@ def test_the_recomputation_of_claims_imports_nothing_from_folkmoot() -> None:
         name
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in [*(a.name for a in node.names), getattr(node, "module", None) or ""]
+        for name in [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
     }
     assert not any(name.startswith("folkmoot") for name in imported)

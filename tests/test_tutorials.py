@@ -1,4 +1,4 @@
-"""The tutorials do what they say: their code is one file, and their commands run."""
+"""The tutorials are correct: their code works as one file, and their commands run."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typer.testing import CliRunner
 
 from folkmoot.cli.app import app
 from folkmoot.storage.run_folder import RunFolder
-from tests.fenced import ROOT, blocks
+from tests.fenced import ROOT, find_blocks
 
 PAGE = (ROOT / "docs/tutorials/study_type.md").read_text("utf-8")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A reader's folder: the blocks of the tutorial, in order, in the files that it names."""
-    *study, test = blocks(PAGE, "python")
+    """A folder with the blocks of the tutorial, in order, in the files that it names."""
+    *study, test = find_blocks(PAGE, "python")
     (tmp_path / "jury.py").write_text("\n\n".join(study), "utf-8")
     (tmp_path / "test_jury.py").write_text("from jury import *\n" + test, "utf-8")
-    (settings,) = blocks(PAGE, "yaml")
+    (settings,) = find_blocks(PAGE, "yaml")
     (tmp_path / "jury.yaml").write_text(settings, "utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_the_study_type_of_the_tutorial_runs_as_its_commands_say(folder: Path) -> None:
-    (commands,) = blocks(PAGE, "sh")
+def test_the_study_type_of_the_tutorial_runs_with_its_commands(folder: Path) -> None:
+    (commands,) = find_blocks(PAGE, "sh")
     for command in commands.strip().splitlines():
-        done = CliRunner().invoke(app, shlex.split(command)[1:])
-        assert done.exit_code == 0, (command, done.output)
+        result = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert result.exit_code == 0, (command, result.output)
     run = RunFolder(folder / "outputs" / "jury")
     jurors = run.read_table("jurors")
     assert jurors.height == 200 and set(jurors["condition"]) == {"read", "alone"}

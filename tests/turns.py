@@ -1,11 +1,11 @@
-"""Delays counted in turns of the event loop: the same order on every machine, no clock."""
+"""Delays counted in turns of the event loop. The order is the same on every machine."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-async def turns(count: int) -> None:
-    """Let the event loop turn so many times. Whoever waits fewer turns goes on first."""
+async def yield_to_loop(count: int) -> None:
+    """Yield to the event loop `count` times. The task with the lowest count continues first."""
     for _ in range(count):
         await asyncio.sleep(0)

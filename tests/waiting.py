@@ -1,21 +1,24 @@
-"""Waiting for what another thread or process does."""
+"""Wait for another thread or process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-LONG = 120.0  # seconds; nothing here takes so long, unless what is waited for will never come
+# No condition takes so long unless it never becomes true.
+TIMEOUT_SECONDS = 120.0
 
 
-def wait_until(moment: Callable[[], bool], seen: Callable[[], object] = lambda: "") -> None:
-    """Wait until the moment has come. Fails with what can be `seen` if it never does."""
-    give_up = time.monotonic() + LONG
+def wait_until(
+    is_true: Callable[[], bool], describe_state: Callable[[], object] = lambda: ""
+) -> None:
+    """Wait until a condition holds. On a timeout, fail with the description of the state."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         started = time.monotonic()
-        if moment():
+        if is_true():
             return
         now = time.monotonic()
-        assert now < give_up, f"waited in vain for {LONG:g} s; seen: {seen()}"
-        # Whoever is waited for needs the processor as well: look a quarter of the time at most.
+        assert now < deadline, f"waited in vain for {TIMEOUT_SECONDS:g} s; seen: {describe_state()}"
+        # The awaited thread or process needs the processor too: use at most a quarter of the time.
         time.sleep(max(0.003, 3 * (now - started)))

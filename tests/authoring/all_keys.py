@@ -1,10 +1,10 @@
-"""The template of a study file in which every key is set."""
+"""Make a study file with all keys set from its template."""
 
 from __future__ import annotations
 
 
 def set_all_keys(template: str) -> str:
-    """The template without the comment sign before every commented-out key."""
+    """Remove the comment sign before every commented-out key of a template."""
     lines = template.splitlines(keepends=True)
     return "".join(line[1:] if _is_unset_key(line) else line for line in lines)
 

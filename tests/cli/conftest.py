@@ -1,4 +1,4 @@
-"""A small study of a user's own, for the tests of the command line."""
+"""A small study type in one file, for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ STUDY = Study(
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the study and a study file `vote.yaml`, made the current one."""
+def study_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder with the study and a study file `vote.yaml`, and change into it."""
     (tmp_path / "my_study.py").write_text(STUDY)
     (tmp_path / "vote.yaml").write_text("study: ./my_study.py\nmodel: synthetic\n")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A mistake in a study of one's own: its file, its line and the mend, with exit status 2."""
+"""Errors in the code of a study: the command reports file, line and remedy, with exit status 2."""
 
 from __future__ import annotations
 
@@ -26,28 +26,30 @@ async def protocol(session):
 
 STUDY = Study("mine", "Mine", Config, protocol)
 """
-HERE = "    pass  # here"
-ASK = 'await scope.ask(ANN, "Well?")  # ask'
+LAST_LINE = "    pass  # here"
+ASK_LINE = 'await scope.ask(ANN, "Well?")  # ask'
 
 
-def command(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words), env={"COLUMNS": "300"})
+def run_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300"})
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text("study: ./mine.py\nmodel: synthetic\n")
     return tmp_path
 
 
-def write(folder: Path, old: str, new: str) -> int:
-    """The study with one mistake in it; the line of the mistake."""
-    assert old in STUDY
-    text = STUDY.replace(old, new)
+def write_study_with_mistake(folder: Path, correct_code: str, wrong_code: str) -> int:
+    """Write the study with one mistake in it. Return the line of the mistake."""
+    assert correct_code in STUDY
+    text = STUDY.replace(correct_code, wrong_code)
     (folder / "mine.py").write_text(text)
-    mark = next((k for k, line in enumerate(text.splitlines(), 1) if "# wrong" in line), 0)
-    return mark or text[: text.index(new)].count("\n") + 1
+    marked_line = next(
+        (number for number, line in enumerate(text.splitlines(), 1) if "# wrong" in line), 0
+    )
+    return marked_line or text[: text.index(wrong_code)].count("\n") + 1
 
 
 MISTAKES = {
@@ -58,143 +60,199 @@ MISTAKES = {
     ),
     "await in a plain function": ("async def one", "def one", "'await' outside async function"),
     "no session": ("protocol(session)", "protocol()", "one argument"),
-    "a yield": (HERE, "    yield 1", "yield"),
-    "config key": (HERE, "    session.config.peple", "did you mean people?"),
-    "heard": (ASK, 'await scope.ask(ANN, "Well?", history=[])', "EMPTY_TRANSCRIPT + Utterance"),
-    "who": (ASK, 'await scope.ask("ann", "Well?")', "pass Speaker("),
-    "prompt": (ASK, "await scope.ask(ANN, None)", "the prompt is of type NoneType"),
-    "answer class": (ASK, 'await scope.ask(ANN, "Well?", answer_type=Text)', "pass Text(), Choice"),
-    "answer list": (ASK, 'await scope.ask(ANN, "?", answer_type=["a"])', "pass Text(), Choice"),
-    "no await, used": (ASK, 'scope.ask(ANN, "Well?").strip()  # wrong', "put `await` before"),
+    "a yield": (LAST_LINE, "    yield 1", "yield"),
+    "config key": (LAST_LINE, "    session.config.peple", "did you mean people?"),
+    "heard": (
+        ASK_LINE,
+        'await scope.ask(ANN, "Well?", history=[])',
+        "EMPTY_TRANSCRIPT + Utterance",
+    ),
+    "who": (ASK_LINE, 'await scope.ask("ann", "Well?")', "pass Speaker("),
+    "prompt": (ASK_LINE, "await scope.ask(ANN, None)", "the prompt is of type NoneType"),
+    "answer class": (
+        ASK_LINE,
+        'await scope.ask(ANN, "Well?", answer_type=Text)',
+        "pass Text(), Choice",
+    ),
+    "answer list": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=["a"])',
+        "pass Text(), Choice",
+    ),
+    "no await, used": (ASK_LINE, 'scope.ask(ANN, "Well?").strip()  # wrong', "put `await` before"),
     "no await, recorded": (
         '"text": str(said)',
         '"text": scope.ask(ANN, "x")',
         "put `await` before",
     ),
-    "no await, alone": (HERE, '    session.ask(ANN, "Sure?")', "write `await` before it"),
-    "no await, kept": (HERE, '    kept = session.ask(ANN, "Sure?")', "write `await` before it"),
+    "no await, alone": (LAST_LINE, '    session.ask(ANN, "Sure?")', "write `await` before it"),
+    "no await, kept": (
+        LAST_LINE,
+        '    kept = session.ask(ANN, "Sure?")',
+        "write `await` before it",
+    ),
     "no await, own function": (
-        HERE,
+        LAST_LINE,
         "    async def talk(): await session.ask(ANN, 'x')\n    talk()  # wrong",
         "talk(…) is not awaited",
     ),
-    "too much await": (HERE, '    await session.record("t", {"a": 1})', "leave out `await`"),
-    "map, sync": (HERE, "    await session.child('x').map([1], lambda s, n: n)", "not async"),
+    "too much await": (LAST_LINE, '    await session.record("t", {"a": 1})', "leave out `await`"),
+    "map, sync": (LAST_LINE, "    await session.child('x').map([1], lambda s, n: n)", "not async"),
     "take_turns gives text": (
-        HERE,
+        LAST_LINE,
         "    async def turn(scope, who, heard): return 'x'\n"
         "    await session.child('t').take_turns([ANN], turn)  # wrong",
         "return Utterance(",
     ),
-    "take_turns of names": (HERE, "    await session.take_turns(['ann'], None)", "pass Speaker(…)"),
-    "a row that is a list": (HERE, '    session.record("t", [1])', 'record("table", {'),
-    "a cell that is a set": (HERE, '    session.record("t", {"a": {1}})', "record sorted"),
-    "a cell that is Missing": (HERE, '    session.record("t", {"a": Missing("x")})', "record None"),
-    "a cell that is an object": (HERE, '    session.record("t", {"a": ANN})', "a Speaker"),
-    "a list that is no JSON": (HERE, '    session.record("t", {"a": [ANN]})', "JSON"),
+    "take_turns of names": (
+        LAST_LINE,
+        "    await session.take_turns(['ann'], None)",
+        "pass Speaker(…)",
+    ),
+    "a row that is a list": (LAST_LINE, '    session.record("t", [1])', 'record("table", {'),
+    "a cell that is a set": (LAST_LINE, '    session.record("t", {"a": {1}})', "record sorted"),
+    "a cell that is Missing": (
+        LAST_LINE,
+        '    session.record("t", {"a": Missing("x")})',
+        "record None",
+    ),
+    "a cell that is an object": (LAST_LINE, '    session.record("t", {"a": ANN})', "a Speaker"),
+    "a list that is no JSON": (LAST_LINE, '    session.record("t", {"a": [ANN]})', "JSON"),
     "kinds mixed in a column": (
-        HERE,
+        LAST_LINE,
         '    session.record("t", {"a": 1})\n    session.record("t", {"a": "x"})',
         "int and str in one column",
     ),
-    "a table in another folder": (HERE, '    session.record("../t", {"a": 1})', "not a plain name"),
-    "a table of the engine": (HERE, '    session.record("answers", {"a": 1})', "of the engine"),
+    "a table in another folder": (
+        LAST_LINE,
+        '    session.record("../t", {"a": 1})',
+        "not a plain name",
+    ),
+    "a table of the engine": (
+        LAST_LINE,
+        '    session.record("answers", {"a": 1})',
+        "of the engine",
+    ),
     "a class for a table of the engine": (
-        HERE,
+        LAST_LINE,
         '    class Mine(Row, table="answers"):\n        a: int\n\n'
         "    session.record(Mine(a=1))  # wrong",
         "a table of the engine",
     ),
-    "a column that is a number": (HERE, '    session.record("t", {1: 1})', "a column of t is of"),
-    "a number of 100 bits": (HERE, '    session.record("t", {"a": 2**100})', "63 bits"),
-    "half a character": (HERE, '    session.record("t", {"a": "\\ud800"})', "half a character"),
-    "a file of the engine": (HERE, '    session.write_json("plan.json", {})', "another name"),
-    "a file among tables": (HERE, '    session.write_text("tables/t.csv", "")', "another name"),
-    "exit": (HERE, "    raise SystemExit(0)", "return instead"),
-    "exit inside": (ASK, 'exit(await scope.ask(ANN, "?"))  # wrong', "return instead"),
-    "stop": (HERE, "    next(iter([]))", "StopIteration"),
-    "no options": (ASK, 'await scope.ask(ANN, "?", answer_type=Choice([]))', "no options"),
+    "a column that is a number": (
+        LAST_LINE,
+        '    session.record("t", {1: 1})',
+        "a column of t is of",
+    ),
+    "a number of 100 bits": (LAST_LINE, '    session.record("t", {"a": 2**100})', "63 bits"),
+    "half a character": (
+        LAST_LINE,
+        '    session.record("t", {"a": "\\ud800"})',
+        "half a character",
+    ),
+    "a file of the engine": (LAST_LINE, '    session.write_json("plan.json", {})', "another name"),
+    "a file among tables": (
+        LAST_LINE,
+        '    session.write_text("tables/t.csv", "")',
+        "another name",
+    ),
+    "exit": (LAST_LINE, "    raise SystemExit(0)", "return instead"),
+    "exit inside": (ASK_LINE, 'exit(await scope.ask(ANN, "?"))  # wrong', "return instead"),
+    "stop": (LAST_LINE, "    next(iter([]))", "StopIteration"),
+    "no options": (ASK_LINE, 'await scope.ask(ANN, "?", answer_type=Choice([]))', "no options"),
     "options as a word": (
-        ASK,
+        ASK_LINE,
         'await scope.ask(ANN, "?", answer_type=Choice("abc"))',
         "list of texts",
     ),
     "options as numbers": (
-        ASK,
+        ASK_LINE,
         'await scope.ask(ANN, "?", answer_type=Choice([1]))',
         "list of texts",
     ),
     "low above high": (
-        ASK,
+        ASK_LINE,
         'await scope.ask(ANN, "?", answer_type=Number(5, 1))',
         "no number is from",
     ),
-    "compute gives a set": (HERE, "    await session.compute(set)", "is not JSON"),
-    "file is no JSON": (HERE, '    session.write_json("x.json", {"a": ANN})', "Speaker"),
-    "no prompts folder": (HERE, '    session.prompt("vote")', "has no prompts folder"),
-    "an error of one's own": (HERE, '    raise ValueError("not today")', "ValueError: not today"),
-    "a name": (HERE, "    print(sesion)", "did you mean session?"),
+    "compute gives a set": (LAST_LINE, "    await session.compute(set)", "is not JSON"),
+    "file is no JSON": (LAST_LINE, '    session.write_json("x.json", {"a": ANN})', "Speaker"),
+    "no prompts folder": (LAST_LINE, '    session.prompt("vote")', "has no prompts folder"),
+    "an error of one's own": (
+        LAST_LINE,
+        '    raise ValueError("not today")',
+        "ValueError: not today",
+    ),
+    "a name": (LAST_LINE, "    print(sesion)", "did you mean session?"),
     "while it is read": ("people: int = 3", "people: int = nothing", "nothing"),
-    "syntax": (HERE, "    if:", "invalid syntax"),
+    "syntax": (LAST_LINE, "    if:", "invalid syntax"),
     "no StudyConfig": ("class Config(StudyConfig)", "class Config", "class Config(StudyConfig)"),
     "prompts as text": ("Config, protocol)", 'Config, protocol, prompts="p")', "Path(__file__)"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_of_the_author_is_the_authors(here: Path, name: str) -> None:
-    old, new, hint = MISTAKES[name]
-    line = write(here, old, new)
-    done = command("run", "mine.yaml", "--trust")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 2, said
-    assert hint in said and "Internal error" not in said
+def test_a_mistake_in_a_study_is_reported_with_file_and_line(study_folder: Path, name: str) -> None:
+    correct_code, wrong_code, hint = MISTAKES[name]
+    line = write_study_with_mistake(study_folder, correct_code, wrong_code)
+    result = run_command("run", "mine.yaml", "--trust")
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2, output
+    assert hint in output and "Internal error" not in output
     if name == "await in a plain function":
         line += 1
-    if name not in ("a yield", "no StudyConfig", "prompts as text"):  # these name the protocol
-        assert f"mine.py:{line}: " in said, said
-    assert "mine.py" in said
-    (here / "mine.py").write_text(STUDY)
+    if name not in (
+        "a yield",
+        "no StudyConfig",
+        "prompts as text",
+    ):  # these are reported for the protocol
+        assert f"mine.py:{line}: " in output, output
+    assert "mine.py" in output
+    (study_folder / "mine.py").write_text(STUDY)
 
 
-def test_after_the_mend_the_same_line_runs(here: Path) -> None:
-    write(here, "    await session.map", "    session.config.peple\n    await session.map")
-    assert command("run", "mine.yaml", "--trust").exit_code == 2
+def test_the_same_command_runs_after_the_mistake_is_corrected(study_folder: Path) -> None:
+    write_study_with_mistake(
+        study_folder, "    await session.map", "    session.config.peple\n    await session.map"
+    )
+    assert run_command("run", "mine.yaml", "--trust").exit_code == 2
     # Another process would load the changed file. This one caches modules by path.
-    (here / "other.py").write_text(STUDY)
-    (here / "mine.yaml").write_text("study: ./other.py\nmodel: synthetic\n")
-    done = command("run", "mine.yaml", "--trust")
-    assert done.exit_code == 0, done.output
+    (study_folder / "other.py").write_text(STUDY)
+    (study_folder / "mine.yaml").write_text("study: ./other.py\nmodel: synthetic\n")
+    result = run_command("run", "mine.yaml", "--trust")
+    assert result.exit_code == 0, result.output
 
 
-def test_a_variable_that_a_prompt_wants_is_named_with_the_prompt(here: Path) -> None:
-    (here / "prompts").mkdir()
-    (here / "prompts" / "vote.md").write_text("Hello\n{{ town }}, vote.\n")
-    text = STUDY.replace(HERE, '    session.prompt("vote", twon="Ulm")')
-    (here / "mine.py").write_text(
+def test_a_missing_prompt_variable_is_reported_with_its_prompt(study_folder: Path) -> None:
+    (study_folder / "prompts").mkdir()
+    (study_folder / "prompts" / "vote.md").write_text("Hello\n{{ town }}, vote.\n")
+    text = STUDY.replace(LAST_LINE, '    session.prompt("vote", twon="Ulm")')
+    (study_folder / "mine.py").write_text(
         text.replace("Config, protocol)", 'Config, protocol, prompts=HERE / "prompts")')
     )
-    done = command("run", "mine.yaml", "--trust")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 2 and "mine.py:14: " in said
-    assert "vote.md" in said and "'town' is undefined" in said
+    result = run_command("run", "mine.yaml", "--trust")
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2 and "mine.py:14: " in output
+    assert "vote.md" in output and "'town' is undefined" in output
 
 
-def test_a_mistake_in_findings_is_the_authors_too(here: Path) -> None:
+def test_a_mistake_in_findings_is_reported_with_file_and_line(study_folder: Path) -> None:
     text = STUDY.replace("Config, protocol)", "Config, protocol, findings=found)")
-    (here / "mine.py").write_text(
+    (study_folder / "mine.py").write_text(
         text.replace("STUDY = ", "def found(run):\n    return run.tabel('said')\n\nSTUDY = ")
     )
-    done = command("run", "mine.yaml", "--trust")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 2 and "mine.py:17: " in said and "did you mean table" in said
+    result = run_command("run", "mine.yaml", "--trust")
+    output = " ".join(result.output.split())
+    assert result.exit_code == 2 and "mine.py:17: " in output and "did you mean table" in output
 
 
-def test_our_own_mistakes_stay_ours(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
+def test_a_bug_in_folkmoot_is_an_internal_error(
+    study_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_bug(*_: object, **__: object) -> None:
         raise RuntimeError("a bug of ours")
 
-    (here / "mine.py").write_text(STUDY)
-    monkeypatch.setattr("folkmoot.engine.run.execution.write_table", broken)
-    done = command("run", "mine.yaml", "--trust")
-    assert done.exit_code == 1 and "Internal error" in done.output
+    (study_folder / "mine.py").write_text(STUDY)
+    monkeypatch.setattr("folkmoot.engine.run.execution.write_table", raise_bug)
+    result = run_command("run", "mine.yaml", "--trust")
+    assert result.exit_code == 1 and "Internal error" in result.output

@@ -1,4 +1,4 @@
-"""What a dry run is for: a study that would fail is stopped before anybody is paid."""
+"""The dry run: a study that would fail is stopped before the first paid call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
 
 KEY = "k" * 24
-# Its second part fails after a call for each of 40 people: a paid run would pay for all of them.
-OWN = """
+# Its second stage fails after 40 calls, which a real run would pay for.
+STUDY_CODE = """
 from pathlib import Path
 from folkmoot import Speaker, Study, StudyConfig
 
@@ -41,7 +41,7 @@ def vendor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ServerTh
         if _KEY_NAME.search(name) or name.endswith("_BASE_URL") or name == "DEFAULT_MODEL":
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(OWN)
+    Path("mine.py").write_text(STUDY_CODE)
     Path("mine.yaml").write_text("study: ./mine.py\nmodel: gpt-4o\n")
     with ServerThread(FaultPlan(), answers="respondent") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
@@ -49,8 +49,8 @@ def vendor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ServerTh
         yield server
 
 
-def command(*words: str) -> Result:
-    return CliRunner().invoke(app, [*words], terminal_width=300)
+def run_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments], terminal_width=300)
 
 
 @pytest.mark.parametrize(
@@ -58,50 +58,50 @@ def command(*words: str) -> Result:
     [("check",), ("run",), ("run", "--preflight"), ("run", "--repeats", "2")],
     ids=" ".join,
 )
-def test_a_study_that_fails_in_its_dry_run_is_stopped_before_anybody_is_paid(
+def test_a_study_that_fails_in_its_dry_run_makes_no_calls(
     words: tuple[str, ...], vendor: ServerThread
 ) -> None:
-    shown = command(words[0], "mine.yaml", *words[1:])
-    assert shown.exit_code == 2, shown.output
-    assert "mine.py:10" in shown.output and "never written" in shown.output
-    assert "No problems" not in shown.output and "1 problem" in shown.output
+    result = run_command(words[0], "mine.yaml", *words[1:])
+    assert result.exit_code == 2, result.output
+    assert "mine.py:10" in result.output and "never written" in result.output
+    assert "No problems" not in result.output and "1 problem" in result.output
     assert vendor.model.counts["received"] == 0
 
 
-def test_without_a_dry_run_the_study_is_run_as_it_is(vendor: ServerThread) -> None:
-    shown = command("run", "mine.yaml", "--no-preflight")
-    assert shown.exit_code == 2 and vendor.model.counts["answered"] == 40
+def test_without_a_dry_run_the_failing_study_makes_its_calls(vendor: ServerThread) -> None:
+    result = run_command("run", "mine.yaml", "--no-preflight")
+    assert result.exit_code == 2 and vendor.model.counts["answered"] == 40
 
 
 @pytest.mark.parametrize("command_name", ["check", "run"])
-def test_a_missing_key_is_told_before_anything_is_rehearsed(
+def test_a_missing_key_is_reported_before_the_dry_run(
     command_name: str, vendor: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.delenv("OPENAI_BASE_URL")
-    shown = command(command_name, "mine.yaml")
-    assert shown.exit_code == 2 and "OPENAI_API_KEY" in shown.output
+    result = run_command(command_name, "mine.yaml")
+    assert result.exit_code == 2 and "OPENAI_API_KEY" in result.output
     if command_name == "run":
         assert not Path("rehearsed").exists()
     else:
-        assert shown.output.index("OPENAI_API_KEY") < shown.output.index("never written")
+        assert result.output.index("OPENAI_API_KEY") < result.output.index("never written")
 
 
-def test_check_prints_no_mistakes_only_where_there_are_none(vendor: ServerThread) -> None:
+def test_check_prints_no_problems_only_without_problems(vendor: ServerThread) -> None:
     path = str(small_study("focus_group", Path("files")))
-    shown = command("check", path, "--preview", "--trust")
-    assert ("No problems" in shown.output) != ("1 problem" in shown.output), shown.output
-    fine = command("check", path)
-    assert fine.exit_code == 0 and "No problems" in fine.output
+    result = run_command("check", path, "--preview", "--trust")
+    assert ("No problems" in result.output) != ("1 problem" in result.output), result.output
+    second_result = run_command("check", path)
+    assert second_result.exit_code == 0 and "No problems" in second_result.output
 
 
-def test_a_study_whose_controls_are_switched_off_has_no_mistake(vendor: ServerThread) -> None:
+def test_a_study_without_controls_has_no_problem(vendor: ServerThread) -> None:
     file = Path("off.yaml")
     text = small_study("focus_group", Path("files")).read_text("utf-8")
-    kept = [line for line in text.splitlines() if not line.startswith("controls:")]
-    file.write_text("\n".join([*kept, "controls: {negative: false, retest: false}"]), "utf-8")
-    shown = command("check", str(file))
-    assert shown.exit_code == 0 and "No problems" in shown.output, shown.output
+    kept_lines = [line for line in text.splitlines() if not line.startswith("controls:")]
+    file.write_text("\n".join([*kept_lines, "controls: {negative: false, retest: false}"]), "utf-8")
+    result = run_command("check", str(file))
+    assert result.exit_code == 0 and "No problems" in result.output, result.output
 
 
 TOPIC = "topic: {description: Money, options: [Parks, Jobs]}\n"
@@ -112,14 +112,14 @@ stimulus_material: Meet the oven that reads. 299 dollars.
 num_personas: 6
 questions_per_phase: 2
 """
-# The draws of the first 23 groups find a young doctor, as the draws of a small part do.
-RARE = """
+# The first 23 groups can be drawn from these quotas, and so can a small part of the study.
+RARE_QUOTAS = """
 quotas:
   age: {"18-24": 1, "35-44": 5}
   education: {Doctorate: 1, Some college: 1}
 """
-HALL = "topic: {title: New blocks, background: The city plans to build.}\n"
-# Its tickets are enough for a part of the rooms, and are counted before the first call.
+TOWN_HALL = "topic: {title: New blocks, background: The city plans to build.}\n"
+# Its tickets suffice for a part of the rooms. They are counted before the first call.
 ROOMS = """
 from folkmoot import Speaker, Study, StudyConfig
 from folkmoot.errors import InputError, Problem
@@ -140,8 +140,8 @@ async def protocol(session):
 
 STUDY = Study("rooms", "Rooms", Rooms, protocol, with_limit=with_limit)
 """
-# What a study needs that only the whole of it lacks: study file, other files, the refusal.
-LACKING = {
+# Studies with too few resources: study file, other files, error message. A part would run.
+INCOMPLETE_STUDIES = {
     "people of a table": (
         f"study: cross_pollination\npilot_id: t\n{TOPIC}participants_per_condition: 300\n"
         "personas: {source: table, file: people.csv}\n",
@@ -160,7 +160,7 @@ LACKING = {
         "240 personas are needed, 200 are usable",
     ),
     "quotas": (
-        f"study: focus_group\nrandom_seed: 3\nreplications: 25\n{CONCEPT}{RARE}",
+        f"study: focus_group\nrandom_seed: 3\nreplications: 25\n{CONCEPT}{RARE_QUOTAS}",
         {},
         "no person fits the remaining quotas",
     ),
@@ -174,9 +174,9 @@ LACKING = {
         {"few.csv": "name,age\n" + "".join(f"P {n},{20 + n % 50}\n" for n in range(70))},
         "few.csv has 70 personas and the groups have 80 members",
     ),
-    "a profile": (f"study: town_hall\nsets: 40\n{HALL}vulnerable: [gone.md]\n", {}, "no file"),
+    "a profile": (f"study: town_hall\nsets: 40\n{TOWN_HALL}vulnerable: [gone.md]\n", {}, "no file"),
     "seats": (
-        f"study: town_hall\nsets: 3\n{HALL}seats: {{count: 5000}}\n",
+        f"study: town_hall\nsets: 3\n{TOWN_HALL}seats: {{count: 5000}}\n",
         {},
         "5,?000",
     ),
@@ -184,23 +184,24 @@ LACKING = {
 }
 
 
-# Persons for rare quotas are searched for some seconds before the search is given up.
+# The search for personas with rare quotas takes some seconds before it ends.
 @pytest.mark.parametrize(
-    "what", sample_daily(LACKING, daily=LACKING.keys() - {"quotas"}, part="scale")
+    "missing_part",
+    sample_daily(INCOMPLETE_STUDIES, daily=INCOMPLETE_STUDIES.keys() - {"quotas"}, part="scale"),
 )
-def test_check_refuses_with_the_sentence_with_which_the_run_refuses(
-    what: str, vendor: ServerThread
+def test_check_and_run_refuse_with_the_same_message(
+    missing_part: str, vendor: ServerThread
 ) -> None:
-    """A dry run of a part would need less than the study and find nothing."""
-    study, files, refusal = LACKING[what]
+    """A dry run of a part would need less than the study and would find no problem."""
+    study, files, refusal = INCOMPLETE_STUDIES[missing_part]
     for name, text in {"lacking.yaml": f"{study}model: gpt-4o\n", **files}.items():
         Path(name).write_text(text, "utf-8")
-    told = []
+    messages = []
     for words in (["check", "--trust"], ["run", "--trust", "--no-preflight"]):
-        shown = command(words[0], "lacking.yaml", *words[1:])
-        assert shown.exit_code == 2, shown.output
-        told.append(shown.output.partition("problem")[2])
-    assert re.search(refusal, told[0])
-    assert told[0] == told[1]
+        result = run_command(words[0], "lacking.yaml", *words[1:])
+        assert result.exit_code == 2, result.output
+        messages.append(result.output.partition("problem")[2])
+    assert re.search(refusal, messages[0])
+    assert messages[0] == messages[1]
     assert vendor.model.counts["received"] == 0
     assert not list(Path("outputs").glob("*/*"))

@@ -1,4 +1,4 @@
-"""`folkmoot new examples` writes what the documentation runs."""
+"""`folkmoot new examples` writes the files that the documentation uses."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_all_examples_are_written_and_load(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["new", "examples", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    written = {p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file()}
+    result = CliRunner().invoke(app, ["new", "examples", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
     shipped = {
-        p.relative_to(ROOT)
+        path.relative_to(ROOT)
         for name in ("examples", "config")
-        for p in (ROOT / name).rglob("*")
-        if p.is_file() and "__pycache__" not in p.parts and "outputs" not in p.parts
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and "outputs" not in path.parts
     }
     assert written == shipped
     for name in ("examples/town_hall.yaml", "examples/public_goods.xlsx", "config/pilot.yaml"):
         load_study_file(tmp_path / name)
 
 
-def test_examples_that_are_there_are_not_overwritten(tmp_path: Path) -> None:
+def test_existing_examples_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
-    mine = tmp_path / "config" / "pilot.yaml"
-    mine.write_text("mine", "utf-8")
-    done = CliRunner().invoke(app, ["new", "examples", str(tmp_path)])
-    assert done.exit_code != 0 and "already exists" in done.output
-    assert mine.read_text("utf-8") == "mine" and not (tmp_path / "examples").exists()
+    existing_file = tmp_path / "config" / "pilot.yaml"
+    existing_file.write_text("mine", "utf-8")
+    result = CliRunner().invoke(app, ["new", "examples", str(tmp_path)])
+    assert result.exit_code != 0 and "already exists" in result.output
+    assert existing_file.read_text("utf-8") == "mine" and not (tmp_path / "examples").exists()

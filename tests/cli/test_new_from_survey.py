@@ -23,9 +23,9 @@ from tests.studies.workbook.qualtrics.qsf_builder import (
 )
 
 
-def _folkmoot(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
+def run_folkmoot(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == exit_code, result.output
     return result.output
 
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> None:
-    arms = randomizer("FL_2", 1, show_block("BL_Warm"), show_block("BL_Cold"))
+    randomized_blocks = randomizer("FL_2", 1, show_block("BL_Warm"), show_block("BL_Cold"))
     document = make_survey(
         [
             descriptive_text("QID1", "Everybody in your street gives."),
@@ -50,19 +50,20 @@ def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> No
             make_question("QID5", "FileUpload", "FileUpload", "Send a photo"),
         ],
         {"BL_Warm": ["QID1"], "BL_Cold": ["QID2"], "BL_Q": ["QID3", "QID4", "QID5"]},
-        [arms, show_block("BL_Q")],
+        [randomized_blocks, show_block("BL_Q")],
     )
     write_survey(document, folder / "giving.qsf")
 
-    said = _folkmoot("new", "workbook", "--from", "giving.qsf")
-    assert "Check it: folkmoot check giving.xlsx" in said
-    assert "2 treatments (Warm, Cold)" in said
+    output = run_folkmoot("new", "workbook", "--from", "giving.qsf")
+    assert "Check it: folkmoot check giving.xlsx" in output
+    assert "2 treatments (Warm, Cold)" in output
     assert (
-        "Left out: Q5 “Send a photo” (QID5): a file upload is not supported; if you need it" in said
+        "Left out: Q5 “Send a photo” (QID5): a file upload is not supported; if you need it"
+        in output
     )
     assert "Left out: Q5 “Send a photo” (QID5)" in (folder / "giving_import.txt").read_text("utf-8")
-    assert "No problems" in _folkmoot("check", "giving.xlsx")
-    _folkmoot("run", "giving.xlsx")
+    assert "No problems" in run_folkmoot("check", "giving.xlsx")
+    run_folkmoot("run", "giving.xlsx")
 
     with (folder / "outputs" / "giving" / "giving.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -72,18 +73,18 @@ def test_a_survey_becomes_a_workbook_that_is_checked_and_run(folder: Path) -> No
     assert all(bool(row["Q4"]) == (row["Q3"] == "Yes") for row in rows)
 
 
-def test_what_is_there_is_not_overwritten(folder: Path) -> None:
+def test_existing_files_are_not_overwritten(folder: Path) -> None:
     write_survey(make_survey([text_entry("QID1", "Why?")]), folder / "survey.qsf")
     (folder / "survey.xlsx").write_bytes(b"mine")
-    assert "already exists" in _folkmoot("new", "workbook", "--from", "survey.qsf", code=2)
+    assert "already exists" in run_folkmoot("new", "workbook", "--from", "survey.qsf", exit_code=2)
     assert (folder / "survey.xlsx").read_bytes() == b"mine"
 
 
-def test_files_and_study_types_that_do_not_fit_are_refused(folder: Path) -> None:
+def test_unsupported_files_and_study_types_are_refused(folder: Path) -> None:
     write_survey(make_survey([text_entry("QID1", "Why?")]), folder / "survey.qsf")
     (folder / "survey.sav").write_bytes(b"$FL2")
-    said = _folkmoot("new", "workbook", "--from", "survey.sav", code=2)
-    assert "cannot be made from it" in said and "workbook .qsf" in said
-    assert "workbook .qsf" in _folkmoot("new", "town_hall", "--from", "survey.qsf", code=2)
-    assert "new workbook --from" in _folkmoot("new", "--from", "survey.qsf", code=2)
-    assert "cannot be read" in _folkmoot("new", "workbook", "--from", "no.qsf", code=2)
+    output = run_folkmoot("new", "workbook", "--from", "survey.sav", exit_code=2)
+    assert "cannot be made from it" in output and "workbook .qsf" in output
+    assert "workbook .qsf" in run_folkmoot("new", "town_hall", "--from", "survey.qsf", exit_code=2)
+    assert "new workbook --from" in run_folkmoot("new", "--from", "survey.qsf", exit_code=2)
+    assert "cannot be read" in run_folkmoot("new", "workbook", "--from", "no.qsf", exit_code=2)

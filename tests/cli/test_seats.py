@@ -1,4 +1,4 @@
-"""`--seat`, `try` and `withdraw` as a user types them."""
+"""The options and commands for seats: `--seat`, `try`, and `check` with seats."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.contract.small import small_study
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.sweeps import sample_daily
 
 FOLKMOOT = [sys.executable, "-m", "folkmoot"]
 
 
 @pytest.mark.parametrize(
-    ("study", "seats", "says"),
+    ("study", "seats", "message"),
     sample_daily(
         [
             (
@@ -38,28 +38,28 @@ FOLKMOOT = [sys.executable, "-m", "folkmoot"]
         part="sweeps",
     ),
 )
-def test_check_refuses_seats_where_others_speak(
-    tmp_path: Path, study: str, seats: str, says: str
+def test_check_refuses_seats_of_participants_who_do_not_speak(
+    tmp_path: Path, study: str, seats: str, message: str
 ) -> None:
     path = small_study(study, tmp_path)
     path.write_text(f"{path.read_text()}\nseats: {seats}\n")
-    done = subprocess.run([*FOLKMOOT, "check", str(path)], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert says in done.stderr and path.name in done.stderr
+    process = subprocess.run([*FOLKMOOT, "check", str(path)], capture_output=True, text=True)
+    assert process.returncode == 2
+    assert message in process.stderr and path.name in process.stderr
 
 
-def test_the_mend_that_it_names_opens_the_seat(tmp_path: Path) -> None:
+def test_the_suggested_setting_makes_the_seat_valid(tmp_path: Path) -> None:
     path = small_study("negotiation", tmp_path)
     path.write_text(f"{path.read_text()}\nseats: 2\n")
     command = [*FOLKMOOT, "check", str(path), "--set", "conditions=[C1, C2]"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
-def served(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
-    """A process that serves seats, and the link of the first one."""
+def start_and_read_link(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start a process that serves seats. Return it with the link of the first seat."""
     process = subprocess.Popen(
-        with_default_signals(*command), stderr=subprocess.PIPE, text=True, cwd=folder
+        add_default_signals(*command), stderr=subprocess.PIPE, text=True, cwd=folder
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -69,27 +69,27 @@ def served(command: list[str], folder: Path) -> tuple[subprocess.Popen[str], str
     raise AssertionError(f"no link was printed; exit code {process.wait()}")
 
 
-def test_try_seats_you_alone_and_writes_nothing_here(tmp_path: Path) -> None:
+def test_try_opens_one_seat_and_writes_no_files(tmp_path: Path) -> None:
     path = small_study("town_hall", tmp_path)
-    process, link = served([*FOLKMOOT, "try", str(path)], tmp_path)
+    process, link = start_and_read_link([*FOLKMOOT, "try", str(path)], tmp_path)
     page = urlopen(link).read().decode()
     assert "A seat is kept for you" in page and "stays on the computer" in page
     process.terminate()
     process.wait()
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.nightly(part="pages")
-def test_behind_a_proxy_links_bear_the_public_name(tmp_path: Path) -> None:
+def test_links_behind_a_proxy_have_the_public_name(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
-    public = "https://study.example.org"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    command = [*FOLKMOOT, "run", str(path), "--model", "synthetic", "--public-url", public]
-    process, link = served([*command, "--seat", "p_0001", "--port", port], tmp_path)
-    assert link.startswith(f"{public}/seat/")
-    inside = link.replace(public, f"http://127.0.0.1:{port}")
-    reply = urlopen(Request(inside, headers={"Host": "study.example.org"}))
+    public_url = "https://study.example.org"
+    with socket.create_server(("127.0.0.1", 0)) as free_socket:
+        port = str(free_socket.getsockname()[1])
+    command = [*FOLKMOOT, "run", str(path), "--model", "synthetic", "--public-url", public_url]
+    process, link = start_and_read_link([*command, "--seat", "p_0001", "--port", port], tmp_path)
+    assert link.startswith(f"{public_url}/seat/")
+    local_link = link.replace(public_url, f"http://127.0.0.1:{port}")
+    reply = urlopen(Request(local_link, headers={"Host": "study.example.org"}))
     assert reply.status == 200
     process.terminate()
     process.wait()

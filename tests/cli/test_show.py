@@ -20,72 +20,80 @@ from folkmoot.errors import InputError
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.rooms import LEADERS
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.sweeps import sample_daily
 
 STUDIES = ("cross_pollination", "focus_group", "negotiation", "town_hall", "workbook")
-ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
+LEGEND_ENTRY = re.compile(r"^  \[(\w+|\?)\] ([^:]+)(?:: (.*))?$")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
+def runs_folder(
+    tmp_path_factory: pytest.TempPathFactory, run_of_small_study: Callable[[str], Path]
+) -> Path:
     folder = tmp_path_factory.mktemp("show")
     for name in STUDIES:
-        shutil.copytree(small_run(name), folder / name)
+        shutil.copytree(run_of_small_study(name), folder / name)
     return folder
 
 
-def call_with_utterances(run: RunFolder) -> str:
+def find_call_with_utterances(run: RunFolder) -> str:
     spans = run.read_table("provenance").with_columns(number=pl.len().over("address"))
-    some = spans.filter(pl.col("kind").is_in(["utterance", "answer"]), pl.col("number") < 60)
-    return str(some.sort("number", "address")["address"][-1])
+    candidates = spans.filter(pl.col("kind").is_in(["utterance", "answer"]), pl.col("number") < 60)
+    return str(candidates.sort("number", "address")["address"][-1])
 
 
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("cross_pollination", "town_hall"), part="sweeps")
 )
-def test_prompts_are_whole_and_each_mark_is_in_the_legend(runs: Path, study: str) -> None:
-    run = RunFolder(runs / study)
-    address = call_with_utterances(run)
-    text = shown(run, address, prompts=True)
+def test_prompts_are_complete_and_the_legend_explains_each_mark(
+    runs_folder: Path, study: str
+) -> None:
+    run = RunFolder(runs_folder / study)
+    address = find_call_with_utterances(run)
+    text = render_run_text(run, address, prompts=True)
     with JournalReader(run.path / JOURNAL) as journal:
         entry = journal.entry_at(address)
         assert entry is not None
-    entries = [m for line in text.splitlines() if (m := ENTRY.match(line))]
-    keys = {m[1] for m in entries}
+    entries = [match for line in text.splitlines() if (match := LEGEND_ENTRY.match(line))]
+    keys = {match[1] for match in entries}
     head, *messages = re.split(r"\n(?=(?:system|user|assistant|reply):\n)", text)
     assert "without a key: instructions of the study" in head
-    plain = [re.sub(rf"\[/?(?:{'|'.join(map(re.escape, keys))})\]", "", m) for m in messages]
-    wanted = [f"{m['role']}:\n{m['content']}" for m in entry.request["messages"]]
-    assert plain == [*wanted, f"reply:\n{entry.reply}"]
+    unmarked = [
+        re.sub(rf"\[/?(?:{'|'.join(map(re.escape, keys))})\]", "", match) for match in messages
+    ]
+    expected = [f"{match['role']}:\n{match['content']}" for match in entry.request["messages"]]
+    assert unmarked == [*expected, f"reply:\n{entry.reply}"]
     for key in keys - {"V"}:
         assert text.count(f"[{key}]") - 1 == text.count(f"[/{key}]") > 0
     quoted = run.read_table("provenance").filter(address=address, kind="utterance")["source_id"]
-    told = {id for m in entries for id in (m[3] or "").replace(" (changed)", "").split(", ")}
-    assert set(quoted) <= told or any("more" in id for id in told)
-    said = run.read_table("utterances")["utterance_id"].to_list()
-    assert set(quoted) <= {*said}
+    listed_ids = {
+        id for match in entries for id in (match[3] or "").replace(" (changed)", "").split(", ")
+    }
+    assert set(quoted) <= listed_ids or any("more" in id for id in listed_ids)
+    utterance_ids = run.read_table("utterances")["utterance_id"].to_list()
+    assert set(quoted) <= {*utterance_ids}
 
 
-def test_colour_adds_nothing_that_a_pipe_does_not_say(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
+def test_output_without_colours_has_the_same_content(
+    runs_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["show", str(runs / "cross_pollination"), "p_0001", "--prompts"]
+    arguments = ["show", str(runs_folder / "cross_pollination"), "p_0001", "--prompts"]
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = CliRunner().invoke(app, words)
+    plain_result = CliRunner().invoke(app, arguments)
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "400")
-    coloured = CliRunner().invoke(app, words, env={"TERM": "xterm-256color"})
-    assert plain.exit_code == coloured.exit_code == 0, plain.output
-    assert "\x1b" not in plain.stdout and "\x1b[" in coloured.stdout
-    assert "[P]" in plain.stdout and "[/P]" in plain.stdout
-    stripped = re.sub(r"\x1b\[[\d;]*m", "", coloured.stdout)
-    assert stripped.split()[-200:] == plain.stdout.split()[-200:]
+    coloured_result = CliRunner().invoke(app, arguments, env={"TERM": "xterm-256color"})
+    assert plain_result.exit_code == coloured_result.exit_code == 0, plain_result.output
+    assert "\x1b" not in plain_result.stdout and "\x1b[" in coloured_result.stdout
+    assert "[P]" in plain_result.stdout and "[/P]" in plain_result.stdout
+    stripped = re.sub(r"\x1b\[[\d;]*m", "", coloured_result.stdout)
+    assert stripped.split()[-200:] == plain_result.stdout.split()[-200:]
 
 
 @pytest.mark.parametrize(
-    ("study", "who", "part"),
+    ("study", "selected_id", "address_part"),
     [
         ("cross_pollination", "p_0002", "/p_0002/"),
         ("focus_group", "group_001/oven", "group_001/oven/"),
@@ -93,65 +101,72 @@ def test_colour_adds_nothing_that_a_pipe_does_not_say(
         ("town_hall", "set01_lv4/A02", "set01_lv4/"),
     ],
 )
-def test_ids_name_participants_conversations_and_leaders(
-    runs: Path, study: str, who: str, part: str
+def test_ids_select_participants_conversations_and_leading_roles(
+    runs_folder: Path, study: str, selected_id: str, address_part: str
 ) -> None:
-    run = RunFolder(runs / study)
-    text = shown(run, who, prompts=True)
+    run = RunFolder(runs_folder / study)
+    text = render_run_text(run, selected_id, prompts=True)
     titles = re.findall(r"^\S.*  (\S+/ask\d+)$", text, re.MULTILINE)
-    asked = dict(run.read_table("answers").select("address", "speaker_id").iter_rows())
-    assert titles and all(part in title for title in titles)
-    speakers = {asked[title] for title in titles}
-    assert len(speakers) > 1 if who.endswith("oven") else speakers == {who.rpartition("/")[2]}
+    speakers_by_address = dict(
+        run.read_table("answers").select("address", "speaker_id").iter_rows()
+    )
+    assert titles and all(address_part in title for title in titles)
+    speakers = {speakers_by_address[title] for title in titles}
+    assert (
+        len(speakers) > 1
+        if selected_id.endswith("oven")
+        else speakers == {selected_id.rpartition("/")[2]}
+    )
     with pytest.raises(InputError, match="is not in this run"):
-        shown(run, "elsewhere", prompts=True)
+        render_run_text(run, "elsewhere", prompts=True)
 
 
 # Daily, a study with rooms and one with sessions.
 @pytest.mark.parametrize(
     "study", sample_daily(STUDIES, daily=("town_hall", "workbook"), part="pages")
 )
-def test_every_id_that_an_overview_lists_can_be_read_with_and_without_prompts(
-    runs: Path, study: str
+def test_every_id_of_the_overview_can_be_shown_with_and_without_prompts(
+    runs_folder: Path, study: str
 ) -> None:
-    """Conversations, participants, and what the study type adds, as the negotiation its groups."""
-    run = RunFolder(runs / study)
+    """Conversations, participants, and ids that the study type adds, such as groups."""
+    run = RunFolder(runs_folder / study)
     ids = [
         line.plain[span.start : span.end].strip()
         for line in render_run_lines(run)
         for span in line.spans
         if "bold" in str(span.style).split()
     ]
-    listed = [id for id in ids if id and " " not in id and id != run.id]
-    assert len(listed) >= run.read_table("answers")["speaker_id"].n_unique() - len(LEADERS)
-    assert study != "negotiation" or set(run.read_table("decisions")["group_id"]) <= {*listed}
-    for id in listed:
-        assert shown(run, id) and re.search(r"  \S+/ask\d+$", shown(run, id, prompts=True), re.M), (
-            id
-        )
+    listed_ids = [id for id in ids if id and " " not in id and id != run.id]
+    assert len(listed_ids) >= run.read_table("answers")["speaker_id"].n_unique() - len(LEADERS)
+    assert study != "negotiation" or set(run.read_table("decisions")["group_id"]) <= {*listed_ids}
+    for id in listed_ids:
+        assert render_run_text(run, id) and re.search(
+            r"  \S+/ask\d+$", render_run_text(run, id, prompts=True), re.M
+        ), id
 
 
-def test_an_id_of_which_no_model_was_asked_has_no_prompts(tmp_path: Path) -> None:
-    """In a negotiation with wishes of the file and without dialogue, members alone are asked."""
+def test_an_id_without_calls_has_no_prompts(tmp_path: Path) -> None:
+    """A negotiation with preferences from the file and without dialogue asks only members."""
     path = tmp_path / "home.yaml"
     member = {"role": "spouse", "persona": "a judge", "preferences": dict.fromkeys(TOPICS, "any")}
     groups = [{"id": "home", "type": "spouses", "members": [member, member]}]
     settings = {"study": "negotiation", "conditions": ["C1"], "coding": "off", "groups": groups}
     path.write_text(json.dumps(settings), "utf-8")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    assert "single user" in shown(run) and "\nhome\n" in shown(run)
+    assert "single user" in render_run_text(run) and "\nhome\n" in render_run_text(run)
     assert (
-        shown(run, "home", prompts=True) == "home: no model was asked here, so there are no prompts"
+        render_run_text(run, "home", prompts=True)
+        == "home: no model was asked here, so there are no prompts"
     )
 
 
-def test_a_run_without_recorded_sources_says_so(runs: Path, tmp_path: Path) -> None:
-    run = RunFolder(runs / "cross_pollination")
+def test_missing_sources_of_a_run_are_reported(runs_folder: Path, tmp_path: Path) -> None:
+    run = RunFolder(runs_folder / "cross_pollination")
     path = run.path / "tables" / "provenance.parquet"
-    kept = path.rename(tmp_path / "kept")
+    moved_table = path.rename(tmp_path / "kept")
     try:
-        text = shown(run, "p_0001", prompts=True)
+        text = render_run_text(run, "p_0001", prompts=True)
     finally:
-        kept.rename(path)
+        moved_table.rename(path)
     assert "This run did not record the sources of this prompt." in text
     assert "You are" in text and "[P]" not in text

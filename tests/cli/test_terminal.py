@@ -1,4 +1,4 @@
-"""How findings and progress look: numbers, missing cells, lines without a terminal."""
+"""The display of findings and progress: numbers, missing cells, lines without a terminal."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from folkmoot.engine.calls.progress import (
 from folkmoot.storage.findings import Finding, ResultTable, format_cell, format_number
 
 
-def printed(what: object, *, terminal: bool = False) -> str:
+def render_text(renderable: object, *, terminal: bool = False) -> str:
     file = io.StringIO()
-    Console(file=file, width=90, force_terminal=terminal).print(what)
+    Console(file=file, width=90, force_terminal=terminal).print(renderable)
     return file.getvalue()
 
 
 def test_numbers_have_three_significant_digits() -> None:
-    said = [format_number(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)]
-    assert said == ["0", "1.00", "0.123", "-2.00", "123", "0.0123", "12,346", "1.00e-07"]
+    formatted = [
+        format_number(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)
+    ]
+    assert formatted == ["0", "1.00", "0.123", "-2.00", "123", "0.0123", "12,346", "1.00e-07"]
 
 
-def test_cells_by_kind() -> None:
+def test_cells_are_formatted_by_kind() -> None:
     assert format_cell(None) == "–"
     assert format_cell(True) == "yes"
     assert format_cell(12345) == "12,345"
@@ -50,19 +52,19 @@ def test_cells_by_kind() -> None:
         (-0.2, "gap_points"),
     ]
     assert [format_cell(*cell) for cell in negative] == ["−12,345", "−0.159", "−15.9 %", "−20.0"]
-    said = Finding("k", "t", "s", ResultTable(("a",), (("b\x1b[31mc",),)))
-    assert "b[31mc" in printed(finding_view(said))
+    finding = Finding("k", "t", "s", ResultTable(("a",), (("b\x1b[31mc",),)))
+    assert "b[31mc" in render_text(finding_view(finding))
 
 
-def test_a_finding_is_title_words_table_and_caveats() -> None:
-    rows = [{"condition": f"arm {k}", "changed_rate": k / 100} for k in range(50)]
+def test_a_finding_has_title_sentence_table_and_caveats() -> None:
+    rows = [{"condition": f"arm {i}", "changed_rate": i / 100} for i in range(50)]
     finding = Finding(
         "k", "Who changed", "Some did.", ResultTable.from_records(rows), notes=("A caveat.",)
     )
-    text = printed(finding_view(finding))
-    for said in ("Who changed", "Some did.", "changed rate", "3.0 %", "A caveat.", "and 10 more"):
-        assert said in text
-    assert printed(finding_view(Finding("k", "Empty", "Nothing.", ResultTable((), ()))))
+    text = render_text(finding_view(finding))
+    for part in ("Who changed", "Some did.", "changed rate", "3.0 %", "A caveat.", "and 10 more"):
+        assert part in text
+    assert render_text(finding_view(Finding("k", "Empty", "Nothing.", ResultTable((), ()))))
 
 
 @given(
@@ -71,9 +73,9 @@ def test_a_finding_is_title_words_table_and_caveats() -> None:
     ),
     st.integers(20, 100),
 )
-def test_no_terminal_is_too_narrow_for_a_figure(rows: list[tuple[str, int]], width: int) -> None:
+def test_numbers_are_not_cut_in_narrow_terminals(rows: list[tuple[str, int]], width: int) -> None:
     grid = ResultTable(
-        ("who", "how_many_in_all", "changed_rate"), tuple((a, n, n / 1e9) for a, n in rows)
+        ("who", "how_many_in_all", "changed_rate"), tuple((name, n, n / 1e9) for name, n in rows)
     )
     file = io.StringIO()
     print_findings(Console(file=file, width=width), [Finding("k", "t", "s", grid)])
@@ -81,12 +83,12 @@ def test_no_terminal_is_too_narrow_for_a_figure(rows: list[tuple[str, int]], wid
     assert all(f"{n:,}" in words for _, n in rows)
 
 
-def test_in_a_usual_terminal_no_name_of_a_condition_is_broken() -> None:
-    arms = ("Adversarial (ACP)", "Clarified passive", "Simple voting")
+def test_condition_names_are_not_broken_at_80_columns() -> None:
+    conditions = ("Adversarial (ACP)", "Clarified passive", "Simple voting")
     rows = tuple(
         (first, second, "exploratory", 0.127, 0.061, 0.192, 1e-4, 2e-4, 0.046, 0.206)
-        for first in arms
-        for second in arms
+        for first in conditions
+        for second in conditions
     )
     columns = (
         *("first", "second", "family", "difference_points", "low_points", "high_points"),
@@ -104,8 +106,8 @@ def test_in_a_usual_terminal_no_name_of_a_condition_is_broken() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_a_table_may_have_no_rows_and_names_of_wide_characters() -> None:
-    assert "who" in printed(GridView(ResultTable(("who", "n"), ())))
+def test_tables_may_be_empty_or_have_wide_characters() -> None:
+    assert "who" in render_text(GridView(ResultTable(("who", "n"), ())))
     rows = (("서울특별시민 모임", "강남구주민 대표", 1), ("a", "b", 2))
     file = io.StringIO()
     Console(file=file, width=26).print(GridView(ResultTable(("first", "second", "n"), rows)))
@@ -119,7 +121,7 @@ class Clock:
         return self.now
 
 
-def test_plain_lines_where_there_is_no_terminal() -> None:
+def test_progress_without_a_terminal_is_plain_lines() -> None:
     clock, file = Clock(), io.StringIO()
     with TerminalProgress(Console(file=file, width=200), every=5.0, clock=clock) as progress:
         progress(StageStarted("vote", 100))
@@ -129,9 +131,9 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
             progress(CallRetried("m", "429", 1.0))
             progress(ItemDone("vote"))
         progress(Notice("[careful]", "warning"))
-    stamped = [line.split(" ", 1) for line in file.getvalue().splitlines()]
-    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in stamped)
-    lines = [text for _, text in stamped]
+    stamped_lines = [line.split(" ", 1) for line in file.getvalue().splitlines()]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in stamped_lines)
+    lines = [text for _, text in stamped_lines]
     assert lines[0] == "vote: started (100 items)"
     assert lines[1].startswith("vote: 4 of 100 · 2 min 00 s left · 5 calls (1/s) · $0.05")
     assert lines[-1] == "[careful]"
@@ -139,7 +141,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "\x1b" not in file.getvalue()
 
 
-def test_a_live_table_where_there_is_one() -> None:
+def test_progress_in_a_terminal_is_a_live_table() -> None:
     file = io.StringIO()
     with TerminalProgress(Console(file=file, width=100, force_terminal=True)) as progress:
         progress(StageStarted("vote", 4))
@@ -147,7 +149,7 @@ def test_a_live_table_where_there_is_one() -> None:
         progress(ItemDone("vote"))
         progress(AnswerMissing("vote/p_1/ask0"))
         progress(Notice("look"))
-        text = printed(progress.render_progress())
+        text = render_text(progress.render_progress())
     assert "1/4" in text
     assert "cost unknown" in text
     assert "1 missing" in text

@@ -12,7 +12,7 @@ from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.randomness import uniform_values
 from tests.contract.small import people_of, small_study
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 SerialRun = Callable[[str], folkmoot.Run]  # the fixture `serial_run`
 
@@ -37,7 +37,7 @@ def make_respondent(
         if die_after is not None and answered > die_after:
             raise Crash
         if jitter is not None:
-            await turns(int(30 * uniform_values(jitter, address)))
+            await yield_to_loop(int(30 * uniform_values(jitter, address)))
         return await inner.complete_request(request, address=address)
 
     return ScriptedProvider(answer)

@@ -16,7 +16,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from tests.contract.small import people_of, small_study
 from tests.contract.test_nothing_usable import assert_declared_columns
-from tests.damage import ODD, damaged
+from tests.damage import ODD_VALUES, damage_values
 from tests.sweeps import sample_daily
 
 STUDIES = sorted(registered_studies())
@@ -36,7 +36,11 @@ def make_damaging_model(study: str, seed: int) -> ScriptedProvider:
             value = json.loads(reply.text)
         except ValueError:
             value = None
-        changed = damaged(value, dice) if isinstance(value, (dict, list)) else dice.choice(ODD)
+        changed = (
+            damage_values(value, dice)
+            if isinstance(value, (dict, list))
+            else dice.choice(ODD_VALUES)
+        )
         text = changed if isinstance(changed, str) else json.dumps(changed, ensure_ascii=False)
         return reply._replace(text=text)
 

@@ -91,7 +91,7 @@ print(json.dumps({study: digest(run) for study, run in runs.items()}))
     ],
 )
 def test_another_process_with_another_hash_seed_gives_the_same(
-    studies: Sequence[str], small_run: Callable[[str], Path], tmp_path: Path
+    studies: Sequence[str], run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
@@ -102,15 +102,15 @@ def test_another_process_with_another_hash_seed_gives_the_same(
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
-    here = {study: [*digest(folkmoot.load(small_run(study)))] for study in studies}
+    here = {study: [*digest(folkmoot.load(run_of_small_study(study)))] for study in studies}
     assert json.loads(done.stdout.splitlines()[-1]) == here
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_study_has_its_codebook_and_findings(
-    study: str, small_run: Callable[[str], Path]
+    study: str, run_of_small_study: Callable[[str], Path]
 ) -> None:
-    run = folkmoot.load(small_run(study))
+    run = folkmoot.load(run_of_small_study(study))
     keys = [f.key for f in run.findings]
     assert keys, "a study that finds nothing has nothing to report"
     assert FAILED_FINDING_KEY not in keys, run.findings
@@ -209,12 +209,12 @@ def test_a_budget_buys_whole_comparisons(study: str, share: float, tmp_path: Pat
 
 @pytest.mark.parametrize("study", sample_daily(STUDIES, daily=DAILY, part="sweeps"))
 def test_the_estimate_of_check_fits_the_calls_of_the_run(
-    study: str, small_run: Callable[[str], Path], tmp_path: Path
+    study: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """The embedded respondent writes shorter replies than a model, but gets the same questions."""
     found = load_study_file(small_study(study, tmp_path))
     expected = estimate_run(found, "openai/gpt-4o", "openai/text-embedding-3-small")
-    run = folkmoot.load(small_run(study))
+    run = folkmoot.load(run_of_small_study(study))
     assert expected.calls == pytest.approx(run.manifest["calls"], rel=0.15)
     assert 1 <= expected.longest_chain <= expected.calls
     tokens = run.manifest["input_tokens"], run.manifest["output_tokens"]

@@ -131,9 +131,9 @@ def find_order_in_prompt(prompt: str, fields: list[str]) -> list[str]:
     ),
 )
 def test_bytes_sent_keep_the_order_of_the_prompt(
-    study: str, wire: str, small_run: Callable[[str], Path], server: ServerThread
+    study: str, wire: str, run_of_small_study: Callable[[str], Path], server: ServerThread
 ) -> None:
-    requests = read_json_requests(small_run(study))
+    requests = read_json_requests(run_of_small_study(study))
     assert requests or study == "cross_pollination"  # a small one, which asks for no JSON
     for request in requests:
         prompt = "\n".join(message.content for message in request.messages)

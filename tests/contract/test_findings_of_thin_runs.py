@@ -33,8 +33,8 @@ class ThinnedRunFolder(RunFolder):
 
 
 @pytest.fixture(scope="module")
-def runs(small_run: Callable[[str], Path]) -> dict[str, Path]:
-    return {study: small_run(study) for study in STUDIES}
+def runs(run_of_small_study: Callable[[str], Path]) -> dict[str, Path]:
+    return {study: run_of_small_study(study) for study in STUDIES}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def find_sure_words(finding: Finding) -> list[str]:
     "study", sample_daily(UNITS, daily=("focus_group", "town_hall"), part="truths")
 )
 def test_few_units_are_an_illustration_in_every_study(
-    study: str, small_run: Callable[[str], Path], tmp_path: Path
+    study: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Two groups, one set, two sessions, four people: no interval, no test, in no words."""
     out = tmp_path / "run"
@@ -54,7 +54,7 @@ def test_few_units_are_an_illustration_in_every_study(
         path = small_study(study, tmp_path)
         done = folkmoot.run(path, model="synthetic", out=out, overrides=FOUR_PARTICIPANTS)
     else:
-        done = folkmoot.load(shutil.copytree(small_run(study), out))
+        done = folkmoot.load(shutil.copytree(run_of_small_study(study), out))
     findings = done.findings
     few = [f for f in findings if f.illustrates]
     # The workbook of the example has sessions enough.

@@ -92,9 +92,9 @@ def test_a_run_with_unreadable_answers_is_unusable(study: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_usable_run_has_its_tables_as_declared(
-    study: str, small_run: Callable[[str], Path]
+    study: str, run_of_small_study: Callable[[str], Path]
 ) -> None:
-    run = folkmoot.load(small_run(study))
+    run = folkmoot.load(run_of_small_study(study))
     assert not run.unusable and "unusable" not in run.manifest
     assert_declared_columns(run)
     for name, columns in columns_of_class(find_study(study).tables).items():

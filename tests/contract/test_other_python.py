@@ -30,8 +30,8 @@ def sum_with_other_rounding(values: Iterable[Any], /, start: Any = 0) -> Any:
     ),
 )
 def test_no_table_depends_on_how_a_python_rounds_sums(
-    study: str, small_run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    study: str, run_of_small_study: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunFolder(small_run(study))
+    run = RunFolder(run_of_small_study(study))
     monkeypatch.setattr(builtins, "sum", sum_with_other_rounding)
     assert verify_run(run).differences == []

@@ -67,8 +67,10 @@ def has_way_out(parts: list[Mapping[str, Any]]) -> bool:
 
 # A cross-pollination asks for no closed answer first, but in the test below.
 @pytest.mark.parametrize("study", [study for study in STUDIES if study != "cross_pollination"])
-def test_every_closed_answer_has_a_way_out(study: str, small_run: Callable[[str], Path]) -> None:
-    assert_ways_out(small_run(study))
+def test_every_closed_answer_has_a_way_out(
+    study: str, run_of_small_study: Callable[[str], Path]
+) -> None:
+    assert_ways_out(run_of_small_study(study))
 
 
 # Some answers are no option, so that second requests are sent as well. Their schema is made in one

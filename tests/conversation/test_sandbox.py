@@ -11,7 +11,7 @@ import pytest
 from folkmoot.conversation.prompts import PromptLibrary
 from folkmoot.engine.study.study import load_installed_studies
 from folkmoot.errors import InputError
-from tests.bounded import bounded
+from tests.bounded import run_with_limits
 
 LOOP = "{% for i in range(99999) %}"
 BOMBS = [
@@ -83,7 +83,7 @@ for bomb in bombs:
         assert "own/p.md" in str(error), error
 print(json.dumps(passed))
 """
-    assert json.loads(bounded(setup, body, [str(tmp_path), BOMBS])) == []
+    assert json.loads(run_with_limits(setup, body, [str(tmp_path), BOMBS])) == []
 
 
 @pytest.mark.parametrize(

@@ -133,13 +133,15 @@ def test_every_answer_model_of_the_package_has_its_own_title() -> None:
 
 
 @pytest.mark.parametrize("study", sorted(registered_studies()))
-def test_no_request_of_a_study_names_a_class(study: str, small_run: Callable[[str], Path]) -> None:
+def test_no_request_of_a_study_names_a_class(
+    study: str, run_of_small_study: Callable[[str], Path]
+) -> None:
     classes = {
         (model.__name__, frozenset(model.model_fields))
         for model in list_package_models()
         if not has_own_title(model)
     }
-    with JournalReader(small_run(study) / JOURNAL) as journal:
+    with JournalReader(run_of_small_study(study) / JOURNAL) as journal:
         schemas = [entry.request.get("schema") for entry in journal.read_entries("ask")]
     assert [
         schema_object

@@ -40,7 +40,7 @@ from folkmoot.errors import (
     RunExistsError,
     RunPausedError,
 )
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.engine.batch_study import PEOPLE, STUDY
 from tests.servers.batches import BatchPlan, Job
 from tests.servers.faults import FaultPlan
@@ -485,7 +485,7 @@ def test_ctrl_c_keeps_the_batch_open_and_prints_the_resume_command(tmp_path: Pat
         (tmp_path / "study.yaml").write_text(json.dumps(values), "utf-8")
         command = [sys.executable, "-m", "folkmoot", "run", "study.yaml", "--out", "run"]
         process = subprocess.Popen(
-            with_default_signals(*command), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+            add_default_signals(*command), cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
         wait_until(
             lambda: bool(server.model.batches.jobs) and server.model.batches.jobs[0].looks > 0

@@ -69,9 +69,9 @@ def read_entries_by_address(run: Path) -> dict[str, tuple[bytes, str, int]]:
     ),
 )
 def test_only_calls_that_depend_on_the_reply_are_asked(
-    study: str, small_run: SmallRun, tmp_path: Path
+    study: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = small_run(study)
+    base = run_of_small_study(study)
     before = hash_files(base)
     utterance_id, text = find_first_quoted_utterance(base)
     changed_text = ("no" if text == "yes" else "yes") if study == "workbook" else CHANGED_TEXT
@@ -98,8 +98,8 @@ def test_only_calls_that_depend_on_the_reply_are_asked(
         assert verified.is_consistent, (verified.differences, verified.not_compared)
 
 
-def test_unchanged_text_changes_nothing(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("focus_group")
+def test_unchanged_text_changes_nothing(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("focus_group")
     utterance_id, text = find_first_quoted_utterance(base)
     fork = folkmoot.fork(base, utterance_id, say=text, out=tmp_path / "fork")
     assert fork.manifest["fork"]["asked"] == 0
@@ -108,9 +108,9 @@ def test_unchanged_text_changes_nothing(small_run: SmallRun, tmp_path: Path) -> 
 
 
 def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
-    small_run: SmallRun, tmp_path: Path
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = small_run("focus_group")
+    base = run_of_small_study("focus_group")
     utterance_id, text = find_first_quoted_utterance(base)
     fork = folkmoot.fork(base, utterance_id, say=CHANGED_TEXT, out=tmp_path / "fork")
     finding = next(
@@ -129,8 +129,8 @@ def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
             assert any(CHANGED_TEXT in message.content for message in journal.messages(address))
 
 
-def test_reply_can_be_left_out(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("cross_pollination")
+def test_reply_can_be_left_out(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     address = votes["address"][-1]
     fork = folkmoot.fork(base, address, drop=True, out=tmp_path / "fork")
@@ -227,16 +227,18 @@ def test_killed_fork_is_resumed_where_it_stopped(finished_hall: Path, tmp_path: 
         assert journal.count_calls() == fork.manifest["fork"]["asked"], "the budget counts no other"
 
 
-def test_text_that_answers_no_question_is_refused(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("cross_pollination")
+def test_text_that_answers_no_question_is_refused(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base = run_of_small_study("cross_pollination")
     votes = RunFolder(base).read_table("answers").filter(pl.col("kind") == "choice")
     with pytest.raises(InputError, match="cannot be read"):
         folkmoot.fork(base, votes["address"][0], say="a holiday", out=tmp_path / "fork")
     assert not (tmp_path / "fork").exists()
 
 
-def test_mistakes_are_reported(small_run: SmallRun, tmp_path: Path) -> None:
-    base = small_run("town_hall")
+def test_mistakes_are_reported(run_of_small_study: SmallRun, tmp_path: Path) -> None:
+    base = run_of_small_study("town_hall")
     out = tmp_path / "fork"
     with pytest.raises(InputError, match="did you mean set01_lv1/round1/session/ask0"):
         folkmoot.fork(base, "set01_lv1/round1/session/ask9", say="…", out=out)
@@ -326,9 +328,9 @@ def test_resumed_fork_needs_the_run_that_it_came_from(finished_hall: Path, tmp_p
 
 @pytest.mark.parametrize("out", ["file", "file/forks"])
 def test_repeats_in_a_path_that_is_no_folder_are_refused(
-    out: str, small_run: SmallRun, tmp_path: Path
+    out: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = RunFolder(small_run("cross_pollination"))
+    base = RunFolder(run_of_small_study("cross_pollination"))
     utterance_id, _ = find_first_quoted_utterance(base.path)
     (tmp_path / "file").write_text("")
     options = RunOptions(out=tmp_path / out)
@@ -338,9 +340,9 @@ def test_repeats_in_a_path_that_is_no_folder_are_refused(
 
 @pytest.mark.nightly(part="truths")
 def test_repeats_separate_the_effect_of_a_reply_from_chance(
-    small_run: SmallRun, tmp_path: Path
+    run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    base = RunFolder(small_run("cross_pollination"))
+    base = RunFolder(run_of_small_study("cross_pollination"))
     before = hash_files(base.path)
     utterance_id, _ = find_first_quoted_utterance(base.path)
     options = RunOptions(out=tmp_path / "forks")

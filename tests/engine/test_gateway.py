@@ -31,7 +31,7 @@ from folkmoot.models.catalog import ModelSpec
 from folkmoot.models.load_balancer import LoadBalancer
 from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 FAST = StudyConfig(api_retry_base_seconds=0.001, quota_wait_seconds=0.01, max_api_retries=3)
 PRICED = ModelSpec(
@@ -266,7 +266,7 @@ async def test_rate_limits_do_not_fail_a_call_while_others_succeed(tmp_path: Pat
     async def make_other_calls(gateway: Gateway) -> None:
         for i in range(200):
             await gateway.complete_request(f"other{i}", build_request())
-            await turns(3)
+            await yield_to_loop(3)
 
     async with open_gateway(tmp_path, ScriptedProvider(answer)) as gateway:
         noise = asyncio.ensure_future(make_other_calls(gateway))
@@ -351,7 +351,7 @@ async def test_stop_waits_for_calls_in_flight(tmp_path: Path) -> None:
         draining = asyncio.ensure_future(gateway.wait_for_calls_in_flight())
         # As the items of a cluster worker do.
         other_calls = asyncio.ensure_future(gateway.wait_for_calls_in_flight())
-        await turns(10)
+        await yield_to_loop(10)
         assert not draining.done()
         go.set()
         await draining
@@ -382,7 +382,7 @@ async def test_stop_cancels_calls_that_wait_for_a_retry(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, model) as gateway:
         call = asyncio.ensure_future(gateway.complete_request("a", build_request()))
         await first_call_started.wait()
-        await turns(10)  # it waits for the next retry
+        await yield_to_loop(10)  # it waits for the next retry
         gateway.stop_calls(RunPausedError("enough"))
         with pytest.raises(RunPausedError, match="enough"):
             await call
@@ -443,7 +443,7 @@ async def test_concurrency_is_bounded(tmp_path: Path) -> None:
         nonlocal open_calls, max_open_calls
         open_calls += 1
         max_open_calls = max(max_open_calls, open_calls)
-        await turns(3)
+        await yield_to_loop(3)
         open_calls -= 1
         return "x"
 
@@ -495,7 +495,7 @@ async def test_several_models_share_one_concurrency_limit(tmp_path: Path) -> Non
         nonlocal open_calls, max_open_calls
         open_calls += 1
         max_open_calls = max(max_open_calls, open_calls)
-        await turns(3)
+        await yield_to_loop(3)
         open_calls -= 1
         return "x"
 

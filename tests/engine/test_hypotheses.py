@@ -577,9 +577,11 @@ def test_edited_hypothesis_is_not_evaluated_and_a_broken_seal_is_named(
 
 
 def test_hypothesis_added_after_the_run_is_not_confirmatory(
-    small_run: Callable[[str], Path], tmp_path: Path
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    finished_run = folkmoot.load(shutil.copytree(small_run("cross_pollination"), tmp_path / "run"))
+    finished_run = folkmoot.load(
+        shutil.copytree(run_of_small_study("cross_pollination"), tmp_path / "run")
+    )
     edited = finished_run.path / "study.yaml"
     settings = yaml.safe_load(edited.read_text("utf-8"))
     edited.write_text(yaml.safe_dump({**settings, "hypotheses": [CHANGE_HYPOTHESIS]}), "utf-8")

@@ -10,7 +10,7 @@ import yaml
 
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import InputError
-from tests.damage import damaged
+from tests.damage import damage_values
 from tests.sweeps import sample_daily
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_damaged_files_give_problems_with_their_place(file: Path, tmp_path: Path
     target = tmp_path / file.name
     refused = 0
     for seed in range(60):
-        data = damaged(yaml.safe_load(text), random.Random(seed))
+        data = damage_values(yaml.safe_load(text), random.Random(seed))
         target.write_text(yaml.safe_dump(data, allow_unicode=True), "utf-8")
         try:
             load_study_file(target)

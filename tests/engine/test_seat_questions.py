@@ -385,11 +385,13 @@ def test_seat_that_the_dry_run_does_not_ask_can_be_checked(
     "name", sample_daily([*SMALL, "workbook"], daily=("focus_group",), part="sweeps")
 )
 def test_every_study_type_says_what_is_excluded_with_a_human(
-    name: str, small_run: Callable[[str], Path], tmp_path: Path
+    name: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    base = folkmoot.load(small_run(name))
-    config = validate_settings(base.study, base.folder.config, folder=small_run(name).parent)
-    seats = base.study.seats(config, small_run(name).parent / "study")
+    base = folkmoot.load(run_of_small_study(name))
+    config = validate_settings(
+        base.study, base.folder.config, folder=run_of_small_study(name).parent
+    )
+    seats = base.study.seats(config, run_of_small_study(name).parent / "study")
     parts = {seat.analysed_part for seat in seats}
     analysed_part = sorted(parts)[0]
     path = tmp_path / "run"

@@ -24,7 +24,7 @@ from folkmoot.models.request import Completion, Message, ModelRequest, Usage
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.disk_store import StoredValue
 from folkmoot.storage.run_folder import ENGINE_FILES, PERSONAS
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 ANN = Speaker("ann", "Ann", "participant", "You are Ann.")
 
@@ -102,7 +102,7 @@ def test_results_and_rows_are_in_input_order(tmp_path: Path) -> None:
         session.record("numbers", {"n": -1})
 
     async def answer_last_item_first(_request: ModelRequest, address: str) -> str:
-        await turns(20 - int(address.split("/")[1]))
+        await yield_to_loop(20 - int(address.split("/")[1]))
         return "ok"
 
     results = run(tmp_path, protocol, ScriptedProvider(answer_last_item_first))
@@ -123,7 +123,7 @@ def test_map_waits_for_open_replies_before_it_raises(tmp_path: Path) -> None:
         await session.child("stage").map(range(5), ask_or_fail)
 
     async def answer_first_item_fast(_request: ModelRequest, address: str) -> str:
-        await turns(0 if address == "stage/0/ask0" else 50)
+        await yield_to_loop(0 if address == "stage/0/ask0" else 50)
         return "ok"
 
     model = ScriptedProvider(answer_first_item_fast)
@@ -633,7 +633,7 @@ def test_concurrent_parts_have_scopes_with_their_names(tmp_path: Path) -> None:
 
     async def answer_first_item_slowly(_request: ModelRequest, address: str) -> str:
         addresses.append(address)
-        await turns(20 if address.startswith("one") else 0)
+        await yield_to_loop(20 if address.startswith("one") else 0)
         return "ok"
 
     async def protocol(session: Session) -> None:

@@ -185,9 +185,9 @@ def test_every_excluded_vote_is_blank_and_no_other(study: str, tmp_path: Path) -
 
 
 def test_town_hall_has_no_closed_answers(
-    small_run: Callable[[str], Path],
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
-    finished_run = folkmoot.load(small_run("town_hall"))
+    finished_run = folkmoot.load(run_of_small_study("town_hall"))
     (closed_answers_finding,) = [
         finding for finding in finished_run.findings if finding.key == CLOSED_ANSWERS_KEY
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounded import bounded
+from tests.bounded import run_with_limits
 from tests.sweeps import sample_daily
 
 PIECES = ("- a\n", "[],", "- {b: c}\n")
@@ -37,6 +37,6 @@ try:
 except InputError as error:
     print(error)
 """
-    error_text = bounded(setup, body, [str(path), max_values])
+    error_text = run_with_limits(setup, body, [str(path), max_values])
     assert "many.yaml:" in error_text
     assert f"more than {max_values:,} values up to here" in error_text

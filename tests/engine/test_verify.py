@@ -115,9 +115,9 @@ def reseal_manifest(folder: Path) -> None:
     ),
 )
 def test_every_study_type_can_be_verified(
-    study: str, small_run: Callable[[str], Path], tmp_path: Path
+    study: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    finished = small_run(study)
+    finished = run_of_small_study(study)
     (source,) = (finished.parent / "study").iterdir()
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
     # A resume may use other settings. Files with settings then contain the latest ones.

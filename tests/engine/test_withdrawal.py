@@ -47,7 +47,7 @@ from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import build_seat_host
-from tests.kit.test_coding import SECOND, by_words, coder
+from tests.kit.test_coding import SECOND, code_by_words, make_coder
 from tests.sweeps import sample_daily
 
 FOCUS_GROUP_STUDY = """
@@ -761,7 +761,7 @@ def test_later_codings_are_deleted_and_can_be_repeated(study: Path) -> None:
         seats=("p_0002",),
         seat_host=build_seat_host(give_human_answer),
     )
-    options = RunOptions(custom_provider=coder(by_words))
+    options = RunOptions(custom_provider=make_coder(code_by_words))
     code_finished_run(run.folder, SECOND, options)
     assert any(
         name.startswith("codings/") for name in find_files_containing(run.path, HIDDEN_WORDS[0])

@@ -19,7 +19,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import StorageError
 from folkmoot.models.request import Message, ModelRequest
 from folkmoot.models.wire.openai_chat import encode_request
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.servers.answers import calculate_digest
 from tests.waiting import wait_until
 
@@ -101,7 +101,7 @@ class CommandLine:
 
     def start(self, *args: object, **more: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            with_default_signals(Path(sys.executable).with_name("folkmoot"), *args),
+            add_default_signals(Path(sys.executable).with_name("folkmoot"), *args),
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -175,7 +175,9 @@ def _request_digest(request: Any) -> str:
 
 def _embed_digest(request: Any) -> str:
     api_id = request["model"].partition("/")[2]
-    return calculate_digest({"model": api_id, "input": request["texts"], "encoding_format": "float"})
+    return calculate_digest(
+        {"model": api_id, "input": request["texts"], "encoding_format": "float"}
+    )
 
 
 def read_all_bytes(folder: Path) -> bytes:

@@ -22,7 +22,7 @@ import pytest
 
 from folkmoot.randomness import generator
 from folkmoot.storage.run_folder import RunFolder
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.faults.conftest import Serve
 from tests.faults.lab import (
     CommandLine,
@@ -330,7 +330,7 @@ def test_closed_terminal_loses_no_reply(tmp_path: Path, serve: Serve) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        with_default_signals(
+        add_default_signals(
             Path(sys.executable).with_name("folkmoot"), *build_run_arguments(study, out)
         ),
         env=command_line.env,

@@ -1,4 +1,4 @@
-"""The study that the tests of coding run: its protocol codes a few diary texts."""
+"""A study for the tests of coding. Its protocol codes a few diary texts."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ async def protocol(session: Session[Config]) -> None:
     slots = session.config.slots
     texts = [
         coding.TextToCode(
-            f"{session.config.arm}/day{n}", said.replace("[bell]", "\a"), f"p_{n:04}", slots=slots
+            f"{session.config.arm}/day{n}", diary.replace("[bell]", "\a"), f"p_{n:04}", slots=slots
         )
-        for n, said in enumerate(session.config.diaries)
+        for n, diary in enumerate(session.config.diaries)
     ]
     codes = await coding.code_texts(session, path, texts, rule=rule)
     session.record("outcome", {"coded": sum(map(len, codes.values())), "texts": len(codes)})

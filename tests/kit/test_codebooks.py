@@ -1,4 +1,4 @@
-"""The shipped codebooks can be read, and are stored in the folder of the study that uses them."""
+"""The shipped codebooks are valid, and custom codebooks are checked against them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ CODEBOOKS = sorted(Path(folkmoot.studies.__path__[0]).glob("*/codebooks/*.yaml")
 
 
 @pytest.mark.parametrize("path", CODEBOOKS, ids=lambda p: p.stem)
-def test_a_codebook_is_sound(path: Path) -> None:
+def test_a_codebook_is_valid(path: Path) -> None:
     book = coding.read_codebook(path)
     assert book.name == path.stem
     for code in book.codes:
         assert code.definition.strip().endswith("."), code.name
-        # A counter-example of one code may be an example of another, never of the same.
+        # A counter-example of one code may be an example of another code, but not of the same one.
         assert not set(code.examples) & set(code.counter_examples)
 
 
-OPINION = next(path for path in CODEBOOKS if path.stem == "opinion")
+OPINION_CODEBOOK = next(path for path in CODEBOOKS if path.stem == "opinion")
 
 
 @pytest.mark.parametrize(
-    ("name", "was", "becomes", "told"),
+    ("name", "old_text", "new_text", "message"),
     sample_daily(
         [
             ("opinions.yaml", "", "", "did you mean opinion?"),
@@ -55,25 +55,25 @@ OPINION = next(path for path in CODEBOOKS if path.stem == "opinion")
         part="sweeps",
     ),
 )
-def test_check_tells_what_is_wrong_with_codebooks_of_ones_own(
-    tmp_path: Path, name: str, was: str, becomes: str, told: str
+def test_check_reports_problems_of_custom_codebooks(
+    tmp_path: Path, name: str, old_text: str, new_text: str, message: str
 ) -> None:
     study = small_study("focus_group", tmp_path)
     study.write_text(f"{study.read_text()}\ncoding: {{codebooks: mine}}\n")
-    assert "no such folder" in checked(study)
+    assert "no such folder" in check_study(study)
     (tmp_path / "mine").mkdir()
-    copy(OPINION, tmp_path / "mine" / "opinion.yaml")
-    assert "No problems" in checked(study)
-    text = OPINION.read_text("utf-8").replace(was, becomes, 1)
+    copy(OPINION_CODEBOOK, tmp_path / "mine" / "opinion.yaml")
+    assert "No problems" in check_study(study)
+    text = OPINION_CODEBOOK.read_text("utf-8").replace(old_text, new_text, 1)
     (tmp_path / "mine" / name).write_text(text, "utf-8")
-    said = checked(study)
-    assert told in said and "No problems" not in said
+    output = check_study(study)
+    assert message in output and "No problems" not in output
 
 
-def checked(study: Path) -> str:
+def check_study(study: Path) -> str:
     return " ".join(CliRunner().invoke(app, ["check", str(study)]).output.split())
 
 
-def test_what_a_codebook_says_to_the_program_is_not_told_to_the_coder() -> None:
-    book = coding.read_codebook(OPINION)
+def test_keys_for_the_program_are_not_sent_to_the_coder() -> None:
+    book = coding.read_codebook(OPINION_CODEBOOK)
     assert book.fixed and "fixed" not in book.yaml_text

@@ -1,5 +1,5 @@
-"""What a coder's reply must be: codes of the codebook, of values that there are, with quotes that
-stand in the text."""
+"""The replies of a coder: codes of the codebook, for existing values, with quotes that occur in the
+text."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ DECISION = Codebook.model_validate(
         ],
     }
 )
-SAID = TextToCode(
+CODED_TEXT = TextToCode(
     "t1",
     "We’ll take the “Harbour Walk” for everybody — and Ann skips the museum.",
     slots={"option": ["Harbour walk", "Museum"], "member": ["Ann", "Bo"]},
 )
 
 
-def read(*codes: dict[str, Any], book: Codebook = DECISION, text: TextToCode = SAID) -> Any:
-    return CodesAnswer(book, text).parse_reply(json.dumps({"codes": codes}))
+def parse_codes(
+    *codes: dict[str, Any], codebook: Codebook = DECISION, text: TextToCode = CODED_TEXT
+) -> Any:
+    return CodesAnswer(codebook, text).parse_reply(json.dumps({"codes": codes}))
 
 
-def given_code(code: str, quote: str, **of: Any) -> dict[str, Any]:
-    return {"code": code, "quote": quote, **of}
+def make_code(code: str, quote: str, **slots: Any) -> dict[str, Any]:
+    return {"code": code, "quote": quote, **slots}
 
 
 STANCE = Codebook.model_validate(
@@ -63,108 +65,120 @@ STANCE = Codebook.model_validate(
 THEMES = Codebook.model_validate({**STANCE.model_dump(), "name": "themes", "choose": "any"})
 
 
-@pytest.mark.parametrize("way_out", ["none_of_these", "declined", "None of these"])
-def test_a_coder_of_one_code_has_a_way_out_and_is_not_asked_again(way_out: str) -> None:
-    """The enumeration left only stances to choose from, whatever the text said."""
+@pytest.mark.parametrize("no_code", ["none_of_these", "declined", "None of these"])
+def test_a_coder_of_one_code_may_decline_without_a_reask(no_code: str) -> None:
+    """Without these values the coder would have to choose a stance for any text."""
     text = TextToCode("t", "It rained on Tuesday.")
     codes = CodesAnswer(STANCE, text)
     items = codes.schema["properties"]["codes"]["items"]["properties"]["code"]
     assert items["enum"] == ["keen", "opposed", "none_of_these", "declined"]
-    got = read(given_code(way_out, ""), book=STANCE, text=text)
-    assert isinstance(got, Missing)
-    assert got.reason == way_out.lower().replace(" ", "_")
-    # Where no code need apply, the list may be empty.
+    answer = parse_codes(make_code(no_code, ""), codebook=STANCE, text=text)
+    assert isinstance(answer, Missing)
+    assert answer.reason == no_code.lower().replace(" ", "_")
+    # If no code is required, the list may be empty.
     several = CodesAnswer(THEMES, text).schema["properties"]["codes"]["items"]["properties"]["code"]
     assert several["enum"] == ["keen", "opposed"]
 
 
-def test_a_way_out_beside_codes_leaves_these() -> None:
-    got = read(
-        given_code("none_of_these", "", option="Museum", member="Bo"),
-        given_code("dropped", "Ann skips", option="Museum", member="Ann"),
+def test_none_of_these_beside_codes_is_ignored() -> None:
+    answer = parse_codes(
+        make_code("none_of_these", "", option="Museum", member="Bo"),
+        make_code("dropped", "Ann skips", option="Museum", member="Ann"),
     )
-    assert isinstance(got, ParsedAnswer)
-    assert [(c.code, dict(c.slots)["member"]) for c in got.value] == [("dropped", "Ann")]
+    assert isinstance(answer, ParsedAnswer)
+    assert [(code.code, dict(code.slots)["member"]) for code in answer.value] == [
+        ("dropped", "Ann")
+    ]
 
 
-WALK = 'We\'ll take the "Harbour Walk" for everybody'
+WALK_QUOTE = 'We\'ll take the "Harbour Walk" for everybody'
 
 
-@pytest.mark.parametrize("who", ["all", "ALL", ["Ann", "Bo"], ["ann", "bo"]])
-def test_a_code_of_several_values_is_a_code_of_each(who: object) -> None:
-    got = read(given_code("chosen", WALK, option="harbour walk", member=who))
-    assert isinstance(got, ParsedAnswer)
-    assert [dict(c.slots) for c in got.value] == [
+@pytest.mark.parametrize("members", ["all", "ALL", ["Ann", "Bo"], ["ann", "bo"]])
+def test_a_code_for_several_values_is_one_code_for_each(members: object) -> None:
+    answer = parse_codes(make_code("chosen", WALK_QUOTE, option="harbour walk", member=members))
+    assert isinstance(answer, ParsedAnswer)
+    assert [dict(code.slots) for code in answer.value] == [
         {"option": "Harbour walk", "member": "Ann"},
         {"option": "Harbour walk", "member": "Bo"},
     ]
 
 
-def test_an_option_that_is_called_all_is_that_option() -> None:
+def test_an_option_with_the_name_all_is_that_option() -> None:
     text = TextToCode(
-        "t", SAID.text, slots={"option": ["All", "Museum"], "member": ["Ann", "Ann", "Bo"]}
+        "t", CODED_TEXT.text, slots={"option": ["All", "Museum"], "member": ["Ann", "Ann", "Bo"]}
     )
-    got = read(given_code("chosen", WALK, option="all", member="Ann"), text=text)
-    assert isinstance(got, ParsedAnswer)
-    assert [dict(c.slots) for c in got.value] == [{"option": "All", "member": "Ann"}]
+    answer = parse_codes(make_code("chosen", WALK_QUOTE, option="all", member="Ann"), text=text)
+    assert isinstance(answer, ParsedAnswer)
+    assert [dict(code.slots) for code in answer.value] == [{"option": "All", "member": "Ann"}]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("invalid_code", "reason"),
     [
-        (given_code("taken", WALK, option="Museum", member="Ann"), "not in the codebook"),
-        (given_code("dropped", "skips", option="Zoo", member="Ann"), "none of its values"),
-        (given_code("dropped", "skips", option="Museum"), "none of its values"),
-        (given_code("dropped", "Bo skips", option="Museum", member="Bo"), "not in the text"),
-        (given_code("dropped", "", option="Museum", member="Ann"), "not in the text"),
-        (given_code("dropped", "“”", option="Museum", member="Ann"), "not in the text"),
+        (make_code("taken", WALK_QUOTE, option="Museum", member="Ann"), "not in the codebook"),
+        (make_code("dropped", "skips", option="Zoo", member="Ann"), "none of its values"),
+        (make_code("dropped", "skips", option="Museum"), "none of its values"),
+        (make_code("dropped", "Bo skips", option="Museum", member="Bo"), "not in the text"),
+        (make_code("dropped", "", option="Museum", member="Ann"), "not in the text"),
+        (make_code("dropped", "“”", option="Museum", member="Ann"), "not in the text"),
     ],
 )
-def test_what_cannot_be_taken_is_asked_again_and_kept_only_as_refused(
-    wrong: dict[str, Any], why: str
+def test_an_invalid_code_causes_a_reask_and_is_kept_as_rejected(
+    invalid_code: dict[str, Any], reason: str
 ) -> None:
-    right = given_code("chosen", WALK, option="Harbour walk", member="Ann")
-    got = read(right, wrong)
-    assert isinstance(got, ParseFailure) and why in got.problem
-    kept = CodesAnswer(DECISION, SAID).salvage_reply(json.dumps({"codes": [right, wrong]}))
-    assert kept is not None and [c.code for c in kept.value if not c.rejection_reason] == ["chosen"]
-    assert [why in c.rejection_reason for c in kept.value if c.rejection_reason] == [True]
+    valid_code = make_code("chosen", WALK_QUOTE, option="Harbour walk", member="Ann")
+    answer = parse_codes(valid_code, invalid_code)
+    assert isinstance(answer, ParseFailure) and reason in answer.problem
+    salvaged = CodesAnswer(DECISION, CODED_TEXT).salvage_reply(
+        json.dumps({"codes": [valid_code, invalid_code]})
+    )
+    assert salvaged is not None and [
+        code.code for code in salvaged.value if not code.rejection_reason
+    ] == ["chosen"]
+    assert [
+        reason in code.rejection_reason for code in salvaged.value if code.rejection_reason
+    ] == [True]
 
 
-def test_codes_that_exclude_each_other_are_both_refused() -> None:
-    both = [
-        given_code(code, "Ann skips the museum", option="Museum", member="Ann")
+def test_codes_that_exclude_each_other_are_rejected() -> None:
+    contradicting_codes = [
+        make_code(code, "Ann skips the museum", option="Museum", member="Ann")
         for code in ("chosen", "dropped")
     ]
-    assert isinstance(read(*both), ParseFailure)
-    kept = CodesAnswer(DECISION, SAID).salvage_reply(json.dumps({"codes": both}))
-    assert kept is not None and all("exclude each other" in c.rejection_reason for c in kept.value)
+    assert isinstance(parse_codes(*contradicting_codes), ParseFailure)
+    salvaged = CodesAnswer(DECISION, CODED_TEXT).salvage_reply(
+        json.dumps({"codes": contradicting_codes})
+    )
+    assert salvaged is not None and all(
+        "exclude each other" in coded.rejection_reason for coded in salvaged.value
+    )
 
 
-def test_a_code_for_what_is_absent_needs_no_quote() -> None:
-    got = read(given_code("open", "", option="Museum", member="Bo"))
-    assert isinstance(got, ParsedAnswer)
-    assert got.value == (AssignedCode("open", "", {"option": "Museum", "member": "Bo"}),)
+def test_a_code_for_something_absent_needs_no_quote() -> None:
+    answer = parse_codes(make_code("open", "", option="Museum", member="Bo"))
+    assert isinstance(answer, ParsedAnswer)
+    assert answer.value == (AssignedCode("open", "", {"option": "Museum", "member": "Bo"}),)
 
 
-def test_one_code_is_wanted_where_one_must_be_chosen() -> None:
-    assert isinstance(read(), ParseFailure)
+def test_an_empty_list_is_refused_if_one_code_is_required() -> None:
+    assert isinstance(parse_codes(), ParseFailure)
     several = DECISION.model_copy(update={"choose": "any"})
-    assert isinstance(read(book=several), ParsedAnswer)
+    assert isinstance(parse_codes(codebook=several), ParsedAnswer)
 
 
 @pytest.mark.parametrize("reply", ["", "too dear", "[]]", "{", '{"codes": 3}', "null"])
-def test_no_reply_breaks_the_reader(reply: str) -> None:
-    wanted = CodesAnswer(DECISION, SAID)
-    assert isinstance(wanted.parse_reply(reply), ParseFailure)
-    kept = wanted.salvage_reply(reply)
-    assert kept is None or not [c for c in kept.value if not c.rejection_reason]
+def test_malformed_replies_are_parse_failures(reply: str) -> None:
+    answer_type = CodesAnswer(DECISION, CODED_TEXT)
+    assert isinstance(answer_type.parse_reply(reply), ParseFailure)
+    salvaged = answer_type.salvage_reply(reply)
+    assert salvaged is None or not [code for code in salvaged.value if not code.rejection_reason]
 
 
 SENTENCE = "we would not pay 20 $ for it — that’s dear, isn't it? “well” Straße"
 WORDS = st.sampled_from(SENTENCE.split())
 TEXTS = st.lists(WORDS, min_size=3, max_size=12)
-DRESSES = (
+QUOTE_VARIANTS = (
     str.upper,
     str.title,
     lambda t: f"“{t}”",
@@ -176,51 +190,57 @@ DRESSES = (
 
 
 @given(TEXTS, st.data())
-def test_a_quote_is_found_in_any_dress(words: list[str], data: st.DataObject) -> None:
+def test_quotes_match_despite_case_quotation_marks_and_line_breaks(
+    words: list[str], data: st.DataObject
+) -> None:
     start = data.draw(st.integers(0, len(words) - 1))
     end = data.draw(st.integers(start + 1, len(words)))
     quote = " ".join(words[start:end])
-    dress = data.draw(st.sampled_from(DRESSES))
-    if any(c.isalnum() for c in quote):
-        assert quote_occurs_in(dress(quote), " ".join(words))
+    change_quote = data.draw(st.sampled_from(QUOTE_VARIANTS))
+    if any(character.isalnum() for character in quote):
+        assert quote_occurs_in(change_quote(quote), " ".join(words))
 
 
 @given(TEXTS, st.data())
-def test_a_quote_with_a_word_that_was_not_said_is_not_found(
+def test_a_quote_with_an_additional_word_does_not_match(
     words: list[str], data: st.DataObject
 ) -> None:
-    place = data.draw(st.integers(0, len(words)))
-    other = data.draw(st.sampled_from(["never", "pa", "ear", "0"]))
-    assert not quote_occurs_in(" ".join([*words[:place], other, *words[place:]]), " ".join(words))
+    position = data.draw(st.integers(0, len(words)))
+    additional_word = data.draw(st.sampled_from(["never", "pa", "ear", "0"]))
+    assert not quote_occurs_in(
+        " ".join([*words[:position], additional_word, *words[position:]]), " ".join(words)
+    )
 
 
-def test_the_coder_is_told_what_the_question_refers_to_and_the_values() -> None:
+def test_the_coder_prompt_has_context_and_values() -> None:
     text = TextToCode(
-        "t1", "Fine.", context={"concern": "The bus: it stops at 8 pm"}, slots=SAID.slots
+        "t1", "Fine.", context={"concern": "The bus: it stops at 8 pm"}, slots=CODED_TEXT.slots
     )
     system = build_coder_prompt(CodesAnswer(DECISION, text))
     assert "it stops at 8 pm" in system and "Harbour walk; Museum" in system
     assert "- member: Ann; Bo" in system and "Fine." not in system and "t1" not in system
 
 
-def test_the_embedded_coder_reads_the_codebook_in_any_wording() -> None:
-    wanted = CodesAnswer(DECISION, SAID)
+def test_the_embedded_coder_finds_the_codebook_in_any_prompt() -> None:
+    answer_type = CodesAnswer(DECISION, CODED_TEXT)
     sentence = "The museum is given up by Ann."
     book = quote_value(DECISION.yaml_text, "material", f"codebooks.text/{DECISION.name}")
     system = concatenate_texts(("Xyz ", book, " zyx. The museum is reopened by Bo."), plain=None)
     text = quote_value(sentence, "utterance", "talk/ask0", "Ann")
-    asked = build_messages(Speaker("coder", system=system), EMPTY_TRANSCRIPT, text)
-    request = ModelRequest("synthetic", asked.messages, schema=wanted.schema, spans=asked.spans)
-    said = json.loads(codes_of(request))["codes"]
-    assert [c for c in said if c["code"] != "open"] == [
-        given_code("dropped", sentence, option="Museum", member="Ann")
+    built = build_messages(Speaker("coder", system=system), EMPTY_TRANSCRIPT, text)
+    request = ModelRequest(
+        "synthetic", built.messages, schema=answer_type.schema, spans=built.spans
+    )
+    codes = json.loads(codes_of(request))["codes"]
+    assert [code for code in codes if code["code"] != "open"] == [
+        make_code("dropped", sentence, option="Museum", member="Ann")
     ]
-    # What no sentence speaks of is said to be open, of each option and member.
-    assert len(said) == 4
+    # Pairs of option and member without a sentence are coded as open.
+    assert len(codes) == 4
 
 
 @pytest.mark.parametrize(
-    ("quote", "text", "there"),
+    ("quote", "text", "expected"),
     [
         ("太贵了", "我觉得太贵了，不会买。", True),
         ("太便宜", "我觉得太贵了，不会买。", False),
@@ -231,5 +251,7 @@ def test_the_embedded_coder_reads_the_codebook_in_any_wording() -> None:
         ("price", "overpriced, at that price", True),
     ],
 )
-def test_quotes_are_whole_words_where_a_script_has_them(quote: str, text: str, there: bool) -> None:
-    assert quote_occurs_in(quote, text) is there
+def test_quotes_match_whole_words_in_scripts_with_spaces(
+    quote: str, text: str, expected: bool
+) -> None:
+    assert quote_occurs_in(quote, text) is expected

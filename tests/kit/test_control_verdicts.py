@@ -1,4 +1,4 @@
-"""What controls conclude from answers that are given here, row by row."""
+"""The verdicts of controls for constructed answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from folkmoot.storage.run_folder import RunFolder
 Answer = dict[str, object]
 
 
-def answer(
+def make_answer(
     control: str,
     participant: str,
     value: object,
@@ -26,7 +26,7 @@ def answer(
     expected: str | None = None,
     missing: str | None = None,
 ) -> Answer:
-    """An answer of a participant, who is in the condition of the first letter of the name."""
+    """Make an answer. The first letter of the participant's name is the condition."""
     return {
         "control": control, "question": question, "field": None, "participant_id": participant,
         "speaker_id": participant, "role": "participant", "condition": participant[0],
@@ -38,121 +38,139 @@ def answer(
     }  # fmt: skip
 
 
-def people(condition: str, number: int = 60) -> list[str]:
+def list_participants(condition: str, number: int = 60) -> list[str]:
     return [f"{condition}{i}" for i in range(number)]
 
 
-def votes(conditions: Iterable[str]) -> list[Answer]:
+def make_votes(conditions: Iterable[str]) -> list[Answer]:
     return [
-        answer(AS_DESIGNED, person, "yes", expected="yes")
+        make_answer(AS_DESIGNED, participant, "yes", expected="yes")
         for condition in conditions
-        for person in people(condition)
+        for participant in list_participants(condition)
     ]
 
 
-def conclude(answers: list[Answer], margins: Mapping[str, float] | None = None) -> list[Finding]:
+def compute_findings(
+    answers: list[Answer], margins: Mapping[str, float] | None = None
+) -> list[Finding]:
     schema = dict.fromkeys(answers[0], pl.String()) | {"number": pl.Float64()}
     return findings_in(pl.DataFrame(answers, schema), {}, margins or {})
 
 
-def rows(findings: list[Finding], key: str) -> list[dict[str, TableCell]]:
+def read_rows(findings: list[Finding], key: str) -> list[dict[str, TableCell]]:
     grid = next(finding.grid for finding in findings if finding.key == key)
     return [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
 
 
-def statement(findings: list[Finding], key: str) -> str:
+def read_statement(findings: list[Finding], key: str) -> str:
     return str(next(finding.says for finding in findings if finding.key == key))
 
 
-def card_row(run: Path, findings: list[Finding], name: str) -> CardRow:
-    return next(row for row in build_validity_card(RunFolder(run), findings) if row.name == name)
+def find_card_row(run_folder: Path, findings: list[Finding], name: str) -> CardRow:
+    return next(
+        row for row in build_validity_card(RunFolder(run_folder), findings) if row.name == name
+    )
 
 
-def test_a_condition_that_declined_every_negative_control_is_not_passed(
-    small_run: Callable[[str], Path],
+def test_a_condition_without_negative_control_answers_has_no_verdict(
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
-    answers = votes("ABC") + [
-        answer(NEGATIVE, person, "right", question="hand")
+    answers = make_votes("ABC") + [
+        make_answer(NEGATIVE, participant, "right", question="hand")
         if condition != "B"
-        else answer(NEGATIVE, person, None, question="hand", missing="declined")
+        else make_answer(NEGATIVE, participant, None, question="hand", missing="declined")
         for condition in "ABC"
-        for person in people(condition)
+        for participant in list_participants(condition)
     ]
-    findings = conclude(answers)
+    findings = compute_findings(answers)
     drift = "Drift is at most 10 points in 1 of 3 contrasts; not known in 2."
-    assert statement(findings, "user_drift") == drift
-    found = {
-        str(row["contrast"]): (row["verdict"], row["units"]) for row in rows(findings, "user_drift")
+    assert read_statement(findings, "user_drift") == drift
+    verdicts = {
+        str(row["contrast"]): (row["verdict"], row["units"])
+        for row in read_rows(findings, "user_drift")
     }
-    assert found == {
+    assert verdicts == {
         "A against B": ("not known", 0),
         "A against C": ("passed", 60),
         "B against C": ("not known", 0),
     }
-    row = card_row(small_run("cross_pollination"), findings, "User drift")
+    row = find_card_row(run_of_small_study("cross_pollination"), findings, "User drift")
     assert row.verdict == "not known"
     assert "A against B: the control was asked, and no answer could be read." in row.figures
 
 
-def test_a_retest_that_all_declined_is_not_passed(
-    small_run: Callable[[str], Path],
+def test_a_retest_without_answers_has_no_verdict(
+    run_of_small_study: Callable[[str], Path],
 ) -> None:
     answers = [
-        answer(RETEST, person, "yes", moment="first", expected="yes") for person in people("A")
+        make_answer(RETEST, participant, "yes", moment="first", expected="yes")
+        for participant in list_participants("A")
     ]
     answers += [
-        answer(
-            RETEST, person, None, question="rank", moment="first", expected="2", missing="declined"
-        )
-        for person in people("B")
-    ]
-    # What could not be asked is no answer that is missing.
-    answers += [
-        answer(
+        make_answer(
             RETEST,
-            person,
+            participant,
+            None,
+            question="rank",
+            moment="first",
+            expected="2",
+            missing="declined",
+        )
+        for participant in list_participants("B")
+    ]
+    # A question that could not be asked again is not a missing answer.
+    answers += [
+        make_answer(
+            RETEST,
+            participant,
             None,
             question="wish",
             moment="first",
             expected="",
             missing="open_answer",
         )
-        for person in people("B")
+        for participant in list_participants("B")
     ]
-    findings = conclude(votes("AB") + answers)
+    findings = compute_findings(make_votes("AB") + answers)
     assert (
-        statement(findings, "reliability") == "Vote: 100 % (94 to 100 %) the same; rank: no answer."
+        read_statement(findings, "reliability")
+        == "Vote: 100 % (94 to 100 %) the same; rank: no answer."
     )
-    assert {row["decision"]: row["verdict"] for row in rows(findings, "reliability")} == {
+    assert {row["decision"]: row["verdict"] for row in read_rows(findings, "reliability")} == {
         "vote": "passed",
         "rank": "not known",
     }
-    row = card_row(small_run("cross_pollination"), findings, "Reliability (retest)")
+    row = find_card_row(run_of_small_study("cross_pollination"), findings, "Reliability (retest)")
     assert row.verdict == "not known"
 
 
-def test_an_order_fails_only_where_its_alarm_is_raised() -> None:
-    # All six answer otherwise, twice. By exchanging six units p is about .03, and by Holm .06.
+def test_the_order_control_fails_only_with_an_alarm() -> None:
+    # All six change their answer, twice. By permutation of six units p is about .03, by Holm .06.
     answers = [
-        answer(ORDER, person, "no", moment=moment, expected="yes")
+        make_answer(ORDER, participant, "no", moment=moment, expected="yes")
         for moment in ("first", "final")
-        for person in people("A", 6)
+        for participant in list_participants("A", 6)
     ]
-    findings = conclude(votes("A") + answers)
-    again = next(finding for finding in findings if finding.key == "answers_in_each_version")
-    assert not again.alarms
-    assert [row["verdict"] for row in rows(findings, again.key)] == ["not known", "not known"]
+    findings = compute_findings(make_votes("A") + answers)
+    finding_in_each_version = next(
+        finding for finding in findings if finding.key == "answers_in_each_version"
+    )
+    assert not finding_in_each_version.alarms
+    assert [row["verdict"] for row in read_rows(findings, finding_in_each_version.key)] == [
+        "not known",
+        "not known",
+    ]
 
 
-def test_numbers_that_are_equal_in_each_condition_and_differ_between_them_are_not_equal() -> None:
-    answers = votes("AB") + [
-        answer(NEGATIVE, person, float(condition == "B"), question="languages")
+def test_constant_numbers_that_differ_between_conditions_are_not_equal() -> None:
+    answers = make_votes("AB") + [
+        make_answer(NEGATIVE, participant, float(condition == "B"), question="languages")
         for condition in "AB"
-        for person in people(condition)
+        for participant in list_participants(condition)
     ]
-    findings = conclude(answers, {"languages": 0.3})
-    assert statement(findings, "negative_controls") == (
+    findings = compute_findings(answers, {"languages": 0.3})
+    assert read_statement(findings, "negative_controls") == (
         "Of 1 comparison (1 question) 0 are equal within their margin, 1 differ by more, and of 0 "
         "it is not known."
     )
-    assert rows(findings, "user_drift")[0]["verdict"] == "failed"
+    assert read_rows(findings, "user_drift")[0]["verdict"] == "failed"

@@ -1,4 +1,4 @@
-"""Controls ask every speaker of a decision: residents in a shared reply, and mediators."""
+"""Controls for all speakers of decisions: residents in a shared reply, and mediators."""
 
 from __future__ import annotations
 
@@ -33,32 +33,36 @@ from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
-KEYS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
+CONTROL_SETTINGS = {"no_persona": True, "same_length": True, "order": True, "participants": 3}
 
 
-def controlled(name: str, small_run: SmallRun, folder: Path) -> tuple[RunFolder, pl.DataFrame]:
-    run = RunFolder(shutil.copytree(small_run(name), folder / "run"))
-    return run, run_controls(run, KEYS, RunOptions()).read_table(ControlRow.table)
+def copy_and_run_controls(
+    name: str, run_of_small_study: SmallRun, folder: Path
+) -> tuple[RunFolder, pl.DataFrame]:
+    run = RunFolder(shutil.copytree(run_of_small_study(name), folder / "run"))
+    return run, run_controls(run, CONTROL_SETTINGS, RunOptions()).read_table(ControlRow.table)
 
 
 @pytest.fixture(scope="module")
-def hall(
-    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+def town_hall(
+    run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RunFolder, pl.DataFrame]:
-    return controlled("town_hall", small_run, tmp_path_factory.mktemp("hall"))
+    return copy_and_run_controls("town_hall", run_of_small_study, tmp_path_factory.mktemp("hall"))
 
 
 @pytest.fixture(scope="module")
-def groups(
-    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+def negotiation(
+    run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RunFolder, pl.DataFrame]:
-    return controlled("negotiation", small_run, tmp_path_factory.mktemp("groups"))
+    return copy_and_run_controls(
+        "negotiation", run_of_small_study, tmp_path_factory.mktemp("groups")
+    )
 
 
-def test_each_resident_of_a_shared_reply_is_asked_by_name(
-    hall: tuple[RunFolder, pl.DataFrame],
+def test_a_control_for_a_resident_of_a_shared_reply_names_the_resident(
+    town_hall: tuple[RunFolder, pl.DataFrame],
 ) -> None:
-    run, rows = hall
+    run, rows = town_hall
     shared = rows.filter(pl.col("speaker_id") == "session")
     assert set(shared["condition"]) == {"1"}
     assert shared["participant_id"].n_unique() == 3
@@ -67,50 +71,52 @@ def test_each_resident_of_a_shared_reply_is_asked_by_name(
             entry = journal.entry_at(row["address"])
             assert entry is not None
             *_, reply, question = entry.request["messages"]
-            # The reply of the run is that for all residents, and the question is for one of them.
+            # The reply in the run is for all residents, and the question is for one of them.
             assert len(json.loads(reply["content"])) == 6
             assert f"for {row['participant_id']} alone" in question["content"]
-    # A resident answers the questions alike in a shared reply and alone, so nothing drifts.
+    # A resident gives the same answers in a shared reply and alone, so there is no drift.
     final = rows.filter(control=NEGATIVE, moment="final")
-    who = ["participant_id", "question"]
-    answers = final.group_by(who).agg(pl.struct("value", "number").n_unique().alias("different"))
+    keys = ["participant_id", "question"]
+    answers = final.group_by(keys).agg(pl.struct("value", "number").n_unique().alias("different"))
     assert answers.height == 36 and set(answers["different"]) == {1}
 
 
 def test_the_answer_of_one_resident_is_read_from_the_reply_for_all(
-    hall: tuple[RunFolder, pl.DataFrame],
+    town_hall: tuple[RunFolder, pl.DataFrame],
 ) -> None:
-    run, rows = hall
-    again = rows.filter(control=RETEST)
-    assert again.height == 3
+    run, rows = town_hall
+    retests = rows.filter(control=RETEST)
+    assert retests.height == 3
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
-        for row in again.iter_rows(named=True):
+        for row in retests.iter_rows(named=True):
             entry = journal.entry_at(row["address"])
             assert entry is not None
-            own = json.loads(entry.reply)[row["participant_id"]]
-            assert row["number"] == own["satisfaction"]
+            resident_answer = json.loads(entry.reply)[row["participant_id"]]
+            assert row["number"] == resident_answer["satisfaction"]
 
 
-def test_a_shared_hall_that_is_run_again_without_personas_describes_nobody(
-    hall: tuple[RunFolder, pl.DataFrame],
+def test_a_shared_session_repeated_without_personas_has_no_portraits(
+    town_hall: tuple[RunFolder, pl.DataFrame],
 ) -> None:
-    run, _ = hall
-    described = run.read_table("portraits").filter(discussion_id="set01_lv1")["portrait"]
+    run, _ = town_hall
+    portraits = run.read_table("portraits").filter(discussion_id="set01_lv1")["portrait"]
     scope = f"decision-{NO_PERSONA}/set01_lv1/"
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
-        addresses = [a for a in journal.list_addresses() if a.startswith(scope)]
+        addresses = [
+            candidate for candidate in journal.list_addresses() if candidate.startswith(scope)
+        ]
         assert addresses
         for address in addresses:
             entry = journal.entry_at(address)
             assert entry is not None
             system = entry.request["messages"][0]["content"]
-            assert not any(text in system for text in described)
+            assert not any(text in system for text in portraits)
 
 
-def test_a_mediator_is_asked_and_has_contrasts_of_its_own(
-    groups: tuple[RunFolder, pl.DataFrame],
+def test_a_mediator_answers_controls_and_has_separate_contrasts(
+    negotiation: tuple[RunFolder, pl.DataFrame],
 ) -> None:
-    run, rows = groups
+    run, rows = negotiation
     negative = rows.filter(control=NEGATIVE, role="moderator")
     assert set(negative["condition"]) == {"C3", "C4", "C5"}
     assert set(negative["participant_id"]) == {"system"}
@@ -126,8 +132,8 @@ def test_a_mediator_is_asked_and_has_contrasts_of_its_own(
     assert "moderator" not in row.figures and f"{roles['participant']} contrasts" in row.figures
 
 
-def test_all_scores_of_a_form_are_asked_again(groups: tuple[RunFolder, pl.DataFrame]) -> None:
-    _, rows = groups
+def test_all_scores_of_a_form_are_repeated(negotiation: tuple[RunFolder, pl.DataFrame]) -> None:
+    _, rows = negotiation
     scores = rows.filter(control="no_persona", question="own scores")
     assert scores.height and not scores["missing"].drop_nulls().to_list()
     fields = scores["field"].to_list()
@@ -144,17 +150,21 @@ def test_all_scores_of_a_form_are_asked_again(groups: tuple[RunFolder, pl.DataFr
 @pytest.mark.parametrize(
     "name", sample_daily(["town_hall", "negotiation"], daily=["town_hall"], part="truths")
 )
-def test_the_price_of_all_speakers_is_the_number_of_calls(
+def test_the_estimate_for_all_speakers_equals_the_number_of_calls(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    run, rows = request.getfixturevalue({"town_hall": "hall", "negotiation": "groups"}[name])
-    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in KEYS.items())
+    run, rows = request.getfixturevalue(
+        {"town_hall": "town_hall", "negotiation": "negotiation"}[name]
+    )
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in CONTROL_SETTINGS.items())
     options = RunOptions(model="synthetic", overrides=keys)
     total = run_dry_run(load_study_with_options(small_study(name, tmp_path), options), None)
-    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
+    lines = {
+        stage.stage: stage.calls for stage in total.stages if stage.stage.startswith("controls: ")
+    }
     assert lines.keys() >= {f"controls: {control}" for control in (NEGATIVE, RETEST, NO_PERSONA)}
-    made = rows.filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
-    assert {f"controls: {control}" for control in made["control"]} == lines.keys()
+    asked_rows = rows.filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
+    assert {f"controls: {control}" for control in asked_rows["control"]} == lines.keys()
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
         assert sum(lines.values()) == len(journal.list_addresses())
 
@@ -167,28 +177,32 @@ def test_attributes_are_stated_for_each_resident_of_a_shared_reply(tmp_path: Pat
         entry = journal.entry_at("set01_lv1/vote/ask0")
         assert entry is not None
         system = entry.request["messages"][0]["content"]
-    found = re.findall(r"You are (A\d+),|With which hand do you write\? (.*?)\.", system)
-    ids, hands = ([text for text in texts if text] for texts in zip(*found, strict=True))
+    matches = re.findall(r"You are (A\d+),|With which hand do you write\? (.*?)\.", system)
+    ids, hands = ([text for text in texts if text] for texts in zip(*matches, strict=True))
     stated = dict(zip(ids, hands, strict=True))
     assert len(stated) == 6 and len(set(stated.values())) == 2
     rows = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
-    asked = rows.filter(question="handedness")
-    assert asked.height == 8
-    assert all(row["value"] == stated[row["participant_id"]] for row in asked.iter_rows(named=True))
+    answers = rows.filter(question="handedness")
+    assert answers.height == 8
+    assert all(
+        row["value"] == stated[row["participant_id"]] for row in answers.iter_rows(named=True)
+    )
 
 
 def test_attributes_are_stated_in_the_wording_that_humans_read() -> None:
     persona = Quoted("a baker", Source("persona", "personas.text[p1]", "p1"))
-    people = as_prompt(concatenate_texts(("You play ", persona, "."), plain=None))
-    system = as_prompt(concatenate_texts(("Reply in JSON as ", persona, "."), plain=None), people)
+    human_wording = as_prompt(concatenate_texts(("You play ", persona, "."), plain=None))
+    system = as_prompt(
+        concatenate_texts(("Reply in JSON as ", persona, "."), plain=None), human_wording
+    )
     settings = ControlSettings(confounders=("handedness",))
-    told = with_confounders(Speaker("p1", system=system), settings, 7).system
-    hand = told.removeprefix("Reply in JSON as a baker").removesuffix(".")
-    assert "With which hand" in hand
-    assert wording_for_people(told) == f"You play a baker{hand}."
+    system_prompt = with_confounders(Speaker("p1", system=system), settings, 7).system
+    statement = system_prompt.removeprefix("Reply in JSON as a baker").removesuffix(".")
+    assert "With which hand" in statement
+    assert wording_for_people(system_prompt) == f"You play a baker{statement}."
 
 
-def test_each_reply_of_a_fork_is_asked_of_the_model_that_gave_it(
+def test_a_fork_asks_each_reply_of_its_original_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
@@ -209,7 +223,7 @@ def test_each_reply_of_a_fork_is_asked_of_the_model_that_gave_it(
         path = tmp_path / "study.json"
         path.write_text(json.dumps(study))
         run = folkmoot.run(path, out=tmp_path / "run", trust=True).folder
-    asked = RunFolder(run.path / CONTROLS).read_table("answers")
-    models = asked.group_by("role").agg(pl.col("model_asked").unique()).rows()
+    answers = RunFolder(run.path / CONTROLS).read_table("answers")
+    models = answers.group_by("role").agg(pl.col("model_asked").unique()).rows()
     assert dict(models) == {"participant": ["synthetic"], "moderator": [moderator]}
     assert "was not chosen" not in (run.path / CONTROLS / "run.log").read_text()

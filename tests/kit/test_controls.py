@@ -1,4 +1,4 @@
-"""Controls continue the conversations of a finished run, and find what is planted in it."""
+"""Controls continue the conversations of a finished run and find faults built into it."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ personas: {source: quota}
 """
 
 
-def pilot(folder: Path, per_condition: int = 20, **respondent: float) -> RunFolder:
-    """A run of the pilot study with these settings of the embedded respondent."""
+def run_pilot(folder: Path, participants_per_condition: int = 20, **respondent: float) -> RunFolder:
+    """Run the pilot study with these settings of the embedded respondent."""
     folder.mkdir()
     study = folder / "study.yaml"
-    settings = PILOT.replace("20", str(per_condition))
+    settings = PILOT.replace("20", str(participants_per_condition))
     study.write_text(f"{settings}respondent: {json.dumps(respondent)}\n")
     return folkmoot.run(study, model="synthetic", out=folder / "run").folder
 
 
 @pytest.fixture
-def sound(shared_folder: SharedFolder, tmp_path: Path) -> Path:
-    """A copy of the run of a respondent without a fault, for a test to ask controls in."""
-    made = shared_folder("controls/sound", lambda folder: pilot(folder / "pilot"))
-    return Path(shutil.copytree(made / "pilot" / "run", tmp_path / "sound"))
+def sound_run(shared_folder: SharedFolder, tmp_path: Path) -> Path:
+    """Copy the run of a respondent without faults, so that a test can run controls in it."""
+    shared = shared_folder("controls/sound", lambda folder: run_pilot(folder / "pilot"))
+    return Path(shutil.copytree(shared / "pilot" / "run", tmp_path / "sound"))
 
 
-def controlled(run: RunFolder, **settings: object) -> dict[str, Finding]:
+def compute_control_findings(run: RunFolder, **settings: object) -> dict[str, Finding]:
     run_controls(run, settings, RunOptions())
     return {finding.key: finding for finding in control_findings(run)}
 
 
-def records(finding: Finding) -> list[Mapping[str, TableCell]]:
+def read_records(finding: Finding) -> list[Mapping[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
@@ -77,109 +77,128 @@ def records(finding: Finding) -> list[Mapping[str, TableCell]]:
     "study",
     sample_daily(sorted(registered_studies()), daily=("town_hall", "workbook"), part="sweeps"),
 )
-def test_controls_continue_the_very_conversation_and_leave_the_run_as_it_was(
-    study: str, small_run: Callable[[str], Path], tmp_path: Path
+def test_controls_continue_the_conversation_and_do_not_change_the_run(
+    study: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run(study), tmp_path / "run"))
-    before = (run.path / JOURNAL).read_bytes()
+    run = RunFolder(shutil.copytree(run_of_small_study(study), tmp_path / "run"))
+    journal_bytes = (run.path / JOURNAL).read_bytes()
     tables = {name: run.read_table(name) for name in run.table_names()}
-    done = run_controls(run, {"participants": 2}, RunOptions())
-    assert (run.path / JOURNAL).read_bytes() == before
-    assert all(RunFolder(run.path).read_table(name).equals(own) for name, own in tables.items())
-    asked = done.read_table("control_answers")
-    assert asked.filter(control=NEGATIVE).height >= 2 * len(shipped_questions("en"))
+    control_run = run_controls(run, {"participants": 2}, RunOptions())
+    assert (run.path / JOURNAL).read_bytes() == journal_bytes
+    assert all(RunFolder(run.path).read_table(name).equals(table) for name, table in tables.items())
+    answers = control_run.read_table("control_answers")
+    assert answers.filter(control=NEGATIVE).height >= 2 * len(shipped_questions("en"))
     with (
-        JournalReader(run.path / JOURNAL) as made,
-        JournalReader(done.path / JOURNAL) as controls,
+        JournalReader(run.path / JOURNAL) as run_journal,
+        JournalReader(control_run.path / JOURNAL) as control_journal,
     ):
-        for row in asked.filter(control=NEGATIVE).iter_rows(named=True):
-            decided = made.entry_at(made.list_ask_addresses(row["decision_address"])[-1])
-            control = controls.entry_at(row["address"])
-            assert decided is not None and control is not None
-            *known, reply, question = control.request["messages"]
-            assert known == decided.request["messages"]
-            assert reply == {"role": "assistant", "content": decided.reply}
-            assert question["role"] == "user" and control.model_asked == decided.model_asked
+        for row in answers.filter(control=NEGATIVE).iter_rows(named=True):
+            decision = run_journal.entry_at(
+                run_journal.list_ask_addresses(row["decision_address"])[-1]
+            )
+            control = control_journal.entry_at(row["address"])
+            assert decision is not None and control is not None
+            *history, reply, question = control.request["messages"]
+            assert history == decision.request["messages"]
+            assert reply == {"role": "assistant", "content": decision.reply}
+            assert question["role"] == "user" and control.model_asked == decision.model_asked
     if study == "focus_group":
-        ended = CliRunner().invoke(app, ["verify", str(run.path)])
-        assert ended.exit_code == 0, ended.output
-    assert "unattributed" not in done.read_table("provenance")["kind"]
+        result = CliRunner().invoke(app, ["verify", str(run.path)])
+        assert result.exit_code == 0, result.output
+    assert "unattributed" not in control_run.read_table("provenance")["kind"]
 
 
-def test_planted_faults_are_found_and_no_others(sound: Path, tmp_path: Path) -> None:
-    found = controlled(RunFolder(sound))
-    assert {row["verdict"] for row in records(found["user_drift"])} <= {"passed", "not known"}
-    assert all(row["kept_share"] == 1 for row in records(found["persona_kept"]))
-    faulty = controlled(pilot(tmp_path / "faulty", 30, drift=0.8, persona_forgetting=0.6))
-    verdicts = {row["contrast"]: row["verdict"] for row in records(faulty["user_drift"])}
+def test_only_built_in_faults_are_found(sound_run: Path, tmp_path: Path) -> None:
+    findings = compute_control_findings(RunFolder(sound_run))
+    assert {row["verdict"] for row in read_records(findings["user_drift"])} <= {
+        "passed",
+        "not known",
+    }
+    assert all(row["kept_share"] == 1 for row in read_records(findings["persona_kept"]))
+    faulty = compute_control_findings(
+        run_pilot(tmp_path / "faulty", 30, drift=0.8, persona_forgetting=0.6)
+    )
+    verdicts = {row["contrast"]: row["verdict"] for row in read_records(faulty["user_drift"])}
     assert verdicts["Simple voting against Adversarial (ACP)"] == "failed"
     assert verdicts["Simple voting: final against first decision"] != "failed"
-    kept = {row["after"]: row["kept_share"] for row in records(faulty["persona_kept"])}
-    assert kept["Adversarial (ACP), first decision"] == 1
-    last = "Adversarial (ACP), final decision"
-    assert isinstance(kept[last], float) and kept[last] < 0.7
+    kept_shares = {row["after"]: row["kept_share"] for row in read_records(faulty["persona_kept"])}
+    assert kept_shares["Adversarial (ACP), first decision"] == 1
+    last_decision = "Adversarial (ACP), final decision"
+    assert isinstance(kept_shares[last_decision], float) and kept_shares[last_decision] < 0.7
     assert any(alarm.startswith("User drift") for alarm in faulty["user_drift"].alarms)
 
 
 def test_an_unstable_model_is_unreliable(tmp_path: Path) -> None:
-    found = controlled(pilot(tmp_path / "a", instability=0.9), negative=False)
-    (row,) = records(found["reliability"])
+    findings = compute_control_findings(run_pilot(tmp_path / "a", instability=0.9), negative=False)
+    (row,) = read_records(findings["reliability"])
     assert row["verdict"] == "failed"
 
 
-def test_controls_that_stopped_go_on_and_are_made_once(sound: Path, tmp_path: Path) -> None:
-    run, whole = RunFolder(sound), RunFolder(shutil.copytree(sound, tmp_path / "whole"))
+def test_stopped_controls_continue_and_run_once(sound_run: Path, tmp_path: Path) -> None:
+    run, uninterrupted = (
+        RunFolder(sound_run),
+        RunFolder(shutil.copytree(sound_run, tmp_path / "whole")),
+    )
     with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 3}, RunOptions(), budget_calls=10)
     assert control_findings(run) == []
-    done = run_controls(run, {"participants": 3}, RunOptions())
-    other = run_controls(whole, {"participants": 3}, RunOptions())
-    assert done.read_table("control_answers").equals(other.read_table("control_answers"))
+    resumed = run_controls(run, {"participants": 3}, RunOptions())
+    complete = run_controls(uninterrupted, {"participants": 3}, RunOptions())
+    assert resumed.read_table("control_answers").equals(complete.read_table("control_answers"))
     with pytest.raises(InputError, match="has controls already"):
         run_controls(run, {}, RunOptions())
 
 
-def test_the_same_participants_are_asked_before_and_after_and_a_retest_is_the_decision(
-    sound: Path,
+def test_first_and_final_controls_have_the_same_participants(
+    sound_run: Path,
 ) -> None:
-    """A retest sends the prompts of the decision again, without the answer to them."""
-    run = RunFolder(sound)
-    done = run_controls(run, {"participants": 7, "negative": False}, RunOptions())
-    asked = done.read_table("control_answers")
-    people = asked.group_by("condition", "moment").agg(pl.col("participant_id").unique().sort())
-    by = {(c, m): tuple(p) for c, m, p in people.iter_rows()}
-    assert by["acp", "first"] == by["acp", "final"] and len(by["acp", "final"]) == 7
-    rows = asked.filter(pl.col("control") != AS_DESIGNED)
+    """A retest repeats the messages of the decision without its answer."""
+    run = RunFolder(sound_run)
+    control_run = run_controls(run, {"participants": 7, "negative": False}, RunOptions())
+    answers = control_run.read_table("control_answers")
+    groups = answers.group_by("condition", "moment").agg(pl.col("participant_id").unique().sort())
+    participants_by_group = {
+        (condition, moment): tuple(ids) for condition, moment, ids in groups.iter_rows()
+    }
+    assert (
+        participants_by_group["acp", "first"] == participants_by_group["acp", "final"]
+        and len(participants_by_group["acp", "final"]) == 7
+    )
+    rows = answers.filter(pl.col("control") != AS_DESIGNED)
     assert rows["control"].unique().to_list() == [RETEST]
     with (
-        JournalReader(run.path / JOURNAL) as made,
-        JournalReader(done.path / JOURNAL) as controls,
+        JournalReader(run.path / JOURNAL) as run_journal,
+        JournalReader(control_run.path / JOURNAL) as control_journal,
     ):
         for row in rows.iter_rows(named=True):
-            again, first = controls.entry_at(row["address"]), made.entry_at(row["decision_address"])
-            assert again is not None and first is not None
-            assert again.request["messages"] == first.request["messages"]
-            assert row["expected"] == first.reply
+            retest, decision = (
+                control_journal.entry_at(row["address"]),
+                run_journal.entry_at(row["decision_address"]),
+            )
+            assert retest is not None and decision is not None
+            assert retest.request["messages"] == decision.request["messages"]
+            assert row["expected"] == decision.reply
 
 
-def test_questions_of_ones_own_and_in_german(sound: Path) -> None:
-    run = RunFolder(sound)
-    own = {"id": "shoes", "text": "Which size are your shoes?", "number": [30, 50]}
-    asked = run_controls(
-        run, {"participants": 2, "negative": [own], "language": "de"}, RunOptions()
+def test_custom_and_german_questions(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
+    question = {"id": "shoes", "text": "Which size are your shoes?", "number": [30, 50]}
+    control_run = run_controls(
+        run, {"participants": 2, "negative": [question], "language": "de"}, RunOptions()
     )
-    table = asked.read_table("control_answers").filter(control=NEGATIVE)
+    table = control_run.read_table("control_answers").filter(control=NEGATIVE)
     assert table["question"].unique().to_list() == ["shoes"]
     assert table["number"].is_between(30, 50).all()
     german, english = shipped_questions("de"), shipped_questions("en")
     assert len(german) == len(english) == 12
     assert all(
-        a.text != b.text and len(a.options) == len(b.options)
-        for a, b in zip(german, english, strict=True)
+        german_question.text != english_question.text
+        and len(german_question.options) == len(english_question.options)
+        for german_question, english_question in zip(german, english, strict=True)
     )
 
 
-def test_a_run_without_decisions_is_told_so(tmp_path: Path) -> None:
+def test_controls_of_a_run_without_decisions_are_refused(tmp_path: Path) -> None:
     study = tmp_path / "own.py"
     study.write_text(
         "from folkmoot import Session, Speaker, Study, StudyConfig\n\n"
@@ -232,100 +251,104 @@ STUDY = Study(
 """
 
 
-def test_a_number_beside_a_way_out_is_a_decision_that_is_asked_again(tmp_path: Path) -> None:
+def test_a_number_or_a_no_answer_word_is_a_decision_for_controls(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(RATING)
     settings = tmp_path / "own.yaml"
     settings.write_text("study: ./own.py\nmodel: synthetic\n")
     run = folkmoot.run(settings, out=tmp_path / "run", trust=True).folder
-    # The embedded respondent has an opinion, so it gives a number and takes no way out.
-    said = {name: float(score) for name, score in run.rows("ratings", "name", "score")}
-    asked = run_controls(run, {"negative": False}, RunOptions()).read_table("control_answers")
-    as_designed = asked.filter(control=AS_DESIGNED).select("participant_id", "number").rows()
-    assert dict(as_designed) == said
-    assert asked.filter(control=RETEST)["number"].is_between(0, 10).to_list() == [True] * 3
+    # The embedded respondent has an opinion, so it gives a number and does not decline.
+    scores = {name: float(score) for name, score in run.rows("ratings", "name", "score")}
+    answers = run_controls(run, {"negative": False}, RunOptions()).read_table("control_answers")
+    as_designed = answers.filter(control=AS_DESIGNED).select("participant_id", "number").rows()
+    assert dict(as_designed) == scores
+    assert answers.filter(control=RETEST)["number"].is_between(0, 10).to_list() == [True] * 3
 
 
-def test_the_distance_of_a_question_has_known_answers() -> None:
-    def distance(first: str, second: str) -> float:
-        arms = (
+def test_the_distance_of_a_question_equals_known_values() -> None:
+    def measure_distance(first: str, second: str) -> float:
+        conditions = (
             ConditionAnswers(tuple(first), (1, 2, 3, 4)),
             ConditionAnswers(tuple(second), (5, 6, 7, 8)),
         )
-        return measure_drift([arms], generator(1, ("a",))).questions[0].distance
+        return measure_drift([conditions], generator(1, ("a",))).questions[0].distance
 
-    assert distance("aabb", "aabb") == 0
-    assert distance("aaaa", "bbbb") == 1
-    assert distance("aaab", "abbb") == 0.5
+    assert measure_distance("aabb", "aabb") == 0
+    assert measure_distance("aaaa", "bbbb") == 1
+    assert measure_distance("aaab", "abbb") == 0.5
 
 
-def test_drift_is_zero_where_arms_are_alike_and_one_where_nothing_is_shared() -> None:
+def test_drift_is_zero_for_equal_conditions_and_one_for_disjoint_ones() -> None:
     first = ConditionAnswers(tuple("ab" * 20), tuple(range(40)))
-    others = ConditionAnswers(tuple("cd" * 20), tuple(range(40, 80)))
-    alike = ConditionAnswers(first.values, tuple(range(40, 80)))
-    apart = measure_drift([(first, others)], generator(1, ("a",))).mean
-    assert apart.value > 0.95 and apart.low > 0.8 and apart.p < 0.01
-    same = measure_drift([(first, alike)], generator(1, ("a",))).mean
-    assert same.value == 0 and same.low == 0 and same.p > 0.5
-    few = measure_drift(
+    disjoint = ConditionAnswers(tuple("cd" * 20), tuple(range(40, 80)))
+    equal = ConditionAnswers(first.values, tuple(range(40, 80)))
+    drift_of_disjoint = measure_drift([(first, disjoint)], generator(1, ("a",))).mean
+    assert (
+        drift_of_disjoint.value > 0.95
+        and drift_of_disjoint.low > 0.8
+        and drift_of_disjoint.p < 0.01
+    )
+    drift_of_equal = measure_drift([(first, equal)], generator(1, ("a",))).mean
+    assert drift_of_equal.value == 0 and drift_of_equal.low == 0 and drift_of_equal.p > 0.5
+    drift_of_few = measure_drift(
         [(ConditionAnswers(("a", "b"), (1, 2)), ConditionAnswers(("c", "d"), (3, 4)))],
         generator(1, ("a",)),
     )
-    assert not few.mean.has_interval
+    assert not drift_of_few.mean.has_interval
 
 
-def test_few_people_who_answer_alike_prove_no_equality() -> None:
-    """That none of six changed leaves room for four in ten, of sixty for five in a hundred."""
-    for count, largest in ((6, 0.393), (60, 0.0487)):
-        people = tuple(range(count))
-        options = ConditionAnswers(tuple("ab" * (count // 2)), people)
-        numbers = ConditionAnswers(tuple(float(n % 3) for n in people), people)
+def test_few_equal_answers_do_not_prove_equality() -> None:
+    """If none of six changed, up to four in ten may change. For sixty the bound is five percent."""
+    for count, expected_high in ((6, 0.393), (60, 0.0487)):
+        participants = tuple(range(count))
+        options = ConditionAnswers(tuple("ab" * (count // 2)), participants)
+        numbers = ConditionAnswers(tuple(float(n % 3) for n in participants), participants)
         drift = measure_drift([(options, options), (numbers, numbers)], generator(1, ("same",)))
-        assert drift.mean.value == 0 and drift.mean.high == pytest.approx(largest, abs=0.001)
+        assert drift.mean.value == 0 and drift.mean.high == pytest.approx(expected_high, abs=0.001)
         difference = drift.questions[1].difference
         assert difference.value == 0 and (difference.high < 0.3) == (count == 60)
 
 
-def test_whole_conversations_are_exchanged_not_single_answers() -> None:
-    """Ten conversations of eight who answer alike are ten units, and ten units prove little."""
+def test_permutations_exchange_whole_conversations() -> None:
+    """Ten conversations of eight participants with equal answers are ten units."""
     rng = generator(7, ("clusters",))
     alarms = 0
     for _ in range(40):
-        values = [str(v) for v in rng.integers(0, 2, 10) for _ in range(8)]
+        values = [str(value) for value in rng.integers(0, 2, 10) for _ in range(8)]
         units = [unit for unit in range(10) for _ in range(8)]
-        arms = (
+        conditions = (
             ConditionAnswers(tuple(values[:40]), tuple(units[:40])),
             ConditionAnswers(tuple(values[40:]), tuple(units[40:])),
         )
-        alarms += measure_drift([arms], rng).mean.p < 0.05
+        alarms += measure_drift([conditions], rng).mean.p < 0.05
     assert alarms <= 5
 
 
-def test_controls_go_with_a_person_who_withdraws_and_can_be_asked_again(tmp_path: Path) -> None:
+def test_a_withdrawal_deletes_controls_and_they_can_run_again(tmp_path: Path) -> None:
     path = small_study("focus_group", tmp_path)
-    people = people_of("focus_group")
+    respondent = people_of("focus_group")
 
     def answer(_chair: SeatState, question: PendingQuestion) -> str:
-        return people.reply(question.request, question.address).text
+        return respondent.reply(question.request, question.address).text
 
-    small = ("replications=1", "phases=[reaction]", "max_responses_per_question=4")
+    small_overrides = ("replications=1", "phases=[reaction]", "max_responses_per_question=4")
     run = folkmoot.run(
         path,
         out=tmp_path / "run",
         model="synthetic",
-        overrides=("seats.count=1", "seats.as=persona", *small),
+        overrides=("seats.count=1", "seats.as=persona", *small_overrides),
         seat_host=build_seat_host(answer),
     ).folder
     run_controls(run, {"participants": 2}, RunOptions())
-    (place,) = read_seats(run.path)
-    withdraw_texts(run, find_personal_texts(run, place), "Ann")
+    (seat,) = read_seats(run.path)
+    withdraw_texts(run, find_personal_texts(run, seat), "Ann")
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
-    ended = CliRunner().invoke(app, ["verify", str(run.path)])
-    assert "difference" not in ended.output and "controls is gone" not in ended.output
+    result = CliRunner().invoke(app, ["verify", str(run.path)])
+    assert "difference" not in result.output and "controls is gone" not in result.output
     assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
 
 
-def test_a_wrong_question_is_told_before_the_controls_begin(sound: Path) -> None:
-    run = RunFolder(sound)
+def test_an_invalid_question_is_reported_before_the_controls_start(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
     for question, message in (
         ({"id": "a", "text": "Which?", "options": ["x", "X"]}, "cannot be distinguished"),
         ({"id": "a", "text": "How many?", "number": [0, math.inf]}, "must be finite"),
@@ -336,78 +359,83 @@ def test_a_wrong_question_is_told_before_the_controls_begin(sound: Path) -> None
             run_controls(run, {"negative": [question]}, RunOptions())
     with pytest.raises(InputError, match="all controls are switched off"):
         run_controls(run, {"negative": False, "retest": False}, RunOptions())
-    # None of these mistakes has used up the only time that controls can be asked.
+    # Controls run once. These errors do not count as a run.
     assert run_controls(run, {"participants": 1}, RunOptions()).has_table("control_answers")
 
 
-def test_controls_that_asked_nothing_yet_can_be_asked_with_other_settings(sound: Path) -> None:
-    run = RunFolder(sound)
+def test_controls_without_calls_can_run_with_other_settings(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
     for settings in ({"participants": 3}, {"participants": 2}):
         with pytest.raises(BudgetReachedError):
             run_controls(run, settings, RunOptions(), budget_calls=0)
     with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 2}, RunOptions(), budget_calls=4)
-    with pytest.raises(DriftError, match="begun with other settings") as refused:
+    with pytest.raises(DriftError, match="begun with other settings") as caught:
         run_controls(run, {"participants": 3}, RunOptions())
     # Controls have no study file, and their command has no such option.
-    assert "--accept-changes" not in str(refused.value)
+    assert "--accept-changes" not in str(caught.value)
     assert run_controls(run, {"participants": 2}, RunOptions()).has_table("control_answers")
 
 
-def test_a_changed_request_of_begun_controls_proposes_only_what_their_command_can_do(
-    sound: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_error_for_changed_requests_names_no_unsupported_option(
+    sound_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, settings = RunFolder(sound), {"participants": 2}
+    run, settings = RunFolder(sound_run), {"participants": 2}
     with pytest.raises(BudgetReachedError):
         run_controls(run, settings, RunOptions(), budget_calls=4)
-    # Another version would send other messages: here, only the last one before the question.
+    # Simulate a version that sends other messages: only the last one before the question.
     monkeypatch.setattr(conversations, "Transcript", lambda messages: Transcript(messages[-1:]))
-    with pytest.raises(DriftError, match="begun with other settings") as refused:
+    with pytest.raises(DriftError, match="begun with other settings") as caught:
         run_controls(run, settings, RunOptions())
-    assert "request differs from the one in the journal" in str(refused.value)
-    assert "+++ now" in str(refused.value)
-    assert "--accept-changes" not in str(refused.value)
+    assert "request differs from the one in the journal" in str(caught.value)
+    assert "+++ now" in str(caught.value)
+    assert "--accept-changes" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", [None, "", "topic: 1\n"])
-def test_controls_without_the_study_file_of_the_run_say_so(text: str | None, sound: Path) -> None:
-    path = sound / "study.yaml"
+def test_controls_report_a_missing_study_file(text: str | None, sound_run: Path) -> None:
+    path = sound_run / "study.yaml"
     path.unlink()
     if text is not None:
         path.write_text(text)
-    asked = CliRunner().invoke(app, ["controls", str(sound), "--trust"])
-    assert asked.exit_code == 2 and isinstance(asked.exception, SystemExit)
-    said = " ".join(asked.output.split())
+    result = CliRunner().invoke(app, ["controls", str(sound_run), "--trust"])
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+    output = " ".join(result.output.split())
     problem = "is missing" if text is None else "has unreadable settings"
-    assert f"{path} {problem}" in said and "restore the file" in said
+    assert f"{path} {problem}" in output and "restore the file" in output
 
 
-def test_the_folder_of_controls_is_shown_without_a_warning_and_reported_by_its_run(
-    sound: Path,
+def test_the_controls_folder_can_be_shown_but_has_no_separate_report(
+    sound_run: Path,
 ) -> None:
-    run_controls(RunFolder(sound), {"participants": 2}, RunOptions())
-    shown = CliRunner().invoke(app, ["show", str(sound / CONTROLS)])
-    assert shown.exit_code == 0 and "Participants" in shown.output
-    assert "study type" not in shown.output
-    reported = CliRunner().invoke(app, ["report", str(sound / CONTROLS)])
-    assert reported.exit_code == 2
-    said = " ".join(reported.output.split())
-    assert f"this is a part of the run {sound} (folkmoot report {sound} shows its results)" in said
+    run_controls(RunFolder(sound_run), {"participants": 2}, RunOptions())
+    show_result = CliRunner().invoke(app, ["show", str(sound_run / CONTROLS)])
+    assert show_result.exit_code == 0 and "Participants" in show_result.output
+    assert "study type" not in show_result.output
+    report_result = CliRunner().invoke(app, ["report", str(sound_run / CONTROLS)])
+    assert report_result.exit_code == 2
+    output = " ".join(report_result.output.split())
+    assert (
+        f"this is a part of the run {sound_run} (folkmoot report {sound_run} shows its results)"
+        in output
+    )
 
 
-def test_a_study_that_only_states_attributes_asks_no_controls(tmp_path: Path) -> None:
+def test_a_study_with_only_stated_attributes_runs_no_controls(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    few = PILOT.replace("participants_per_condition: 20", "participants_per_condition: 4")
-    path.write_text(f"{few}controls: {{negative: false, retest: false, confounders: all}}\n")
+    small_pilot = PILOT.replace("participants_per_condition: 20", "participants_per_condition: 4")
+    path.write_text(
+        f"{small_pilot}controls: {{negative: false, retest: false, confounders: all}}\n"
+    )
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     assert not (run.path / CONTROLS).exists() and control_findings(run) == []
     assert run_controls(run, {"participants": 1}, RunOptions()).has_table("control_answers")
 
 
-def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path) -> None:
-    run = RunFolder(sound)
-    done = run_controls(run, {"negative": False}, RunOptions())
-    table = done.read_table("persona_variance")
+def test_the_table_of_variance_names_each_attribute_and_is_verified(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
+    control_run = run_controls(run, {"negative": False}, RunOptions())
+    table = control_run.read_table("persona_variance")
     rows = {attribute: row for attribute, *row in table.select(
         "attribute", "measure", "variance_share", "participants", "missing"
     ).iter_rows()}  # fmt: skip
@@ -415,23 +443,25 @@ def test_the_table_of_variance_names_each_attribute_and_is_verified(sound: Path)
     assert set(table["decision"]) == {"first vote"}
     assert all((row[1] is None) == (row[3] is not None) for row in rows.values())
     assert rows["the whole persona"][0] == "ICC(1)" and rows["the whole persona"][2] == 40
-    finding = next(found for found in control_findings(run) if found.key == "persona_variance")
-    shown = {row["attribute"]: row["variance"] for row in records(finding)}
-    assert shown == {name: row[1] for name, row in rows.items() if row[1] is not None}
-    book = json.loads((done.path / "codebook.json").read_text())
-    assert "persona_variance" in json.dumps(book)
+    finding = next(
+        candidate for candidate in control_findings(run) if candidate.key == "persona_variance"
+    )
+    displayed = {row["attribute"]: row["variance"] for row in read_records(finding)}
+    assert displayed == {name: row[1] for name, row in rows.items() if row[1] is not None}
+    codebook = json.loads((control_run.path / "codebook.json").read_text())
+    assert "persona_variance" in json.dumps(codebook)
     assert folkmoot.load(run.path).verify().differences == []
 
 
-def test_controls_of_a_fork_ask_its_decisions(
-    small_run: Callable[[str], Path], tmp_path: Path
+def test_controls_of_a_fork_repeat_its_decisions(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    base = folkmoot.load(shutil.copytree(small_run("focus_group"), tmp_path / "run"))
-    said = base.table("utterances").filter(speaker_role="participant", public=True)
-    fork = folkmoot.fork(base, said["utterance_id"][0], say="I have no use for it.",
+    base_run = folkmoot.load(shutil.copytree(run_of_small_study("focus_group"), tmp_path / "run"))
+    utterances = base_run.table("utterances").filter(speaker_role="participant", public=True)
+    fork = folkmoot.fork(base_run, utterances["utterance_id"][0], say="I have no use for it.",
                          out=tmp_path / "fork")  # fmt: skip
     settings = {"negative": False, "same_length": True, "participants": 1}
-    done = run_controls(fork.folder, settings, RunOptions())
-    final = done.read_table("control_answers").filter(control="same_length", moment="final")
+    control_run = run_controls(fork.folder, settings, RunOptions())
+    final = control_run.read_table("control_answers").filter(control="same_length", moment="final")
     assert final.height and not final["missing"].drop_nulls().to_list()
     assert folkmoot.load(fork.path).verify().differences == []

@@ -1,4 +1,4 @@
-"""Decisions of a speaker who replied to a replaced text: those replies are asked again first."""
+"""Controls of decisions that follow replies to a replaced text repeat these replies first."""
 
 from __future__ import annotations
 
@@ -42,65 +42,82 @@ def run(study: Path) -> RunFolder:
     return folkmoot.run(study, model="synthetic", out=study.parent / "run").folder
 
 
-def forked_rows(run: RunFolder, control: str) -> list[dict[str, str]]:
+def read_forked_rows(run: RunFolder, control: str) -> list[dict[str, str]]:
     table = RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
     final = table.filter(control=control, condition="acp", moment="final")
     return list(final.iter_rows(named=True))
 
 
-def asked_again(run: RunFolder) -> dict[str, dict[str, list[str]]]:
+def read_repeated_addresses(run: RunFolder) -> dict[str, dict[str, list[str]]]:
     plan = json.loads((run.path / CONTROLS / PLAN).read_text())
     return plan["sealed"]["controls"]["data"]["asked_again"]  # type: ignore[no-any-return]
 
 
-def test_every_dialogue_is_answered_and_its_calls_are_those_of_the_plan(run: RunFolder) -> None:
+def test_every_dialogue_is_repeated_with_the_calls_of_the_plan(run: RunFolder) -> None:
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
         for control in (NO_PERSONA, SAME_LENGTH):
-            rows = forked_rows(run, control)
+            rows = read_forked_rows(run, control)
             assert len(rows) == (5 if control == NO_PERSONA else 3) and not any(
                 row["missing"] for row in rows
             )
             for row in rows:
                 scope = row["address"].rpartition("/")[0]
-                calls = [a for a in journal.addresses_in_scope(scope) if ".r" not in a]
-                steps = asked_again(run)[control][
+                calls = [
+                    call_address
+                    for call_address in journal.addresses_in_scope(scope)
+                    if ".r" not in call_address
+                ]
+                steps = read_repeated_addresses(run)[control][
                     f"final-acp-{row['unit']}-{row['participant_id']}"
                 ]
                 assert steps and len(calls) == len(steps) + 1
 
 
-def test_no_prompt_holds_a_replaced_text_or_a_reply_to_it(run: RunFolder) -> None:
+def test_prompts_do_not_contain_replaced_texts_or_replies_to_them(run: RunFolder) -> None:
     personas = dict(run.rows("participants", "participant_id", "persona"))
-    said = run.read_table("utterances").filter(stage="adversarial_dialogue")
-    others = said.filter(pl.col("speaker_role") != "participant")
-    opponents = set(others["text"].drop_nulls())
+    utterances = run.read_table("utterances").filter(stage="adversarial_dialogue")
+    other_utterances = utterances.filter(pl.col("speaker_role") != "participant")
+    opponents = set(other_utterances["text"].drop_nulls())
     assert opponents
     with (
-        JournalReader(run.path / JOURNAL) as made,
-        JournalReader(run.path / CONTROLS / JOURNAL) as asked,
+        JournalReader(run.path / JOURNAL) as run_journal,
+        JournalReader(run.path / CONTROLS / JOURNAL) as control_journal,
     ):
         for control in (NO_PERSONA, SAME_LENGTH):
-            for row in forked_rows(run, control):
-                who = row["participant_id"]
-                steps = asked_again(run)[control][f"final-acp-{row['unit']}-{who}"]
-                old = [entry.reply for a in steps if (entry := made.entry_at(a)) is not None]
-                request = asked.entry_at(row["address"])
+            for row in read_forked_rows(run, control):
+                participant_id = row["participant_id"]
+                steps = read_repeated_addresses(run)[control][
+                    f"final-acp-{row['unit']}-{participant_id}"
+                ]
+                old_replies = [
+                    entry.reply
+                    for address in steps
+                    if (entry := run_journal.entry_at(address)) is not None
+                ]
+                request = control_journal.entry_at(row["address"])
                 assert request is not None
                 text = "\n".join(message["content"] for message in request.request["messages"])
                 # Votes are options, which every prompt lists. A new reply may equal the old one.
                 scope = row["address"].rpartition("/")[0]
-                new = {asked.entry_at(a).reply for a in asked.addresses_in_scope(scope)}  # type: ignore[union-attr]
-                assert new and not any(reply in text for reply in set(old) - new - OPTIONS)
+                new_replies = {
+                    control_journal.entry_at(address).reply
+                    for address in control_journal.addresses_in_scope(scope)
+                }  # type: ignore[union-attr]
+                assert new_replies and not any(
+                    reply in text for reply in set(old_replies) - new_replies - OPTIONS
+                )
                 if control == NO_PERSONA:
-                    assert personas[who] not in text
+                    assert personas[participant_id] not in text
                 else:
-                    assert personas[who] in text
-                    assert not any(said in text for said in opponents - new)
+                    assert personas[participant_id] in text
+                    assert not any(utterances in text for utterances in opponents - new_replies)
 
 
-def test_the_price_is_the_number_of_calls(study: Path, run: RunFolder) -> None:
+def test_the_estimate_equals_the_number_of_calls(study: Path, run: RunFolder) -> None:
     total = run_dry_run(load_study_file(study), "synthetic")
-    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
+    lines = {
+        stage.stage: stage.calls for stage in total.stages if stage.stage.startswith("controls: ")
+    }
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
         addresses = pl.Series(journal.list_addresses())
     for control in (NO_PERSONA, SAME_LENGTH):

@@ -1,4 +1,4 @@
-"""Later codings and controls, other processes, and withdrawals that go on at the same time."""
+"""Later codings and controls with other processes and withdrawals at the same time."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ SEAT = "p_0002"
 
 
 @pytest.fixture
-def cup(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
-    """A copy of a run in which a human spoke. Its texts are not coded yet."""
+def coded_later_run(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
+    """Copy a run with texts of a human. The texts are not coded yet."""
 
-    def make(folder: Path) -> None:
+    def run_study(folder: Path) -> None:
         (folder / "cup.yaml").write_text(f"{FOCUS_GROUP_STUDY}coding: off\n", "utf-8")
         folkmoot.run(
             folder / "cup.yaml",
@@ -56,129 +56,137 @@ def cup(shared_folder: SharedFolder, tmp_path: Path) -> RunFolder:
             seat_host=build_seat_host(give_human_answer),
         )
 
-    made = shared_folder("later_questions/cup", make)
-    return RunFolder(shutil.copytree(made / "run", tmp_path / "run"))
+    shared = shared_folder("later_questions/cup", run_study)
+    return RunFolder(shutil.copytree(shared / "run", tmp_path / "run"))
 
 
-def coder(meanwhile: Callable[[int], object] = lambda call: None) -> ScriptedProvider:
-    """A model that assigns no codes. `meanwhile` gets the number of each call."""
+def make_coder(on_call: Callable[[int], object] = lambda _call: None) -> ScriptedProvider:
+    """Make a model that assigns no codes. `on_call` gets the number of each call."""
 
     def answer(_request: ModelRequest, _address: str) -> str:
-        meanwhile(provider.calls)
+        on_call(provider.calls)
         return json.dumps({"codes": []})
 
     provider = ScriptedProvider(answer, keep_requests=True)
     return provider
 
 
-def code(run: RunFolder, provider: ScriptedProvider) -> RunFolder:
+def code_run(run: RunFolder, provider: ScriptedProvider) -> RunFolder:
     return code_finished_run(run, SECOND, RunOptions(custom_provider=provider))
 
 
-def cli(*words: object) -> tuple[int, str]:
-    ended = CliRunner().invoke(app, [str(word) for word in words])
-    return ended.exit_code, " ".join(ended.output.split())
+def run_command(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, " ".join(result.output.split())
 
 
-def asked_words(provider: ScriptedProvider) -> str:
+def join_requests(provider: ScriptedProvider) -> str:
     return "".join(message.content for _, request in provider.seen for message in request.messages)
 
 
-def test_no_withdrawal_deletes_a_coding_while_it_is_made(cup: RunFolder) -> None:
-    refused: list[tuple[int, str]] = []
+def test_a_withdrawal_is_refused_while_a_coding_runs(coded_later_run: RunFolder) -> None:
+    results: list[tuple[int, str]] = []
 
     def withdraw(call: int) -> None:
         if call == 2:
-            refused.append(cli("withdraw", cup.path, SEAT, "--yes"))
+            results.append(run_command("withdraw", coded_later_run.path, SEAT, "--yes"))
 
-    provider = coder(withdraw)
-    folder = code(cup, provider).path
-    ((exit_code, said),) = refused
-    assert exit_code == 2 and f"{folder}: process" in said and "wait until it ends" in said
-    assert [amendment.kind for amendment in read_amendments(cup.path)] == ["coding"]
-    assert cli("verify", cup.path)[0] == 0
-    exit_code, said = cli("withdraw", cup.path, SEAT, "--yes")
-    assert exit_code == 0, said
-    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == [] and not folder.exists()
+    provider = make_coder(withdraw)
+    folder = code_run(coded_later_run, provider).path
+    ((exit_code, output),) = results
+    assert exit_code == 2 and f"{folder}: process" in output and "wait until it ends" in output
+    assert [amendment.kind for amendment in read_amendments(coded_later_run.path)] == ["coding"]
+    assert run_command("verify", coded_later_run.path)[0] == 0
+    exit_code, output = run_command("withdraw", coded_later_run.path, SEAT, "--yes")
+    assert exit_code == 0, output
+    assert (
+        find_files_containing(coded_later_run.path, HIDDEN_WORDS[0]) == [] and not folder.exists()
+    )
 
 
 def test_a_killed_withdrawal_is_completed_before_a_coder_reads_the_texts(
-    cup: RunFolder, monkeypatch: pytest.MonkeyPatch
+    coded_later_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(Exception):
         pass
 
-    def die(_run: Path) -> NoReturn:
+    def raise_killed(_run: Path) -> NoReturn:
         raise KilledError
 
-    (seat,) = read_seats(cup.path)
-    with monkeypatch.context() as patched:
-        # All new files are prepared, and none has taken its place.
-        patched.setattr(withdrawal, "finish_withdrawal", die)
+    (seat,) = read_seats(coded_later_run.path)
+    with monkeypatch.context() as patch:
+        # All new files are prepared, and none is moved to its place.
+        patch.setattr(withdrawal, "finish_withdrawal", raise_killed)
         with pytest.raises(KilledError):
-            withdrawal.withdraw_texts(cup, find_personal_texts(cup, seat), "researcher")
-    provider = coder()
-    code(RunFolder(cup.path), provider)
-    assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
-    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == []
-    kinds = [amendment.kind for amendment in read_amendments(cup.path)]
+            withdrawal.withdraw_texts(
+                coded_later_run, find_personal_texts(coded_later_run, seat), "researcher"
+            )
+    provider = make_coder()
+    code_run(RunFolder(coded_later_run.path), provider)
+    assert provider.calls and HIDDEN_WORDS[0] not in join_requests(provider)
+    assert find_files_containing(coded_later_run.path, HIDDEN_WORDS[0]) == []
+    kinds = [amendment.kind for amendment in read_amendments(coded_later_run.path)]
     assert kinds == [withdrawal.AMENDMENT_KIND, "coding"]
 
 
-def test_a_human_who_withdrew_in_a_killed_run_is_not_read_by_a_later_coder(cup: RunFolder) -> None:
-    # As a process leaves the folder that is killed after it has finished the run.
-    seats = json.loads((cup.path / SEATS).read_text())
+def test_texts_of_a_withdrawal_in_a_killed_run_are_not_coded(
+    coded_later_run: RunFolder,
+) -> None:
+    # The state of a folder after a kill that follows the end of the run.
+    seats = json.loads((coded_later_run.path / SEATS).read_text())
     for seat in seats["seats"].values():
         seat["ended"] = WITHDRAWN
-    (cup.path / SEATS).write_text(json.dumps(seats))
-    provider = coder()
-    code(cup, provider)
-    assert provider.calls and HIDDEN_WORDS[0] not in asked_words(provider)
-    assert find_files_containing(cup.path, HIDDEN_WORDS[0]) == []
+    (coded_later_run.path / SEATS).write_text(json.dumps(seats))
+    provider = make_coder()
+    code_run(coded_later_run, provider)
+    assert provider.calls and HIDDEN_WORDS[0] not in join_requests(provider)
+    assert find_files_containing(coded_later_run.path, HIDDEN_WORDS[0]) == []
 
 
-def test_a_coding_that_cannot_be_recorded_is_recorded_by_the_same_command(
-    cup: RunFolder, monkeypatch: pytest.MonkeyPatch
+def test_repeating_the_command_records_an_unrecorded_coding(
+    coded_later_run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_below, "MAX_WAIT_SECONDS", 0)
     with pytest.raises(RunLockedError, match=r"All answers are saved in .* asks nothing again"):
         # Another process amends the run when the coding ends.
-        lock = lock_folder(cup.path)
-        code(cup, coder(lambda call: lock.__enter__() if call == 1 else None))
+        lock = lock_folder(coded_later_run.path)
+        code_run(coded_later_run, make_coder(lambda call: lock.__enter__() if call == 1 else None))
     lock.__exit__(None, None, None)
-    assert not read_amendments(cup.path)
-    again = coder()
-    code(cup, again)
-    assert again.calls == 0
-    assert [amendment.kind for amendment in read_amendments(cup.path)] == ["coding"]
+    assert not read_amendments(coded_later_run.path)
+    second_coder = make_coder()
+    code_run(coded_later_run, second_coder)
+    assert second_coder.calls == 0
+    assert [amendment.kind for amendment in read_amendments(coded_later_run.path)] == ["coding"]
 
 
-def test_a_coding_that_was_killed_when_its_journal_was_created_is_no_fault_of_the_run(
-    cup: RunFolder,
+def test_an_empty_journal_of_a_killed_coding_is_no_difference(
+    coded_later_run: RunFolder,
 ) -> None:
-    folder = cup.path / CODINGS / "killed"
+    folder = coded_later_run.path / CODINGS / "killed"
     folder.mkdir(parents=True)
     (folder / JOURNAL).touch()
-    exit_code, said = cli("verify", cup.path)
-    assert exit_code == 0, said
+    exit_code, output = run_command("verify", coded_later_run.path)
+    assert exit_code == 0, output
 
 
-def test_calls_of_a_coding_that_another_process_makes_are_not_called_lost(cup: RunFolder) -> None:
-    def stop(call: int) -> None:
+def test_calls_of_a_coding_in_another_process_are_not_reported_as_lost(
+    coded_later_run: RunFolder,
+) -> None:
+    def stop_at_second_call(call: int) -> None:
         if call == 2:
             raise BudgetReachedError("used up")
 
     with pytest.raises(BudgetReachedError):
-        code(cup, coder(stop))
-    (journal,) = (cup.path / CODINGS).rglob(JOURNAL)
+        code_run(coded_later_run, make_coder(stop_at_second_call))
+    (journal,) = (coded_later_run.path / CODINGS).rglob(JOURNAL)
     with closing(sqlite3.connect(journal)) as db, db:
         db.execute("DROP TABLE IF EXISTS loans")
         db.execute(LOANS)
-        # What a process has recorded while its calls are in flight.
+        # The record of a process with calls in flight.
         write_loan(db, OutstandingLoan(0.0, PROCESS, 1, 0.5))
     holder = {"pid": os.getppid(), "host": socket.gethostname(), "since": "now"}
     journal.with_name(HOLDER_FILE).write_text(json.dumps(holder))
-    assert "possibly paid" not in cli("verify", cup.path)[1]
-    # As the process leaves the folder if it is killed.
+    assert "possibly paid" not in run_command("verify", coded_later_run.path)[1]
+    # The state of the folder after a kill of the process.
     journal.with_name(HOLDER_FILE).unlink()
-    assert "possibly paid" in cli("verify", cup.path)[1]
+    assert "possibly paid" in run_command("verify", coded_later_run.path)[1]

@@ -1,4 +1,4 @@
-"""Controls that a study file names are checked, priced, and asked within the budget of the run."""
+"""Controls of a study file are checked, included in estimates, and limited by the run's budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.contract.small import SMALL
 from tests.engine.test_seats import build_seat_host, choose_first_option
 from tests.sweeps import sample_daily
 
-VOTES = """
+STUDY = """
 study: cross_pollination
 pilot_id: controlled
 topic:
@@ -38,88 +38,109 @@ conditions: [simple_voting, simple_passive, clarified_passive]
 participants_per_condition: 6
 personas: {source: quota}
 """
-NAMED = "controls: {retest: 4, no_persona: 3, same_length: true, order: true, participants: 5}\n"
+CONTROLS_KEY = (
+    "controls: {retest: 4, no_persona: 3, same_length: true, order: true, participants: 5}\n"
+)
 
 
-def study(folder: Path, more: str = NAMED) -> Path:
+def write_study(folder: Path, other_keys: str = CONTROLS_KEY) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
-    path.write_text(VOTES + more)
+    path.write_text(STUDY + other_keys)
     return path
 
 
-def answers_in(run: RunFolder) -> pl.DataFrame:
+def read_control_answers(run: RunFolder) -> pl.DataFrame:
     return RunFolder(run.path / CONTROLS).read_table(ControlRow.table)
 
 
 @pytest.fixture(scope="module")
-def named(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run with the named controls. A test reads it only."""
+def run_with_controls(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Make a run with the named controls. Tests only read it."""
     folder = tmp_path_factory.mktemp("named")
-    return folkmoot.run(study(folder), model="synthetic", out=folder / "run").folder
+    return folkmoot.run(write_study(folder), model="synthetic", out=folder / "run").folder
 
 
-def test_named_controls_are_asked_after_the_protocol_and_sealed_before(named: RunFolder) -> None:
-    run = named
+def test_named_controls_are_sealed_before_and_run_after_the_protocol(
+    run_with_controls: RunFolder,
+) -> None:
+    run = run_with_controls
     sealed = json.loads((run.path / PLAN).read_text())["sealed"]
     assert sealed["design"]["data"]["settings"]["controls"]["no_persona"] == 3
-    table = answers_in(run)
-    asked = table.group_by("control", "condition", "moment").agg(
+    table = read_control_answers(run)
+    counts = table.group_by("control", "condition", "moment").agg(
         people=pl.col("participant_id").n_unique()
     )
-    people = {(c, k, m): n for c, k, m, n in asked.iter_rows()}
-    assert people["negative", "simple_passive", "final"] == 5
-    assert people["no_persona", "simple_passive", "final"] == 3
-    assert people["retest", "simple_voting", "first"] == 4
-    drawn = json.loads((run.path / CONTROLS / PLAN).read_text())["sealed"]["controls"]["data"]
-    assert set(drawn["decisions"]["no_persona"]) <= set(drawn["decisions"]["negative"])
+    participant_counts = {
+        (control, condition, moment): count
+        for control, condition, moment, count in counts.iter_rows()
+    }
+    assert participant_counts["negative", "simple_passive", "final"] == 5
+    assert participant_counts["no_persona", "simple_passive", "final"] == 3
+    assert participant_counts["retest", "simple_voting", "first"] == 4
+    drawn_sample = json.loads((run.path / CONTROLS / PLAN).read_text())["sealed"]["controls"][
+        "data"
+    ]
+    assert set(drawn_sample["decisions"]["no_persona"]) <= set(
+        drawn_sample["decisions"]["negative"]
+    )
     assert {finding.section for finding in control_findings(run)} == {"Controls"}
 
 
-def test_an_estimate_prices_each_control_as_it_is_asked(named: RunFolder, tmp_path: Path) -> None:
-    path = study(tmp_path)
+def test_the_estimate_of_each_control_equals_its_calls(
+    run_with_controls: RunFolder, tmp_path: Path
+) -> None:
+    path = write_study(tmp_path)
     total = run_dry_run(load_study_file(path), "synthetic")
-    lines = {s.stage: s.calls for s in total.stages if s.stage.startswith("controls: ")}
-    run = named
-    made = answers_in(run).filter((pl.col("address") != "") & (pl.col("control") != AS_DESIGNED))
-    # The scope of a row holds its question, and the replies that a fork asks again before it.
+    lines = {
+        stage.stage: stage.calls for stage in total.stages if stage.stage.startswith("controls: ")
+    }
+    run = run_with_controls
+    asked_rows = read_control_answers(run).filter(
+        (pl.col("address") != "") & (pl.col("control") != AS_DESIGNED)
+    )
+    # The scope of a row has its question and the replies that a fork repeats before it.
     counts: Counter[str] = Counter()
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
-        for control, address in made.select("control", "address").iter_rows():
+        for control, address in asked_rows.select("control", "address").iter_rows():
             scope = address.rpartition("/")[0]
             counts[f"controls: {control}"] += len(journal.addresses_in_scope(scope))
-    # A study with few calls runs as a whole in the dry run, so forks are counted exactly as well.
+    # The dry run makes all calls of a small study, so the count of forks is exact as well.
     assert lines == counts and {f"controls: {control}" for control in REPLACING} < lines.keys()
     assert total.calls_range is not None and total.calls_range[0] <= total.calls
-    assert total.calls == sum(total.model_calls.values()) - _embeddings(total)
+    assert total.calls == sum(total.model_calls.values()) - _count_embeddings(total)
 
 
 @pytest.mark.nightly(part="scale")
-def test_the_estimate_of_a_large_study_has_bounds_that_hold(tmp_path: Path) -> None:
-    more = "controls: {negative: false, retest: false, no_persona: true, participants: 30}\n"
-    path = study(tmp_path, more)
+def test_the_calls_of_a_large_study_are_within_the_estimated_range(tmp_path: Path) -> None:
+    controls_key = (
+        "controls: {negative: false, retest: false, no_persona: true, participants: 30}\n"
+    )
+    path = write_study(tmp_path, controls_key)
     # Too many calls to run as a whole in a dry run.
     path.write_text(path.read_text().replace("condition: 6", "condition: 120"))
     total = run_dry_run(load_study_file(path), "synthetic")
     assert total.calls > SUFFICIENT_SAMPLE_CALLS and total.calls_range is not None
     estimated = {stage.stage: stage.calls for stage in total.stages}["controls: no_persona"]
-    other = total.calls - estimated
+    other_calls = total.calls - estimated
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
     with JournalReader(run.path / CONTROLS / JOURNAL) as journal:
-        made = len(journal.list_addresses())
-    low, high = (bound - other for bound in total.calls_range)
-    assert low <= made <= high and low < estimated < high
+        control_calls = len(journal.list_addresses())
+    low, high = (bound - other_calls for bound in total.calls_range)
+    assert low <= control_calls <= high and low < estimated < high
 
 
-def _embeddings(total: object) -> int:
+def _count_embeddings(total: object) -> int:
     calls = getattr(total, "model_calls", {})
     return sum(count for name, count in calls.items() if name.startswith("wordllama"))
 
 
-def test_a_budget_covers_the_run_and_its_controls(named: RunFolder, tmp_path: Path) -> None:
-    whole = named
-    own = int(whole.manifest["calls"])
-    path = study(tmp_path / "b", f"{NAMED}budget_calls: {own + 20}\n")
+def test_a_budget_covers_the_run_and_its_controls(
+    run_with_controls: RunFolder, tmp_path: Path
+) -> None:
+    unlimited = run_with_controls
+    run_calls = int(unlimited.manifest["calls"])
+    path = write_study(tmp_path / "b", f"{CONTROLS_KEY}budget_calls: {run_calls + 20}\n")
     with pytest.raises(BudgetReachedError):
         folkmoot.run(path, model="synthetic", out=tmp_path / "run")
     paused = RunFolder(tmp_path / "run")
@@ -127,101 +148,133 @@ def test_a_budget_covers_the_run_and_its_controls(named: RunFolder, tmp_path: Pa
     assert RunFolder(paused.path / CONTROLS).manifest["calls"] <= 20
     (finding,) = control_findings(paused)
     assert "not finished" in finding.title
-    study(tmp_path / "b", f"{NAMED}budget_calls: 100000\n")
-    done = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    assert answers_in(done).equals(answers_in(whole))
-    again = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
-    assert answers_in(again.folder).equals(answers_in(whole)) and not again.verify().differences
+    write_study(tmp_path / "b", f"{CONTROLS_KEY}budget_calls: 100000\n")
+    resumed = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
+    assert read_control_answers(resumed).equals(read_control_answers(unlimited))
+    second = folkmoot.run(path, model="synthetic", out=tmp_path / "run")
+    assert (
+        read_control_answers(second.folder).equals(read_control_answers(unlimited))
+        and not second.verify().differences
+    )
 
 
-def test_a_pause_in_the_controls_names_the_shared_budget_and_no_partial_report(
-    named: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_pause_in_the_controls_reports_the_shared_budget(
+    run_with_controls: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = int(named.manifest["calls"]) + 20
-    words = ["run", str(study(tmp_path)), "--model", "synthetic", "--out", str(tmp_path / "run")]
-    words += ["--set", f"budget_calls={calls}"]
-    monkeypatch.setattr("sys.argv", ["folkmoot", *words])
-    ended = CliRunner().invoke(app, words)
-    said = " ".join(ended.output.split())
-    assert ended.exit_code == 75, said
-    assert f"The run and its controls share a budget of {calls} calls." in said
-    assert "`folkmoot report` shows controls and codings when they are complete." in said
-    assert "marked as partial" not in said
+    calls = int(run_with_controls.manifest["calls"]) + 20
+    arguments = [
+        "run",
+        str(write_study(tmp_path)),
+        "--model",
+        "synthetic",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    arguments += ["--set", f"budget_calls={calls}"]
+    monkeypatch.setattr("sys.argv", ["folkmoot", *arguments])
+    result = CliRunner().invoke(app, arguments)
+    output = " ".join(result.output.split())
+    assert result.exit_code == 75, output
+    assert f"The run and its controls share a budget of {calls} calls." in output
+    assert "`folkmoot report` shows controls and codings when they are complete." in output
+    assert "marked as partial" not in output
 
 
-def test_a_fork_that_asks_no_controls_is_not_called_unfinished(
-    named: RunFolder, tmp_path: Path
+def test_a_fork_without_controls_is_not_reported_as_unfinished(
+    run_with_controls: RunFolder, tmp_path: Path
 ) -> None:
-    address = named.read_table("answers")["address"][0]
-    fork = folkmoot.fork(folkmoot.load(named.path), address, drop=True, out=tmp_path / "fork")
+    address = run_with_controls.read_table("answers")["address"][0]
+    fork = folkmoot.fork(
+        folkmoot.load(run_with_controls.path), address, drop=True, out=tmp_path / "fork"
+    )
     assert fork.folder.config["controls"] and control_findings(fork.folder) == []
 
 
-def test_answers_of_humans_take_no_calls_from_the_controls(tmp_path: Path) -> None:
+def test_answers_of_humans_do_not_use_the_call_budget(tmp_path: Path) -> None:
     seats = {
         "seats": ("p_0001", "p_0002", "p_0003"),
         "seat_host": build_seat_host(choose_first_option),
     }
-    plain = folkmoot.run(study(tmp_path, ""), model="synthetic", out=tmp_path / "plain", **seats)
-    asked = {model["asked"]: model["calls"] for model in plain.manifest["models"]}
-    people = asked.pop("human")
-    assert people > 0
-    left = people - 1
-    path = study(tmp_path, f"{NAMED}budget_calls: {sum(asked.values()) + left}\n")
+    run_without_controls = folkmoot.run(
+        write_study(tmp_path, ""), model="synthetic", out=tmp_path / "plain", **seats
+    )
+    calls_by_model = {
+        model["asked"]: model["calls"] for model in run_without_controls.manifest["models"]
+    }
+    human_answers = calls_by_model.pop("human")
+    assert human_answers > 0
+    control_calls = human_answers - 1
+    path = write_study(
+        tmp_path, f"{CONTROLS_KEY}budget_calls: {sum(calls_by_model.values()) + control_calls}\n"
+    )
     with pytest.raises(BudgetReachedError):
         folkmoot.run(path, model="synthetic", out=tmp_path / "run", **seats)
-    assert RunFolder(tmp_path / "run" / CONTROLS).manifest["calls"] == left
+    assert RunFolder(tmp_path / "run" / CONTROLS).manifest["calls"] == control_calls
 
 
-def test_the_cells_of_a_grid_have_controls_of_their_own(tmp_path: Path) -> None:
+def test_each_cell_of_a_grid_has_controls(tmp_path: Path) -> None:
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"temperature": ["0.2", "0.9"]}
-    few = study(tmp_path, "controls: {retest: 2, participants: 2}\n")
-    grid = run_grid_with_controls(few, options, axes, 1)
+    path = write_study(tmp_path, "controls: {retest: 2, participants: 2}\n")
+    grid = run_grid_with_controls(path, options, axes, 1)
     runs = [run for _, run in grid.finished_cells().values()]
-    assert len(runs) == 2 and all(answers_in(run).height for run in runs)
+    assert len(runs) == 2 and all(read_control_answers(run).height for run in runs)
 
 
-def test_stated_attributes_are_in_the_personas_of_participants_alone(tmp_path: Path) -> None:
-    more = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
-    path = study(tmp_path, more)
+def test_only_personas_of_participants_have_stated_attributes(tmp_path: Path) -> None:
+    other_keys = "respondent: {drift: 0.9}\ncontrols: {retest: false, confounders: none}\n"
+    path = write_study(tmp_path, other_keys)
     path.write_text(path.read_text().replace("condition: 6", "condition: 12"))
     options = RunOptions(model="synthetic", out=tmp_path / "grid")
     axes = {"controls.confounders": ["none", "all"]}
     grid = run_grid_with_controls(path, options, axes, 1)
-    plain, stated = (run for _, run in grid.finished_cells().values())
-    with JournalReader(plain.path / JOURNAL) as before, JournalReader(stated.path / JOURNAL) as now:
-        votes = plain.read_table("exposure").unique("decision", maintain_order=True)
+    plain_run, stating_run = (run for _, run in grid.finished_cells().values())
+    with (
+        JournalReader(plain_run.path / JOURNAL) as plain_journal,
+        JournalReader(stating_run.path / JOURNAL) as stating_journal,
+    ):
+        votes = plain_run.read_table("exposure").unique("decision", maintain_order=True)
         for address in votes["address"].to_list():
-            was, told = before.entry_at(address), now.entry_at(address)
-            assert was is not None and told is not None
-            systems = [entry.request["messages"][0]["content"] for entry in (was, told)]
+            plain_entry, stating_entry = (
+                plain_journal.entry_at(address),
+                stating_journal.entry_at(address),
+            )
+            assert plain_entry is not None and stating_entry is not None
+            systems = [
+                entry.request["messages"][0]["content"] for entry in (plain_entry, stating_entry)
+            ]
             assert "siblings" not in systems[0] and "With which hand do you write?" in systems[1]
             lines = [line for line in systems[1].split("\n\n") if "With which hand" not in line]
-            if address.startswith("initial_vote"):  # later prompts quote what was chosen
+            if address.startswith("initial_vote"):  # later prompts quote the choice
                 assert "\n\n".join(lines) == systems[0]
-    spans = stated.read_table("provenance").filter(pl.col("source_id").str.contains("confounders"))
+    spans = stating_run.read_table("provenance").filter(
+        pl.col("source_id").str.contains("confounders")
+    )
     assert set(spans["kind"]) == {"persona"} and "unattributed" not in set(spans["kind"])
-    asked = stated.scan_table("answers").select("address", "speaker_id", "role").collect()
-    held = spans.select("address").unique().join(asked, on="address", how="left")
-    assert set(held["role"].drop_nulls()) == {"participant"}
-    found = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
-    rows = [dict(zip(found.grid.columns, row, strict=True)) for row in found.grid.rows]
+    answers = stating_run.scan_table("answers").select("address", "speaker_id", "role").collect()
+    speakers_of_spans = spans.select("address").unique().join(answers, on="address", how="left")
+    assert set(speakers_of_spans["role"].drop_nulls()) == {"participant"}
+    effect_finding = {finding.key: finding for finding in pooled_findings(grid)}["effect_and_drift"]
+    rows = [
+        dict(zip(effect_finding.grid.columns, row, strict=True)) for row in effect_finding.grid.rows
+    ]
     drifts = {(row["contrast"], row["specification"]): row["drift_share"] for row in rows}
-    changed = next(contrast for contrast, _ in drifts if "Simple passive: final" in str(contrast))
-    assert drifts[changed, "controls.confounders none"] > 0.3  # type: ignore[operator]
-    assert drifts[changed, "controls.confounders all"] < 0.1  # type: ignore[operator]
+    changed_contrast = next(
+        contrast for contrast, _ in drifts if "Simple passive: final" in str(contrast)
+    )
+    assert drifts[changed_contrast, "controls.confounders none"] > 0.3  # type: ignore[operator]
+    assert drifts[changed_contrast, "controls.confounders all"] < 0.1  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("name", sample_daily(sorted(SMALL), daily=("focus_group",), part="truths"))
-def test_every_study_type_takes_them_without_code(name: str, tmp_path: Path) -> None:
+def test_every_study_type_supports_controls_without_code(name: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(f"{SMALL[name]}\ncontrols: {{participants: 2, no_persona: true}}\n")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    assert {"negative", "no_persona"} <= set(answers_in(run)["control"])
+    assert {"negative", "no_persona"} <= set(read_control_answers(run)["control"])
 
 
-def test_a_study_without_decisions_is_told_so_before_it_runs(tmp_path: Path) -> None:
+def test_controls_of_a_study_without_decisions_are_refused_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from folkmoot import Session, Speaker, Study, StudyConfig\n\n"
         "async def protocol(session: Session) -> None:\n"
@@ -235,20 +288,22 @@ def test_a_study_without_decisions_is_told_so_before_it_runs(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
-    path = study(tmp_path, "controls: {negative: own.yaml, participants: 2}\n")
-    own = tmp_path / "own.yaml"
-    own.write_text("- {id: shoes, text: 'Which size are your shoes?', number: [30, 50]}\n")
+def test_questions_in_a_file_are_sealed_with_their_content(tmp_path: Path) -> None:
+    path = write_study(tmp_path, "controls: {negative: own.yaml, participants: 2}\n")
+    question_file = tmp_path / "own.yaml"
+    question_file.write_text(
+        "- {id: shoes, text: 'Which size are your shoes?', number: [30, 50]}\n"
+    )
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    own.unlink()
-    assert "shoes" in answers_in(run)["question"]
+    question_file.unlink()
+    assert "shoes" in read_control_answers(run)["question"]
     sealed = json.loads((run.path / PLAN).read_text())["sealed"]["design"]["data"]["settings"]
     assert sealed["controls"]["negative"][0]["text"] == "Which size are your shoes?"
     assert folkmoot.load(run.path).verify().differences == []
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "message"),
     [
         ("{negative: own.yaml}", "there is no file"),
         ("{negative: []}", "must be true, false, a file, or a list of questions"),
@@ -260,9 +315,9 @@ def test_questions_in_a_file_are_sealed_as_they_are(tmp_path: Path) -> None:
         ("{confounders: [shoes]}", "no negative control shoes"),
     ],
 )
-def test_mistakes_are_told_by_key(written: str, told: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_with_their_key(written: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_study_with_options(
-            study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic")
+            write_study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic")
         )
-    assert told in str(caught.value) and "controls" in str(caught.value)
+    assert message in str(caught.value) and "controls" in str(caught.value)

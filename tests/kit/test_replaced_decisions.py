@@ -1,4 +1,4 @@
-"""Decisions asked again with parts of their prompt replaced, and what is planted in them."""
+"""Controls that repeat decisions with replaced parts of the prompt, and built-in effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from folkmoot.kit.controls.tables import NO_PERSONA, ORDER, SAME_LENGTH, Control
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
-VOTES = """
+STUDY = """
 study: cross_pollination
 pilot_id: controlled
 topic:
@@ -33,104 +33,127 @@ personas: {{source: quota}}
 respondent: {knobs}
 controls: {{negative: false, retest: false, {controls}}}
 """
-ALL = "no_persona: true, same_length: true, order: true"
+ALL_CONTROLS = "no_persona: true, same_length: true, order: true"
 
 
-def voted(folder: Path, size: int = 6, controls: str = ALL, **knobs: float) -> RunFolder:
+def run_voting(
+    folder: Path, size: int = 6, controls: str = ALL_CONTROLS, **knobs: float
+) -> RunFolder:
     folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
-    path.write_text(VOTES.format(size=size, knobs=json.dumps(knobs), controls=controls))
+    path.write_text(STUDY.format(size=size, knobs=json.dumps(knobs), controls=controls))
     return folkmoot.run(path, model="synthetic", out=folder / "run").folder
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run of six people in each arm with its controls. A test reads it only."""
-    return voted(tmp_path_factory.mktemp("voted"))
+def small_voting_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Make a run with controls and six participants per condition. Tests only read it."""
+    return run_voting(tmp_path_factory.mktemp("voted"))
 
 
-def requests(
+def iterate_requests(
     run: RunFolder, control: str
 ) -> Iterator[tuple[Mapping[str, Any], list[str], list[str]]]:
-    """Rows of a control with the messages of the decision as designed and as it was asked."""
-    below = RunFolder(run.path / CONTROLS)
-    rows = below.read_table(ControlRow.table).filter(control=control)
-    with JournalReader(run.path / JOURNAL) as made, JournalReader(below.path / JOURNAL) as asked:
+    """Yield rows of a control with the messages of the decision as designed and as repeated."""
+    control_run = RunFolder(run.path / CONTROLS)
+    rows = control_run.read_table(ControlRow.table).filter(control=control)
+    with (
+        JournalReader(run.path / JOURNAL) as run_journal,
+        JournalReader(control_run.path / JOURNAL) as control_journal,
+    ):
         for row in rows.filter(pl.col("missing").is_null()).iter_rows(named=True):
             if row["condition"] == "clarified_passive" and row["moment"] == "final":
                 continue
-            entries = made.entry_at(row["decision_address"]), asked.entry_at(row["address"])
+            entries = (
+                run_journal.entry_at(row["decision_address"]),
+                control_journal.entry_at(row["address"]),
+            )
             texts = [
-                [m["content"] for m in entry.request["messages"]] for entry in entries if entry
+                [message["content"] for message in entry.request["messages"]]
+                for entry in entries
+                if entry
             ]
             yield row, texts[0], texts[1]
 
 
-def findings(run: RunFolder) -> dict[str, Finding]:
+def read_findings(run: RunFolder) -> dict[str, Finding]:
     return {finding.key: finding for finding in control_findings(run)}
 
 
-def test_each_version_replaces_its_texts_and_no_others(small: RunFolder) -> None:
-    run = small
+def test_each_control_replaces_only_its_texts(small_voting_run: RunFolder) -> None:
+    run = small_voting_run
     personas = dict(run.rows("participants", "participant_id", "persona"))
     summaries = run.read_table("summaries")["description"].drop_nulls().to_list()
     options = ["Park improvements", "Youth job training", "Safer streets"]
-    seen = set()
-    for row, before, after in requests(run, NO_PERSONA):
+    replaced_decisions = set()
+    for row, original, repeated in iterate_requests(run, NO_PERSONA):
         persona = personas[row["participant_id"]]
-        assert any(persona in text for text in before)
-        assert not any(persona in text for text in after)
-        assert NO_DESCRIPTION["en"] in after[0] and before[1:] == after[1:]
-    for row, before, after in requests(run, SAME_LENGTH):
-        seen.add((row["condition"], row["moment"]))
-        shown = [s for s in summaries if any(s in text for text in before)]
-        assert shown and not any(s in text for s in shown for text in after)
-        assert 0 <= len("".join(before)) - len("".join(after)) < 20 * len(shown)
-        assert personas[row["participant_id"]] in after[0]
+        assert any(persona in text for text in original)
+        assert not any(persona in text for text in repeated)
+        assert NO_DESCRIPTION["en"] in repeated[0] and original[1:] == repeated[1:]
+    for row, original, repeated in iterate_requests(run, SAME_LENGTH):
+        replaced_decisions.add((row["condition"], row["moment"]))
+        shown_summaries = [
+            summary for summary in summaries if any(summary in text for text in original)
+        ]
+        assert shown_summaries and not any(
+            summary in text for summary in shown_summaries for text in repeated
+        )
+        assert 0 <= len("".join(original)) - len("".join(repeated)) < 20 * len(shown_summaries)
+        assert personas[row["participant_id"]] in repeated[0]
     # In `clarified_passive` the replies to replaced questions are new (test_forked_decisions).
-    assert seen == {("simple_passive", "final")}
-    for row, before, after in requests(run, ORDER):
-        assert orders_of(before[0], options) == orders_of(after[0], options)[::-1]
+    assert replaced_decisions == {("simple_passive", "final")}
+    for row, original, repeated in iterate_requests(run, ORDER):
+        assert list_in_order(original[0], options) == list_in_order(repeated[0], options)[::-1]
         if row["condition"] == "simple_passive" and row["moment"] == "final":
-            page, turned = before[-1], after[-1]
-            assert orders_of(page, summaries) == orders_of(turned, summaries, by_heading=True)
-    below = RunFolder(run.path / CONTROLS)
-    assert "unattributed" not in below.read_table("provenance")["kind"]
+            page, reordered_page = original[-1], repeated[-1]
+            assert list_in_order(page, summaries) == list_in_order(
+                reordered_page, summaries, by_heading=True
+            )
+    control_run = RunFolder(run.path / CONTROLS)
+    assert "unattributed" not in control_run.read_table("provenance")["kind"]
 
 
-def orders_of(text: str, parts: list[str], *, by_heading: bool = False) -> list[str]:
-    """The parts that are in a text, in their order; `by_heading` with its sections reversed."""
+def list_in_order(text: str, parts: list[str], *, by_heading: bool = False) -> list[str]:
+    """Return the parts that occur in a text, in order. `by_heading` reverses the sections first."""
     sections = text.split("## ")
     if by_heading:
         text = "## ".join([sections[0], *sections[:0:-1]])
     return sorted((part for part in set(parts) if part in text), key=text.index)
 
 
-def test_a_decision_is_as_designed_where_a_version_has_nothing_to_replace(small: RunFolder) -> None:
-    table = RunFolder(small.path / CONTROLS).read_table(ControlRow.table)
+def test_a_control_with_no_text_to_replace_is_recorded_as_unchanged(
+    small_voting_run: RunFolder,
+) -> None:
+    table = RunFolder(small_voting_run.path / CONTROLS).read_table(ControlRow.table)
     reasons = {
-        (condition, moment, control): set(own["missing"])
-        for (condition, moment, control), own in table.group_by("condition", "moment", "control")
+        (condition, moment, control): set(rows["missing"])
+        for (condition, moment, control), rows in table.group_by("condition", "moment", "control")
     }
     assert reasons["simple_voting", "final", SAME_LENGTH] == {UNCHANGED}
     assert reasons["simple_passive", "final", SAME_LENGTH] == {None}
-    # These participants were interviewed: their replies are asked again before the decision.
+    # These participants were interviewed. Their replies are repeated before the decision.
     assert reasons["clarified_passive", "final", SAME_LENGTH] == {None}
     assert reasons["clarified_passive", "final", NO_PERSONA] == {None}
 
 
 @pytest.mark.nightly(part="alarms")
-def test_an_effect_of_length_and_one_of_order_are_found(tmp_path: Path) -> None:
-    sound = findings(voted(tmp_path / "sound", 40))
+def test_effects_of_length_and_order_are_found(tmp_path: Path) -> None:
+    sound = read_findings(run_voting(tmp_path / "sound", 40))
     assert not any(finding.alarms for finding in sound.values())
-    faulty = findings(voted(tmp_path / "length", 40, "same_length: true", length_bias=0.6))
-    assert any("equal length" in a for a in faulty["where_the_effect_comes_from"].alarms)
-    faulty = findings(voted(tmp_path / "order", 40, "order: true", position_bias=1.5))
+    faulty = read_findings(
+        run_voting(tmp_path / "length", 40, "same_length: true", length_bias=0.6)
+    )
+    assert any(
+        "equal length" in length_alarm
+        for length_alarm in faulty["where_the_effect_comes_from"].alarms
+    )
+    faulty = read_findings(run_voting(tmp_path / "order", 40, "order: true", position_bias=1.5))
     assert any("order" in alarm for alarm in faulty["answers_in_each_version"].alarms)
 
 
 @pytest.mark.parametrize("length", [0, 1, 5, 60, 800, 4000])
-def test_a_neutral_text_is_as_long_as_what_it_replaces(length: int) -> None:
+def test_a_neutral_text_has_the_length_of_the_replaced_text(length: int) -> None:
     for language in ("en", "de"):
         text = neutral_text(length, "summaries.text/1", language)  # type: ignore[arg-type]
         assert len(text) <= length
@@ -139,12 +162,12 @@ def test_a_neutral_text_is_as_long_as_what_it_replaces(length: int) -> None:
     assert neutral_text(200, "a", "en") != neutral_text(200, "b", "en")
 
 
-def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
+def test_a_form_with_one_closed_field_is_parsed_from_its_schema() -> None:
     number = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 10}, {"type": "null"}]}
     form = closed_form({"properties": {"reason": {"type": "string"}, "score": number}})
     assert form is not None and form.closed_names == ["score"]
-    read = form.parse_reply('{"reason": "so", "score": 7}')
-    assert isinstance(read, ParsedAnswer) and read.value == 7
+    answer = form.parse_reply('{"reason": "so", "score": 7}')
+    assert isinstance(answer, ParsedAnswer) and answer.value == 7
     assert isinstance(form.parse_reply('{"reason": "so", "score": 70}'), ParseFailure)
     assert isinstance(form.parse_reply('{"reason": "so", "score": null}'), Missing)
     assert isinstance(form.parse_reply('{"declined": true}'), Missing)
@@ -152,11 +175,11 @@ def test_a_form_with_one_closed_field_is_read_without_its_study() -> None:
     assert closed_form({"properties": {"reason": {"type": "string"}}}) is None
     unbounded = closed_form({"properties": {"score": {"type": "number"}}})
     assert unbounded is not None
-    for written in ("true", "NaN", "Infinity", "1e999", "1" + "0" * 400, '"much"'):
-        assert isinstance(unbounded.parse_reply(f'{{"score": {written}}}'), ParseFailure), written
+    for text in ("true", "NaN", "Infinity", "1e999", "1" + "0" * 400, '"much"'):
+        assert isinstance(unbounded.parse_reply(f'{{"score": {text}}}'), ParseFailure), text
 
 
-def test_a_number_or_truth_value_beside_words_for_no_answer_is_closed() -> None:
+def test_numbers_and_truth_values_with_no_answer_words_are_closed_fields() -> None:
     class Rating(BaseModel):
         reason: str
         score: Annotated[int, Field(ge=0, le=9)] | Literal["cannot_say", "declined"] | None
@@ -165,8 +188,8 @@ def test_a_number_or_truth_value_beside_words_for_no_answer_is_closed() -> None:
 
     form = closed_form(Rating.model_json_schema())
     assert form is not None and form.closed_names == ["score", "sure"]
-    read = form.parse_reply('{"reason": "so", "score": 7, "sure": "cannot_say"}')
-    assert isinstance(read, ParsedAnswer) and read.value == {"score": 7}
+    answer = form.parse_reply('{"reason": "so", "score": 7, "sure": "cannot_say"}')
+    assert isinstance(answer, ParsedAnswer) and answer.value == {"score": 7}
     for score in ("cannot_say", "declined"):
         missing = form.parse_reply(json.dumps({"score": score}))
         assert isinstance(missing, Missing) and missing.reason == score
@@ -174,17 +197,19 @@ def test_a_number_or_truth_value_beside_words_for_no_answer_is_closed() -> None:
     assert isinstance(form.parse_reply('{"score": 70}'), ParseFailure)
 
 
-def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out() -> None:
+def test_closed_fields_of_a_form_are_read_and_invalid_ones_left_out() -> None:
     ref = {"$ref": "#/$defs/Score"}
     score = {"anyOf": [{"type": "integer", "minimum": -4, "maximum": 4}, {"type": "null"}]}
-    named = {"properties": {"option": {"enum": ["sea", "hills", "none_of_these"]}, "score": score}}
+    item_schema = {
+        "properties": {"option": {"enum": ["sea", "hills", "none_of_these"]}, "score": score}
+    }
     fields = {
         "scores": {"type": "array", "items": ref},
         "hard_no": {"type": "array", "items": {"enum": ["sea", "hills"]}},
         "why": {"type": "string"},
         "ballot": {"type": "object", "properties": {"V1": {"enum": ["yes", "no", "declined"]}}},
     }
-    schema = {"properties": fields, "$defs": {"Score": named}}
+    schema = {"properties": fields, "$defs": {"Score": item_schema}}
     form = closed_form(schema)
     assert form is not None
     reply = {
@@ -193,20 +218,22 @@ def test_each_closed_field_of_a_form_is_read_and_what_cannot_be_read_is_left_out
         "why": "so",
         "ballot": {"V1": "declined"},
     }
-    read = form.parse_reply(json.dumps(reply))
-    assert isinstance(read, ParsedAnswer)
-    # 9 is no score, and the vote was declined.
-    assert read.value == {"scores.sea.score": 3, "hard_no.sea": "false", "hard_no.hills": "true"}
-    several = {"turns": {"type": "object", "properties": {"A1": named, "A2": named}}}
-    of_one = closed_form({"properties": several}, "A2")
-    assert of_one is not None and of_one.path == ("turns", "A2")
-    read = of_one.parse_reply('{"turns": {"A1": {"score": 1}, "A2": {"score": -2}}}')
-    assert isinstance(read, ParsedAnswer) and read.value == {"score": -2}
-    assert isinstance(of_one.parse_reply('{"turns": {"A1": {"score": 1}}}'), ParseFailure)
-    assert closed_form({"properties": several}, "A3") is None
+    answer = form.parse_reply(json.dumps(reply))
+    assert isinstance(answer, ParsedAnswer)
+    # 9 is not a valid score, and the vote was declined.
+    assert answer.value == {"scores.sea.score": 3, "hard_no.sea": "false", "hard_no.hills": "true"}
+    turns_schema = {
+        "turns": {"type": "object", "properties": {"A1": item_schema, "A2": item_schema}}
+    }
+    form_of_one = closed_form({"properties": turns_schema}, "A2")
+    assert form_of_one is not None and form_of_one.path == ("turns", "A2")
+    answer = form_of_one.parse_reply('{"turns": {"A1": {"score": 1}, "A2": {"score": -2}}}')
+    assert isinstance(answer, ParsedAnswer) and answer.value == {"score": -2}
+    assert isinstance(form_of_one.parse_reply('{"turns": {"A1": {"score": 1}}}'), ParseFailure)
+    assert closed_form({"properties": turns_schema}, "A3") is None
 
 
-def test_an_option_with_the_name_of_no_number_is_a_text() -> None:
+def test_options_named_nan_or_infinity_are_texts() -> None:
     texts = ["Nan", "Infinity", "park"]
     assert [closed_value(text) for text in texts] == texts
     assert closed_value("3") == closed_value(3.0) == 3

@@ -1,4 +1,4 @@
-"""Replies of participants who heard each other are one unit, unless the study says otherwise."""
+"""Replies of participants with a shared history are one unit, unless the study sets another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from folkmoot.kit.reply_units import reply_unit_of
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
 
-HEAD = """
+STUDY_HEAD = """
 import folkmoot as fm
 
 class Talk(fm.StudyConfig):
@@ -56,7 +56,7 @@ async def protocol(session):
 
     await session.map(range(session.config.groups), discuss, key=lambda group: f"group_{group}")
 """
-# What all said in the first round may be in the prompts of the second.
+# Prompts of the second round may contain all texts of the first round.
 DELPHI = """
 async def protocol(session):
     said = []
@@ -70,7 +70,7 @@ async def protocol(session):
     for name, ask in (("first", first), ("second", second)):
         await session.child(name).map(range(18), ask, key=lambda n: f"p{n}")
 """
-TAIL = """
+STUDY_TAIL = """
 STUDY = fm.Study("talk", "Talks", Talk, protocol, tables=(Row,))
 """
 
@@ -85,10 +85,10 @@ STUDY = fm.Study("talk", "Talks", Talk, protocol, tables=(Row,))
     ],
     ids=["talk", "survey", "unknown", "delphi"],
 )
-def test_an_own_study_counts_those_who_heard_each_other_as_one_unit(
+def test_participants_with_a_shared_history_are_one_unit(
     tmp_path: Path, protocol: str, units: str
 ) -> None:
-    (tmp_path / "talk.py").write_text(HEAD + dedent(protocol) + TAIL)
+    (tmp_path / "talk.py").write_text(STUDY_HEAD + dedent(protocol) + STUDY_TAIL)
     (tmp_path / "talk.yaml").write_text("study: talk.py\n")
     result = folkmoot.run(tmp_path / "talk.yaml", model="synthetic", out=tmp_path / "run")
     run = RunFolder(result.path if hasattr(result, "path") else tmp_path / "run")
@@ -96,8 +96,11 @@ def test_an_own_study_counts_those_who_heard_each_other_as_one_unit(
     answers = run.read_table("answers").rows(named=True)
     assert len({unit.of(row) for row in answers}) == int(units.split()[0])
     document = build_document(run)
-    figures = [*document.headlines, *(f for part in document.sections for f in part.figures)]
+    figures = [
+        *document.headlines,
+        *(section_figure for section in document.sections for section_figure in section.figures),
+    ]
     notes = [note for figure in figures for note in figure.finding.notes]
-    (told,) = (note for note in notes if f"judged over {units}" in note)
-    # Where sources are not recorded, the page says how to tell the units apart.
-    assert ("`reply_unit`" in told) == ("scope" in units)
+    (unit_note,) = (note for note in notes if f"judged over {units}" in note)
+    # If sources are not recorded, the note names the setting for units.
+    assert ("`reply_unit`" in unit_note) == ("scope" in units)

@@ -1,4 +1,4 @@
-"""Controls that need the code of a study: its sessions run again, and its answer types are read."""
+"""Controls that use the code of a study: they repeat sessions and use its answer types."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from tests.studies.workbook.workbook_builder import make_task_row, make_workbook
 from tests.sweeps import sample_daily
 
 SmallRun = Callable[[str], Path]
-REPEATED = {"negative": False, "retest": False, "no_persona": True}
-TOTAL = re.compile(r"Together the group put (\d+) tokens into the pot. You put in (\d+)")
+REPEATING_CONTROLS = {"negative": False, "retest": False, "no_persona": True}
+ROUND_RESULT = re.compile(r"Together the group put (\d+) tokens into the pot. You put in (\d+)")
 
 
 @pytest.fixture(scope="module")
-def games(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run with sessions of a public goods game, and its controls."""
+def games_run(run_of_small_study: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Make a run with sessions of a public goods game, and its controls."""
     folder = tmp_path_factory.mktemp("games") / "run"
-    run = RunFolder(shutil.copytree(small_run("workbook"), folder))
-    run_controls(run, {**REPEATED, "same_length": True}, RunOptions())
+    run = RunFolder(shutil.copytree(run_of_small_study("workbook"), folder))
+    run_controls(run, {**REPEATING_CONTROLS, "same_length": True}, RunOptions())
     return run
 
 
-def requests(folder: Path) -> dict[str, list[dict[str, str]]]:
+def read_requests(folder: Path) -> dict[str, list[dict[str, str]]]:
     with JournalReader(folder / JOURNAL) as journal:
         entries = journal.read_entries()
         return {
@@ -57,139 +57,156 @@ def requests(folder: Path) -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("control", [NO_PERSONA, SAME_LENGTH])
-def test_the_result_of_a_game_follows_from_the_new_replies(games: RunFolder, control: str) -> None:
-    answers = games.path / CONTROLS / "tables" / "answers.parquet"
-    given: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+def test_the_result_of_a_game_follows_from_the_new_replies(
+    games_run: RunFolder, control: str
+) -> None:
+    answers = games_run.path / CONTROLS / "tables" / "answers.parquet"
+    contributions: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for address, recorded in pl.read_parquet(answers).select("address", "recorded").iter_rows():
         if address.startswith(f"decision-{control}/") and recorded and recorded.isdigit():
             _, _, session, task, participant, _ = address.split("/")
-            given[session, task][participant] = int(recorded)
+            contributions[session, task][participant] = int(recorded)
     results = 0
-    for address, messages in requests(games.path / CONTROLS).items():
+    for address, messages in read_requests(games_run.path / CONTROLS).items():
         parts = address.split("/")
         if parts[0] != f"decision-{control}" or parts[3] not in ("5", "6"):
             continue
         # Tasks 4 to 6 are the rounds. The prompt of a round ends with the result of the last one.
-        total, own = TOTAL.findall(messages[-1]["content"])[-1]
-        before = given[parts[2], str(int(parts[3]) - 1)]
-        assert len(before) == 4
-        assert (int(total), int(own)) == (sum(before.values()), before[parts[4]])
+        total, own_contribution = ROUND_RESULT.findall(messages[-1]["content"])[-1]
+        last_round = contributions[parts[2], str(int(parts[3]) - 1)]
+        assert len(last_round) == 4
+        assert (int(total), int(own_contribution)) == (
+            sum(last_round.values()),
+            last_round[parts[4]],
+        )
         results += 1
     # Two rounds with a result in four sessions of four.
     assert results == 32
-    rows = RunFolder(games.path / CONTROLS).read_table(ControlRow.table).filter(control=control)
+    rows = RunFolder(games_run.path / CONTROLS).read_table(ControlRow.table).filter(control=control)
     assert rows.height == 32 and not rows["missing"].drop_nulls().to_list()
 
 
-def test_no_participant_of_a_session_that_is_run_again_has_a_persona(games: RunFolder) -> None:
-    sources = games.read_table("provenance").filter(kind="persona")
-    asked = requests(games.path)
-    stated: dict[str, set[str]] = defaultdict(set)
+def test_repeated_sessions_have_no_personas(games_run: RunFolder) -> None:
+    sources = games_run.read_table("provenance").filter(kind="persona")
+    requests = read_requests(games_run.path)
+    persona_texts: dict[str, set[str]] = defaultdict(set)
     for row in sources.iter_rows(named=True):
-        text = asked[row["address"]][row["message"]]["content"][row["start"] : row["end"]]
+        text = requests[row["address"]][row["message"]]["content"][row["start"] : row["end"]]
         if len(text) > 20:
-            stated[row["speaker"]].add(text)
-    seen = 0
-    for address, messages in requests(games.path / CONTROLS).items():
-        if address.startswith(f"decision-{NO_PERSONA}/") and stated[address.split("/")[-2]]:
-            whole = "\n".join(message["content"] for message in messages)
-            assert not [text for text in stated[address.split("/")[-2]] if text in whole]
-            seen += 1
-    assert seen > 100
+            persona_texts[row["speaker"]].add(text)
+    checked_prompts = 0
+    for address, messages in read_requests(games_run.path / CONTROLS).items():
+        if address.startswith(f"decision-{NO_PERSONA}/") and persona_texts[address.split("/")[-2]]:
+            prompt = "\n".join(message["content"] for message in messages)
+            assert not [text for text in persona_texts[address.split("/")[-2]] if text in prompt]
+            checked_prompts += 1
+    assert checked_prompts > 100
 
 
-def test_sessions_that_are_run_again_are_sealed_verified_and_named_in_the_report(
-    games: RunFolder,
+def test_repeated_sessions_are_sealed_verified_and_reported(
+    games_run: RunFolder,
 ) -> None:
-    below = games.path / CONTROLS
-    sealed = json.loads((below / PLAN).read_text())["sealed"]["controls"]["data"]["run_again"]
+    controls_folder = games_run.path / CONTROLS
+    sealed = json.loads((controls_folder / PLAN).read_text())["sealed"]["controls"]["data"][
+        "run_again"
+    ]
     assert set(sealed) == {NO_PERSONA, SAME_LENGTH}
     scopes = [f"decision-{control}/{scope}/" for control in sealed for scope in sealed[control]]
-    for address in requests(below):
+    for address in read_requests(controls_folder):
         assert address.startswith((*scopes, "first-"))
-    ((_, verification),) = verify_controls(games)
+    ((_, verification),) = verify_controls(games_run)
     assert not verification.differences
-    notes = [note for finding in control_findings(games) for note in finding.notes]
+    notes = [note for finding in control_findings(games_run) for note in finding.notes]
     assert any(note.startswith("Sessions were run again") for note in notes)
-    methods = build_document(games).methods
+    methods = build_document(games_run).methods
     assert methods is not None
     assert "with texts replaced for all participants: 32 answers." in str(methods)
 
 
-def test_only_the_sessions_of_the_sample_are_run_again(small_run: SmallRun, tmp_path: Path) -> None:
-    run = RunFolder(shutil.copytree(small_run("workbook"), tmp_path / "run"))
-    done = run_controls(run, {**REPEATED, "participants": 1}, RunOptions())
-    rows = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
+def test_only_sessions_of_the_sample_are_repeated(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(run_of_small_study("workbook"), tmp_path / "run"))
+    control_run = run_controls(run, {**REPEATING_CONTROLS, "participants": 1}, RunOptions())
+    rows = control_run.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
     sessions = {address.split("/")[2] for address in rows["address"]}
-    made = [address.split("/")[2] for address in requests(done.path) if "/sessions/" in address]
-    assert set(made) == sessions and len(sessions) == rows.height < 4
+    repeated_sessions = [
+        address.split("/")[2]
+        for address in read_requests(control_run.path)
+        if "/sessions/" in address
+    ]
+    assert set(repeated_sessions) == sessions and len(sessions) == rows.height < 4
 
 
 @pytest.mark.parametrize("name", sample_daily(["town_hall", "negotiation"], daily=1, part="sweeps"))
-def test_stages_after_the_session_are_not_asked_again(
-    name: str, small_run: SmallRun, tmp_path: Path
+def test_stages_after_the_session_are_not_repeated(
+    name: str, run_of_small_study: SmallRun, tmp_path: Path
 ) -> None:
-    run = RunFolder(shutil.copytree(small_run(name), tmp_path / "run"))
-    done = run_controls(run, REPEATED, RunOptions())
-    made = [address for address in requests(done.path) if address.startswith("decision-")]
-    # Codings are made of what was said. They decide nothing in the session.
-    assert made and any("/coding/" in f"/{address}" for address in requests(run.path))
-    assert not any("/coding/" in address for address in made)
+    run = RunFolder(shutil.copytree(run_of_small_study(name), tmp_path / "run"))
+    control_run = run_controls(run, REPEATING_CONTROLS, RunOptions())
+    addresses = [
+        address for address in read_requests(control_run.path) if address.startswith("decision-")
+    ]
+    # Codings follow the session and do not affect it.
+    assert addresses and any("/coding/" in f"/{address}" for address in read_requests(run.path))
+    assert not any("/coding/" in address for address in addresses)
     # The replies of the repetition have their own addresses, which its prompts name as sources.
-    quoted = done.read_table("provenance").filter(pl.col("address").is_in(made), kind="utterance")
-    ids = set(quoted["source_id"]) - set(run.read_table(UTTERANCES)["utterance_id"])
+    sources = control_run.read_table("provenance").filter(
+        pl.col("address").is_in(addresses), kind="utterance"
+    )
+    ids = set(sources["source_id"]) - set(run.read_table(UTTERANCES)["utterance_id"])
     assert ids and all(id.startswith("decision-") for id in ids)
 
 
-def test_options_of_all_rounds_of_a_game_are_listed_in_reversed_order(tmp_path: Path) -> None:
+def test_the_order_control_reverses_options_in_all_rounds_of_a_game(tmp_path: Path) -> None:
     book = make_workbook()
     rounds = [
         make_task_row(
             f"r{n}",
             "private_question",
             3 + n,
-            f"{said} {{response_options}}",
+            f"{question} {{response_options}}",
             f"trade{n}",
             var_type="category",
             response_options='["yes", "no"]',
             validate_response=1,
         )
-        for n, said in ((0, "Trade?"), (1, "All offers add up to {{ total }}. Trade again?"))
+        for n, question in ((0, "Trade?"), (1, "All offers add up to {{ total }}. Trade again?"))
     ]
     book["interview_prompts"] = [*book["interview_prompts"][:4], *rounds]
     path = save_workbook(book, tmp_path / "market.xlsx")
-    listed = re.compile(r"one of these options:\n- (.*)\n- (.*)")
+    option_lists = re.compile(r"one of these options:\n- (.*)\n- (.*)")
 
-    def take_the_first(request: ModelRequest, _address: str) -> str:
-        lists = listed.findall(request.messages[-1].content)
+    def choose_first_option(request: ModelRequest, _address: str) -> str:
+        lists = option_lists.findall(request.messages[-1].content)
         return str(lists[-1][0]) if lists else "5"
 
-    provider = ScriptedProvider(take_the_first)
+    provider = ScriptedProvider(choose_first_option)
     run = folkmoot.run(path, provider=provider, out=tmp_path / "run").folder
-    done = run_controls(
+    control_run = run_controls(
         run,
         {"negative": False, "retest": False, "order": True},
         RunOptions(custom_provider=provider),
     )
-    final = done.read_table(ControlRow.table).filter(control=ORDER, moment="final")
+    final = control_run.read_table(ControlRow.table).filter(control=ORDER, moment="final")
     assert final.height == 8 and not final["missing"].drop_nulls().to_list()
-    # Who takes the first option takes the other one in reversed order.
+    # A participant who always takes the first option takes the other one in reversed order.
     assert set(final["value"]) == {"no"} and set(final["expected"]) == {"yes"}
-    for address, messages in requests(done.path).items():
+    for address, messages in read_requests(control_run.path).items():
         if address.startswith(f"decision-{ORDER}/"):
-            whole = "\n".join(message["content"] for message in messages)
-            assert set(listed.findall(whole)) <= {("no", "yes")}
-    rows = done.read_table("answers").filter(pl.col("address").str.starts_with("decision-"))
+            prompt = "\n".join(message["content"] for message in messages)
+            assert set(option_lists.findall(prompt)) <= {("no", "yes")}
+    rows = control_run.read_table("answers").filter(pl.col("address").str.starts_with("decision-"))
     assert set(rows["options"].drop_nulls()) == {'["no", "yes"]'}
     ((_, verification),) = verify_controls(run)
     assert not verification.differences
 
 
-def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
-    people = people_of("town_hall")
+def test_a_session_with_a_human_is_not_repeated(tmp_path: Path) -> None:
+    respondent = people_of("town_hall")
 
     def answer(_seat: SeatState, question: PendingQuestion) -> str:
-        return people.reply(question.request, question.address).text
+        return respondent.reply(question.request, question.address).text
 
     path = small_study("town_hall", tmp_path)
     seat = ("seats.count=1", "seats.as=persona", "rounds=1")
@@ -200,26 +217,28 @@ def test_a_session_with_a_human_is_not_run_again(tmp_path: Path) -> None:
         overrides=seat,
         seat_host=build_seat_host(answer),
     ).folder
-    done = run_controls(run, REPEATED, RunOptions())
-    final = done.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
+    control_run = run_controls(run, REPEATING_CONTROLS, RunOptions())
+    final = control_run.read_table(ControlRow.table).filter(control=NO_PERSONA, moment="final")
     assert final.height and set(final["missing"]) == {"humans_took_part"}
-    assert not any(address.startswith("decision-") for address in requests(done.path))
-    # It is said before the run, before the first control, and in the report.
-    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in REPEATED.items())
+    assert not any(address.startswith("decision-") for address in read_requests(control_run.path))
+    # This is reported before the run, before the first control, and in the report.
+    keys = tuple(f"controls.{key}={json.dumps(value)}" for key, value in REPEATING_CONTROLS.items())
     options = RunOptions(model="synthetic", overrides=(*seat, *keys))
-    seated = load_study_with_options(path, options)
-    notes = run_dry_run(seated, None).notes
+    study_with_seat = load_study_with_options(path, options)
+    notes = run_dry_run(study_with_seat, None).notes
     # `folkmoot run --seat` prints this one, which needs no dry run.
-    assert set(describe_humans(seated)) < set(notes)
+    assert set(describe_humans(study_with_seat)) < set(notes)
     reason = "a session with humans is not run again"
     assert any("no persona (12 of 12 final" in note and reason in note for note in notes)
-    assert reason in (done.path / "run.log").read_text()
+    assert reason in (control_run.path / "run.log").read_text()
     assert any(reason in note for finding in control_findings(run) for note in finding.notes)
 
 
 @pytest.mark.parametrize("participants", [10, 200])
 @pytest.mark.nightly(part="truths")
-def test_the_price_of_sessions_has_bounds_that_hold(participants: int, tmp_path: Path) -> None:
+def test_the_calls_of_repeated_sessions_are_within_the_estimated_range(
+    participants: int, tmp_path: Path
+) -> None:
     keys = f"{{negative: false, retest: false, no_persona: true, participants: {participants}}}"
     settings = SMALL["town_hall"].replace("sets: 1", "sets: 24")
     path = tmp_path / "halls.yaml"
@@ -228,29 +247,31 @@ def test_the_price_of_sessions_has_bounds_that_hold(participants: int, tmp_path:
     # Too many calls to run as a whole in a dry run.
     assert total.calls > SUFFICIENT_SAMPLE_CALLS and total.calls_range is not None
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    made = sum(int(folder.manifest["calls"]) for folder in (run, RunFolder(run.path / CONTROLS)))
+    calls = sum(int(folder.manifest["calls"]) for folder in (run, RunFolder(run.path / CONTROLS)))
     low, high = total.calls_range
-    assert low <= made <= high and low < total.calls < high
+    assert low <= calls <= high and low < total.calls < high
 
 
-def test_a_number_is_asked_again_with_the_bounds_of_its_study(tmp_path: Path) -> None:
+def test_a_repeated_number_question_has_the_bounds_of_its_study(tmp_path: Path) -> None:
     book = make_workbook()
     # Without the task that offers options, the first decision is the offer: a number from 0 to 20.
     book["interview_prompts"] = [row for row in book["interview_prompts"] if row[0] != "m"]
     path = save_workbook(book, tmp_path / "market.xlsx")
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run").folder
-    done = run_controls(run, {"negative": False, "no_persona": True, "order": True}, RunOptions())
-    rows = done.read_table(ControlRow.table)
+    control_run = run_controls(
+        run, {"negative": False, "no_persona": True, "order": True}, RunOptions()
+    )
+    rows = control_run.read_table(ControlRow.table)
     offers = run.read_table("answers").filter(pl.col("address").str.contains("/o/"))
     recorded = dict(offers.select("address", "recorded").iter_rows())
     for control in (RETEST, NO_PERSONA):
-        own = rows.filter(control=control, moment="first")
-        assert own.height == 8 and own["number"].is_between(0, 20).all()
+        control_rows = rows.filter(control=control, moment="first")
+        assert control_rows.height == 8 and control_rows["number"].is_between(0, 20).all()
         assert all(
             float(expected) == float(recorded[address])
-            for expected, address in own.select("expected", "decision_address").iter_rows()
+            for expected, address in control_rows.select("expected", "decision_address").iter_rows()
         )
-    for address, messages in requests(done.path).items():
+    for address, messages in read_requests(control_run.path).items():
         if "/decision-retest/" in address:
             assert "0 to 20" in messages[-1]["content"].replace("between 0 and 20", "0 to 20")
     ((_, verification),) = verify_controls(run)

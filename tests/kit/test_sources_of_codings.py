@@ -1,4 +1,4 @@
-"""Every text in the prompt of a coder has a source that resolves."""
+"""All texts in a coder's prompt have a source that can be resolved."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ async def protocol(session: Session[Config]) -> None:
     path = session.run_folder / "stance.yaml"
     path.write_text(BOOK, "utf-8")
     turns = [
-        session.say(Speaker(who), await session.ask(Speaker(who), "What do you like?", shows=()))
-        for who in ("Ann", "Bo")
+        session.say(Speaker(name), await session.ask(Speaker(name), "What do you like?", shows=()))
+        for name in ("Ann", "Bo")
     ]
-    about = {"the menu": "\n".join(session.config.dishes)}
+    context = {"the menu": "\n".join(session.config.dishes)}
     slots = {"dish": session.config.dishes}
     talk = join_texts("\n\n", (turn.text for turn in turns))
-    plain = coding.TextToCode("plain", "I like soup, and I do not like pie.", "Bo", about, slots)
+    plain_text = coding.TextToCode(
+        "plain", "I like soup, and I do not like pie.", "Bo", context, slots
+    )
     await coding.code_texts(
-        session, path, [coding.TextToCode("talk", talk, None, about, slots), plain]
+        session, path, [coding.TextToCode("talk", talk, None, context, slots), plain_text]
     )
 
 
@@ -55,31 +57,31 @@ def answer(request: object, address: str) -> str:
     return '{"codes": []}' if "coding" in address else f"I like what {address} likes."
 
 
-def test_what_a_coder_is_shown_is_recorded_where_its_source_says(tmp_path: Path) -> None:
-    done = folkmoot.run(
+def test_texts_of_a_coder_prompt_are_recorded_at_their_sources(tmp_path: Path) -> None:
+    run = folkmoot.run(
         STUDY, {"model": "openai/gpt-4o"}, provider=ScriptedProvider(answer), out=tmp_path
     )
-    coded = done.table("provenance").filter(address="coding/stance/talk/ask0")
-    assert set(coded["kind"]) == {"material", "utterance"}
-    assert coded.filter(kind="utterance")["speaker"].to_list() == ["Ann", "Bo"]
-    # Where the values are listed. As a key of the JSON object, the name is an instruction.
-    assert coded.filter(source_id="codebooks.slots/stance").height == 1
-    assert coded.filter(source_id="texts.about/stance/talk").height == 1
-    plain = done.table("provenance").filter(address="coding/stance/plain/ask0", message=1)
-    assert plain.select("source_id", "speaker").row(0) == ("texts.text/stance/plain", "Bo")
-    unattributed = count_unattributed_characters(done.folder)
+    coder_sources = run.table("provenance").filter(address="coding/stance/talk/ask0")
+    assert set(coder_sources["kind"]) == {"material", "utterance"}
+    assert coder_sources.filter(kind="utterance")["speaker"].to_list() == ["Ann", "Bo"]
+    # This is the list of values. The name as a key of the JSON object is an instruction.
+    assert coder_sources.filter(source_id="codebooks.slots/stance").height == 1
+    assert coder_sources.filter(source_id="texts.about/stance/talk").height == 1
+    plain_sources = run.table("provenance").filter(address="coding/stance/plain/ask0", message=1)
+    assert plain_sources.select("source_id", "speaker").row(0) == ("texts.text/stance/plain", "Bo")
+    unattributed = count_unattributed_characters(run.folder)
     assert not [address for address in unattributed if address.startswith("coding/")]
-    assert find_wrong_sources(done.folder, STUDY.tables) == []
+    assert find_wrong_sources(run.folder, STUDY.tables) == []
 
 
-def test_the_sources_of_a_coding_afterwards_are_in_the_run_that_is_coded(tmp_path: Path) -> None:
+def test_the_sources_of_a_later_coding_are_in_the_coded_run(tmp_path: Path) -> None:
     settings = {"model": "synthetic", "coding": "off"}
-    done = folkmoot.run(DIARY, settings, out=tmp_path / "run")
-    code_finished_run(done.folder, "synthetic", RunOptions())
-    coded = RunFolder(done.path / "codings" / "synthetic")
-    assert count_unattributed_characters(coded) == {}
-    sources = set(coded.read_table("provenance")["source_id"])
-    texts = done.table("texts")
+    run = folkmoot.run(DIARY, settings, out=tmp_path / "run")
+    code_finished_run(run.folder, "synthetic", RunOptions())
+    coding_run = RunFolder(run.path / "codings" / "synthetic")
+    assert count_unattributed_characters(coding_run) == {}
+    sources = set(coding_run.read_table("provenance")["source_id"])
+    texts = run.table("texts")
     assert sources == {
         "codebooks.text/price",
         *(f"texts.text/price/{id}" for id in texts["text_id"]),

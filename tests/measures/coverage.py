@@ -1,4 +1,4 @@
-"""How often the interval of each estimator holds the truth, over simulated data sets.
+"""How often the interval of each estimator contains the truth, over simulated data sets.
 
 A case draws one data set and returns the estimate with the true value. The seeds are fixed by the
 names of the cases. `python -m tests.measures.coverage DRAWS` prints the table of docs/measures.md.
@@ -45,10 +45,10 @@ from folkmoot.measures.position import Shown, position_effects
 from folkmoot.randomness import generator
 
 Floats = NDArray[np.float64]
-Case = Callable[[np.random.Generator], tuple[Estimate, float]]
+DrawCase = Callable[[np.random.Generator], tuple[Estimate, float]]
 
 
-# Why an estimator holds the truth more often than in 97 of 100 data sets, in some of its cases.
+# Why intervals of an estimator contain the truth in more than 97 of 100 data sets in some cases.
 ABOVE_97 = {
     "Wilson": "few values that a share of few people can take",
     "Newcombe": "few values that shares of few people can take",
@@ -70,8 +70,8 @@ ABOVE_97 = {
 
 
 @dataclass(frozen=True)
-class Covered:
-    """`held` of `known` intervals held the truth; in `draws` − `known` data sets there was none."""
+class Coverage:
+    """`held` of `known` intervals contain the truth. The other data sets have no interval."""
 
     held: int
     known: int
@@ -86,21 +86,21 @@ class Covered:
         return 1 - self.known / self.draws
 
 
-def estimator(name: str) -> str:
-    """The estimator that a case is of."""
+def find_estimator(name: str) -> str:
+    """Return the estimator of a case."""
     return name.partition(",")[0]
 
 
-def cover(name: str, draws: int) -> Covered:
-    """Draw data sets of a case and count the intervals that hold the truth."""
+def measure_coverage(name: str, draws: int) -> Coverage:
+    """Draw data sets of a case and count the intervals that contain the truth."""
     rng = generator(20261125, ("coverage", name))
     held = known = 0
     for _ in range(draws):
-        e, truth = CASES[name](rng)
-        if e.has_interval:
+        estimate, truth = CASES[name](rng)
+        if estimate.has_interval:
             known += 1
-            held += e.low <= truth + 1e-12 and truth - 1e-12 <= e.high
-    return Covered(held, known, draws)
+            held += estimate.low <= truth + 1e-12 and truth - 1e-12 <= estimate.high
+    return Coverage(held, known, draws)
 
 
 # --- shares --------------------------------------------------------------------------------------
@@ -110,41 +110,41 @@ _newcombe = lru_cache(maxsize=None)(newcombe)
 _tango = lru_cache(maxsize=None)(paired_shares)
 
 
-def one_share(n: int, p: float) -> Case:
+def one_share(n: int, p: float) -> DrawCase:
     return lambda rng: (_wilson(int(rng.binomial(n, p)), n), p)
 
 
-def two_shares(n1: int, n2: int, p1: float, p2: float) -> Case:
+def two_shares(n1: int, n2: int, p1: float, p2: float) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         return _newcombe(int(rng.binomial(n1, p1)), n1, int(rng.binomial(n2, p2)), n2), p1 - p2
 
     return draw
 
 
-def paired(n: int, only_first: float, only_second: float) -> Case:
+def paired_share_difference(n: int, only_first: float, only_second: float) -> DrawCase:
     shares = [0.2, only_first, only_second, 0.8 - only_first - only_second]
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        counts = (int(c) for c in rng.multinomial(n, shares))
+        counts = (int(count) for count in rng.multinomial(n, shares))
         return _tango(*counts), only_second - only_first
 
     return draw
 
 
-def difference_of_differences(n: int, *p: float) -> Case:
+def difference_of_differences(n: int, *p: float) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         a, b, c, d = (int(rng.binomial(n, share)) for share in p)
 
-        def gap(one: int, other: int, level: float) -> Estimate:
+        def newcombe_without_p(first: int, second: int, level: float) -> Estimate:
             """Newcombe's interval, without the p that is not needed."""
-            sides = _wilson(one, n, level), _wilson(other, n, level)
-            return Estimate((one - other) / n, *mover(*sides), 2 * n)
+            sides = _wilson(first, n, level), _wilson(second, n, level)
+            return Estimate((first - second) / n, *mover(*sides), 2 * n)
 
-        e = between(
-            lambda level=0.95: gap(a, b, level),
-            lambda level=0.95: gap(c, d, level),
+        estimate = between(
+            lambda level=0.95: newcombe_without_p(a, b, level),
+            lambda level=0.95: newcombe_without_p(c, d, level),
         )
-        return e, p[0] - p[1] - p[2] + p[3]
+        return estimate, p[0] - p[1] - p[2] + p[3]
 
     return draw
 
@@ -152,68 +152,74 @@ def difference_of_differences(n: int, *p: float) -> Case:
 # --- means ---------------------------------------------------------------------------------------
 
 
-# Groups of 2 to 18 of which there are degrees of freedom enough; eight of them have 3.6.
+# Numbers of groups of 2 to 18 with enough degrees of freedom. Eight groups have 3.6.
 UNEQUAL_CLUSTERS = (10, 12, 20)
 
 
-def sizes_of(groups: int, equal: bool) -> NDArray[np.int64]:
+def group_sizes(groups: int, equal: bool) -> NDArray[np.int64]:
     return np.full(groups, 8) if equal else 2 + 3 * np.arange(groups) % 17
 
 
-def clustered_values(
+def draw_clustered_values(
     rng: np.random.Generator, groups: int, icc: float, equal: bool
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Values around zero with variance 1 (n,), and their groups (n,)."""
-    of = np.repeat(np.arange(groups), sizes_of(groups, equal))
-    shared = rng.normal(size=groups)[of]
-    return math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(of)), of
+    group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, equal))
+    shared = rng.normal(size=groups)[group_of_unit]
+    return math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(
+        size=len(group_of_unit)
+    ), group_of_unit
 
 
-def mean_of_clusters(groups: int, icc: float, equal: bool) -> Case:
+def mean_of_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = clustered_values(rng, groups, icc, equal)
-        return clustered_mean(y, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, equal)
+        return clustered_mean(y, group_of_unit.tolist()), 0.0
 
     return draw
 
 
-def difference_of_clusters(groups: int, icc: float, equal: bool) -> Case:
+def difference_of_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = clustered_values(rng, groups, icc, equal)
-        return clustered_difference(y, of % 2 == 0, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, equal)
+        return clustered_difference(y, group_of_unit % 2 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
 
-def within_clusters(groups: int, icc: float) -> Case:
+def within_clusters(groups: int, icc: float) -> DrawCase:
     """Both arms within each group of 8."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = clustered_values(rng, groups, icc, True)
-        return clustered_difference(y, np.arange(len(y)) % 2 == 0, of.tolist()), 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, True)
+        return clustered_difference(y, np.arange(len(y)) % 2 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
 
-def alike(rng: np.random.Generator, of: NDArray[np.int64], p: float, icc: float) -> Floats:
+def draw_similar_answers(
+    rng: np.random.Generator, group_of_unit: NDArray[np.int64], p: float, icc: float
+) -> Floats:
     """Answers of 0 and 1 (n,) at a rate of p, alike within groups by a beta distribution."""
-    groups = int(of.max()) + 1
+    groups = int(group_of_unit.max()) + 1
     if not icc:
-        return (rng.random(len(of)) < p).astype(float)
+        return (rng.random(len(group_of_unit)) < p).astype(float)
     rates = rng.beta(p * (1 / icc - 1), (1 - p) * (1 / icc - 1), groups)
-    return (rng.random(len(of)) < rates[of]).astype(float)
+    return (rng.random(len(group_of_unit)) < rates[group_of_unit]).astype(float)
 
 
 def share_of_clusters(
     groups: int, p: float, icc: float, *, two: bool = False, equal: bool = True
-) -> Case:
-    of = np.repeat(np.arange(groups), sizes_of(groups, equal))
+) -> DrawCase:
+    group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, equal))
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y = alike(rng, of, p, icc)
+        y = draw_similar_answers(rng, group_of_unit, p, icc)
         if two:
-            return clustered_difference(y, of % 2 == 0, of.tolist()).clip_bounds(-1, 1), 0.0
-        return clustered_share(y, of.tolist()), p
+            return clustered_difference(
+                y, group_of_unit % 2 == 0, group_of_unit.tolist()
+            ).clip_bounds(-1, 1), 0.0
+        return clustered_share(y, group_of_unit.tolist()), p
 
     return draw
 
@@ -222,14 +228,14 @@ RATINGS = np.array([0.45, 0.25, 0.15, 0.1, 0.05])  # of 1 to 5: most at one end
 MEAN_RATING = float(RATINGS @ np.arange(1, 6))
 
 
-def rate(rng: np.random.Generator, n: int) -> Floats:
+def draw_ratings(rng: np.random.Generator, n: int) -> Floats:
     return rng.choice(np.arange(1.0, 6.0), n, p=RATINGS)
 
 
-def welch(n1: int, n2: int, *, spread: float = 1.0, ratings: bool = False) -> Case:
+def welch(n1: int, n2: int, *, spread: float = 1.0, ratings: bool = False) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         if ratings:
-            y = rate(rng, n1 + n2)
+            y = draw_ratings(rng, n1 + n2)
         else:
             y = np.concatenate([rng.normal(size=n1), spread * rng.normal(size=n2)])
         treated = [True] * n1 + [False] * n2
@@ -238,45 +244,51 @@ def welch(n1: int, n2: int, *, spread: float = 1.0, ratings: bool = False) -> Ca
     return draw
 
 
-def paired_t(n: int, *, ratings: bool = False) -> Case:
+def paired_t(n: int, *, ratings: bool = False) -> DrawCase:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         if ratings:
-            return skewed_mean(rate(rng, n), list(range(n))), MEAN_RATING
+            return skewed_mean(draw_ratings(rng, n), list(range(n))), MEAN_RATING
         return clustered_mean(rng.normal(size=n), list(range(n))), 0.0
 
     return draw
 
 
-def skewed_clusters(groups: int, icc: float, equal: bool) -> Case:
+def skewed_clusters(groups: int, icc: float, equal: bool) -> DrawCase:
     """Ratings in groups, some of which are the rating that a group has in common."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        of = np.repeat(np.arange(groups), sizes_of(groups, equal))
-        common, own = rate(rng, groups)[of], rate(rng, len(of))
-        y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
-        return skewed_mean(y, of.tolist()), MEAN_RATING
+        group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, equal))
+        common, individual = (
+            draw_ratings(rng, groups)[group_of_unit],
+            draw_ratings(rng, len(group_of_unit)),
+        )
+        y = np.where(rng.random(len(group_of_unit)) < math.sqrt(icc), common, individual)
+        return skewed_mean(y, group_of_unit.tolist()), MEAN_RATING
 
     return draw
 
 
-def difference_of_skewed(groups: int, icc: float) -> Case:
+def difference_of_skewed(groups: int, icc: float) -> DrawCase:
     """Ratings of two arms of unequal groups, one group in three in the first arm."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        of = np.repeat(np.arange(groups), sizes_of(groups, False))
-        common, own = rate(rng, groups)[of], rate(rng, len(of))
-        y = np.where(rng.random(len(of)) < math.sqrt(icc), common, own)
-        return clustered_difference(y, of % 3 == 0, of.tolist()), 0.0
+        group_of_unit = np.repeat(np.arange(groups), group_sizes(groups, False))
+        common, individual = (
+            draw_ratings(rng, groups)[group_of_unit],
+            draw_ratings(rng, len(group_of_unit)),
+        )
+        y = np.where(rng.random(len(group_of_unit)) < math.sqrt(icc), common, individual)
+        return clustered_difference(y, group_of_unit % 3 == 0, group_of_unit.tolist()), 0.0
 
     return draw
 
 
-def differences(n: int) -> Case:
+def paired_ordinal_differences(n: int) -> DrawCase:
     """Two ratings of the same people, of which the second is the first or a new draw."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        first, again = rate(rng, n), rate(rng, n)
-        last = np.where(rng.random(n) < 0.5, first, again)
+        first, new_draw = draw_ratings(rng, n), draw_ratings(rng, n)
+        last = np.where(rng.random(n) < 0.5, first, new_draw)
         return paired_difference(last, first, list(range(n))), 0.0
 
     return draw
@@ -285,10 +297,10 @@ def differences(n: int) -> Case:
 # --- corrected by people -------------------------------------------------------------------------
 
 
-def simulated_beside(
+def simulate_answers(
     rng: np.random.Generator, y: Floats, *, fit: float, bias: float, share: bool
 ) -> Floats:
-    """What a simulation says in the place of people: right in part, and off on average."""
+    """Simulate answers of humans: correct in part, and biased on average."""
     if share:
         wrong = (rng.random(len(y)) < 0.5 + bias).astype(float)
         return np.where(rng.random(len(y)) < fit, y, wrong)
@@ -303,21 +315,21 @@ def rectified(
     icc: float = 0.0,
     two: bool = False,
     fit: float = 0.6,
-) -> Case:
-    """Of a population `people` answer and `others` are only simulated; of groups of 8 with an
+) -> DrawCase:
+    """Of a population, `people` answer and `others` are only simulated. Groups of 8 have an
     ICC. `p`: a share; else a mean. `two`: the difference of two such populations."""
     truth = 0.0 if p is None else p
 
-    def one(rng: np.random.Generator) -> object:
-        of = np.repeat(np.arange(math.ceil((people + others) / 8)), 8)[: people + others]
+    def rectify_sample(rng: np.random.Generator) -> object:
+        group_of_unit = np.repeat(np.arange(math.ceil((people + others) / 8)), 8)[: people + others]
         if p is None:
-            shared = rng.normal(size=int(of.max()) + 1)[of]
-            y = math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(of))
+            shared = rng.normal(size=int(group_of_unit.max()) + 1)[group_of_unit]
+            y = math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.normal(size=len(group_of_unit))
         else:
-            y = alike(rng, of, p, icc)
-        f = simulated_beside(rng, y, fit=fit, bias=0.3, share=p is not None)
-        groups: list[Hashable] | None = of[:people].tolist() if icc else None
-        other_groups: list[Hashable] | None = of[people:].tolist() if icc else None
+            y = draw_similar_answers(rng, group_of_unit, p, icc)
+        f = simulate_answers(rng, y, fit=fit, bias=0.3, share=p is not None)
+        groups: list[Hashable] | None = group_of_unit[:people].tolist() if icc else None
+        other_groups: list[Hashable] | None = group_of_unit[people:].tolist() if icc else None
         return rectified_mean(
             y[:people],
             f[:people],
@@ -329,8 +341,8 @@ def rectified(
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         if two:
-            return rectified_difference(one(rng), one(rng)), 0.0  # type: ignore[arg-type]
-        return one(rng).corrected, truth  # type: ignore[attr-defined]
+            return rectified_difference(rectify_sample(rng), rectify_sample(rng)), 0.0  # type: ignore[arg-type]
+        return rectify_sample(rng).corrected, truth  # type: ignore[attr-defined]
 
     return draw
 
@@ -338,7 +350,9 @@ def rectified(
 # --- agreement -----------------------------------------------------------------------------------
 
 
-def kappa(n: int, shares: list[float], kept: float, later: list[float] | None = None) -> Case:
+def retest_kappa(
+    n: int, shares: list[float], kept: float, later: list[float] | None = None
+) -> DrawCase:
     """κ of two votes: a share of people keep theirs, the others draw from the same distribution
     again, or from a `later` one."""
     p = np.array(shares)
@@ -354,37 +368,39 @@ def kappa(n: int, shares: list[float], kept: float, later: list[float] | None = 
     return draw
 
 
-def kappa_of_several(people: int, questions: int, kept: float) -> Case:
+def kappa_of_several(people: int, questions: int, kept_share: float) -> DrawCase:
     """κ over several questions to each; some people keep their answers, others do not."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        who = np.repeat(np.arange(people), questions)
-        asked = np.tile(np.arange(questions), people)
-        first, again = rng.integers(0, 4, (2, len(who)))
-        steady = np.clip(kept + rng.uniform(-0.25, 0.25, people), 0, 1)
-        again = np.where(rng.random(len(who)) < steady[who], first, again)
-        lists = (first.tolist(), again.tolist(), asked.tolist(), who.tolist())
-        return kappa_of_possible(*lists), kept
+        participants = np.repeat(np.arange(people), questions)
+        questions_asked = np.tile(np.arange(questions), people)
+        first, new_draw = rng.integers(0, 4, (2, len(participants)))
+        steady = np.clip(kept_share + rng.uniform(-0.25, 0.25, people), 0, 1)
+        new_draw = np.where(rng.random(len(participants)) < steady[participants], first, new_draw)
+        lists = (first.tolist(), new_draw.tolist(), questions_asked.tolist(), participants.tolist())
+        return kappa_of_possible(*lists), kept_share
 
     return draw
 
 
-def correlation(people: int, questions: int, r: float, *, flat: bool = False) -> Case:
+def correlation_of_answers(
+    people: int, questions: int, r: float, *, flat: bool = False
+) -> DrawCase:
     """The correlation of a retest; `flat`: answers are drawn evenly from 1 to 10."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        who = np.repeat(np.arange(people), questions)
-        asked = np.tile(np.arange(questions), people)
-        x, y = rng.normal(size=(2, len(who)))
+        participants = np.repeat(np.arange(people), questions)
+        questions_asked = np.tile(np.arange(questions), people)
+        x, y = rng.normal(size=(2, len(participants)))
         y = r * x + math.sqrt(1 - r**2) * y
         if flat:
-            x, y = rng.integers(1, 11, (2, len(who))).astype(float)
-        return correlation_with_oneself(x, y, asked.tolist(), who.tolist()), r
+            x, y = rng.integers(1, 11, (2, len(participants))).astype(float)
+        return correlation_with_oneself(x, y, questions_asked.tolist(), participants.tolist()), r
 
     return draw
 
 
-def retests_by_level(people: int, levels: int, icc: float) -> Case:
+def retests_by_level(people: int, levels: int, icc: float) -> DrawCase:
     """The correlation over all pairs of several askings of the same people."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
@@ -394,16 +410,18 @@ def retests_by_level(people: int, levels: int, icc: float) -> Case:
         pairs = [(a, b) for a in range(levels) for b in range(a)]
         first = np.concatenate([y[a] for a, _ in pairs])
         last = np.concatenate([y[b] for _, b in pairs])
-        asked = np.repeat(np.arange(len(pairs)), people).tolist()
+        pair_numbers = np.repeat(np.arange(len(pairs)), people).tolist()
         return (
-            correlation_with_oneself(first, last, asked, [*range(people)] * len(pairs), levels),
+            correlation_with_oneself(
+                first, last, pair_numbers, [*range(people)] * len(pairs), levels
+            ),
             icc,
         )
 
     return draw
 
 
-def alpha(texts: int, shares: list[float], stable: float, per_text: int = 1) -> Case:
+def alpha_of_codes(texts: int, shares: list[float], stable: float, per_text: int = 1) -> DrawCase:
     """Krippendorff's α of two coders; with several codes a text, alike within texts."""
     p = np.array(shares)
     joint = stable * np.diag(p) + (1 - stable) * np.outer(p, p)
@@ -421,7 +439,7 @@ def alpha(texts: int, shares: list[float], stable: float, per_text: int = 1) -> 
     return draw
 
 
-def alpha_of_ratings(texts: int, r: float) -> Case:
+def alpha_of_ratings(texts: int, r: float) -> DrawCase:
     """Ordinal α of two coders who rate 1 to 5; the truth is that of very many texts."""
 
     def code(rng: np.random.Generator, n: int) -> Floats:
@@ -446,23 +464,25 @@ def entropy_of(shares: Floats) -> float:
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
-def even(n: int, shares: list[float]) -> Case:
+def evenness(n: int, shares: list[float]) -> DrawCase:
     p = np.array(shares)
     truth = entropy_of(p) / math.log(len(p))
     return lambda rng: (evenness_estimate(rng.multinomial(n, p)), truth)
 
 
-def numbers_alike(n: int, items: int) -> Case:
+def spread_of_numbers(n: int, items: int) -> DrawCase:
     """Items of ratings 1 to 7 of one spread."""
     p = np.array([0.05, 0.1, 0.2, 0.3, 0.2, 0.1, 0.05])
     truth = math.sqrt(p @ (np.arange(7) - 3.0) ** 2) / 6
     return lambda rng: (spread_of_ratings(rng.choice(np.arange(1, 8), (n, items), p=p), 6), truth)
 
 
-def ratio(n: int, first: list[float], later: list[float], kept: float) -> Case:
-    """Effective options after over before: a share of people keep their vote, others draw anew."""
+def effective_option_ratio(
+    n: int, first: list[float], later: list[float], kept_share: float
+) -> DrawCase:
+    """Effective options after over before. A share of votes is kept, others are redrawn."""
     p = np.array(first)
-    joint = kept * np.diag(p) + (1 - kept) * np.outer(p, later)
+    joint = kept_share * np.diag(p) + (1 - kept_share) * np.outer(p, later)
     truth = effective_number(joint.sum(axis=0)) / effective_number(p)
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
@@ -474,46 +494,55 @@ def ratio(n: int, first: list[float], later: list[float], kept: float) -> Case:
 # --- models --------------------------------------------------------------------------------------
 
 
-def odds(n: int, base: float, effect: float) -> Case:
+def odds_ratio(n: int, base: float, effect: float) -> DrawCase:
     """The log odds ratio of one of three arms beside a number."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         arm, age = rng.integers(0, 3, n), rng.normal(size=n)
         log_odds = math.log(base / (1 - base)) + effect * (arm == 1) + 0.3 * age
         y = rng.random(n) < 1 / (1 + np.exp(-log_odds))
-        columns = {"arm": [f"arm {a}" for a in arm], "age": age.tolist()}
+        columns = {"arm": [f"arm {number}" for number in arm], "age": age.tolist()}
         fitted = logistic(y.tolist(), columns, {"arm": "arm 0"})  # type: ignore[arg-type]
-        own = [t for t in fitted.terms if (t.variable, t.level) == ("arm", "arm 1")]
-        if not own:
+        matching_terms = [
+            term for term in fitted.terms if (term.variable, term.level) == ("arm", "arm 1")
+        ]
+        if not matching_terms:
             return Estimate(math.nan, math.nan, math.nan, 0), effect
-        ratio, low, high = own[0].odds_ratio, own[0].low, own[0].high
+        ratio, low, high = (
+            matching_terms[0].odds_ratio,
+            matching_terms[0].low,
+            matching_terms[0].high,
+        )
         return Estimate(*np.log([ratio, max(low, 1e-300), high]), n), effect  # type: ignore[misc]
 
     return draw
 
 
-def switches(groups: int, icc: float) -> Case:
+def main_effect_of_switch(groups: int, icc: float) -> DrawCase:
     """The main effect of one of two switches over groups of 8 in four arms."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y, of = clustered_values(rng, groups, icc, True)
-        both = {"a": (of % 2 == 0).tolist(), "b": (of // 2 % 2 == 0).tolist()}
-        return factorial(y, both, of.tolist()).main["a"], 0.0
+        y, group_of_unit = draw_clustered_values(rng, groups, icc, True)
+        factors = {
+            "a": (group_of_unit % 2 == 0).tolist(),
+            "b": (group_of_unit // 2 % 2 == 0).tolist(),
+        }
+        return factorial(y, factors, group_of_unit.tolist()).main["a"], 0.0
 
     return draw
 
 
-def listed_first(n: int, k: int, bias: float) -> Case:
+def first_place_effect(n: int, k: int, bias: float) -> DrawCase:
     """The effect of the first place, of a list of k options in random order."""
     taste = np.linspace(1, 2, k) / np.linspace(1, 2, k).sum()
     truth = bias * (1 - 1 / k) + bias / k  # against the mean of the other places
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         answers = []
-        for who in range(n):
+        for participant in range(n):
             order = tuple(f"o{i}" for i in rng.permutation(k))
             chosen = f"o{rng.choice(k, p=taste)}"
-            answers.append(Shown(order, order[0] if rng.random() < bias else chosen, who))
+            answers.append(Shown(order, order[0] if rng.random() < bias else chosen, participant))
         first = position_effects(answers).first
         assert first is not None
         return first, truth
@@ -521,31 +550,31 @@ def listed_first(n: int, k: int, bias: float) -> Case:
     return draw
 
 
-def next_specification(k: int, spread: float) -> Case:
+def next_specification(k: int, spread: float) -> DrawCase:
     """The prediction interval for one more specification, of which the people are the same."""
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        people = rng.normal()
-        found = people + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
-        low, high = _prediction_interval(found[:k])
-        return Estimate(float(found[:k].mean()), low, high, 100), float(found[k])
+        shared = rng.normal()
+        values = shared + spread * rng.normal(size=k + 1) + rng.normal(size=k + 1)
+        low, high = _prediction_interval(values[:k])
+        return Estimate(float(values[:k].mean()), low, high, 100), float(values[k])
 
     return draw
 
 
-def repeats(count: int, cells: int, share: float) -> Case:
+def grid_repeats(count: int, cells: int, share: float) -> DrawCase:
     """The mean over a grid, clustered by repeat: `share` of the variance is between repeats."""
-    of = np.repeat(np.arange(count), cells)
+    repeat_of_cell = np.repeat(np.arange(count), cells)
 
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
-        y = math.sqrt(share) * rng.normal(size=count)[of]
-        y = y + math.sqrt(1 - share) * rng.normal(size=len(of))
-        return clustered_mean(y, of.tolist()), 0.0
+        y = math.sqrt(share) * rng.normal(size=count)[repeat_of_cell]
+        y = y + math.sqrt(1 - share) * rng.normal(size=len(repeat_of_cell))
+        return clustered_mean(y, repeat_of_cell.tolist()), 0.0
 
     return draw
 
 
-CASES: Mapping[str, Case] = {
+CASES: Mapping[str, DrawCase] = {
     **{f"Wilson, n = {n}, {p:.0%}": one_share(n, p) for n in (20, 50, 150) for p in (0.1, 0.5)},
     **{
         f"Newcombe, n = {a} and {b}, {p:.0%} and {q:.0%}": two_shares(a, b, p, q)
@@ -559,7 +588,7 @@ CASES: Mapping[str, Case] = {
         )
     },
     **{
-        f"Tango and McNemar, n = {n}, moves {p:.0%} and {q:.0%}": paired(n, p, q)
+        f"Tango and McNemar, n = {n}, moves {p:.0%} and {q:.0%}": paired_share_difference(n, p, q)
         for n, p, q in (
             (20, 0.1, 0.1),
             (20, 0.1, 0.3),
@@ -622,7 +651,10 @@ CASES: Mapping[str, Case] = {
     "Welch, n = 15 and 15, ratings": welch(15, 15, ratings=True),
     "Welch, n = 50 and 50, ratings": welch(50, 50, ratings=True),
     **{f"Paired t, n = {n}, normal": paired_t(n) for n in (5, 10, 30)},
-    **{f"Paired t, n = {n}, differences of ratings": differences(n) for n in (10, 30)},
+    **{
+        f"Paired t, n = {n}, differences of ratings": paired_ordinal_differences(n)
+        for n in (10, 30)
+    },
     **{
         f"Mean of one-sided ratings, n = {n}": paired_t(n, ratings=True)
         for n in (5, 6, 8, 10, 15, 30, 100)
@@ -668,13 +700,13 @@ CASES: Mapping[str, Case] = {
     "MOVER, n = 50 each, 10% to 30%": difference_of_differences(50, 0.3, 0.1, 0.2, 0.1),
     "MOVER, n = 150 each, 50%": difference_of_differences(150, 0.5, 0.5, 0.5, 0.5),
     **{
-        f"κ of two answers, {n} people, {len(shares)} options, κ = {k}": kappa(n, shares, k)
+        f"κ of two answers, {n} people, {len(shares)} options, κ = {k}": retest_kappa(n, shares, k)
         for n in (20, 50, 150)
         for shares in ([0.5, 0.3, 0.2], [0.2] * 5)
         for k in (0.0, 0.5, 0.9)
     },
     **{
-        f"κ of two answers, {n} people, moved to one of 3 options, {k:.0%} keep": kappa(
+        f"κ of two answers, {n} people, moved to one of 3 options, {k:.0%} keep": retest_kappa(
             n, [0.5, 0.3, 0.2], k, [0.1, 0.1, 0.8]
         )
         for n in (20, 50, 150)
@@ -683,12 +715,14 @@ CASES: Mapping[str, Case] = {
     "κ of two answers, 30 people with 5 questions each, κ = 0.25": kappa_of_several(30, 5, 0.25),
     "κ of two answers, 30 people with 5 questions each, κ = 0.5": kappa_of_several(30, 5, 0.5),
     **{
-        f"r of two answers, {n} people, r = {r}": correlation(n, 1, r)
+        f"r of two answers, {n} people, r = {r}": correlation_of_answers(n, 1, r)
         for n in (6, 10, 30, 100)
         for r in (0.0, 0.5, 0.9)
     },
-    "r of two answers, 25 people with 20 questions each, r = 0.5": correlation(25, 20, 0.5),
-    "r of two answers, 30 people, answers at random": correlation(30, 1, 0.0, flat=True),
+    "r of two answers, 25 people with 20 questions each, r = 0.5": correlation_of_answers(
+        25, 20, 0.5
+    ),
+    "r of two answers, 30 people, answers at random": correlation_of_answers(30, 1, 0.0, flat=True),
     **{
         f"ICC of several answers, {n} people asked 4 times, ICC = {icc}": retests_by_level(
             n, 4, icc
@@ -697,19 +731,21 @@ CASES: Mapping[str, Case] = {
         for icc in (0.0, 0.4, 0.8)
     },
     **{
-        f"α of two coders, {n} texts, {len(shares)} codes, α = {a}": alpha(n, shares, a)
+        f"α of two coders, {n} texts, {len(shares)} codes, α = {a}": alpha_of_codes(n, shares, a)
         for n in (20, 50, 150)
         for shares in ([0.7, 0.3], [0.4, 0.3, 0.2, 0.1])
         for a in (0.3, 0.8)
     },
-    "α of two coders, 30 texts with 4 codes each, α = 0.7": alpha(30, [0.4, 0.3, 0.2, 0.1], 0.7, 4),
+    "α of two coders, 30 texts with 4 codes each, α = 0.7": alpha_of_codes(
+        30, [0.4, 0.3, 0.2, 0.1], 0.7, 4
+    ),
     **{
         f"α of ratings 1 to 5, {n} texts, r = {r}": alpha_of_ratings(n, r)
         for n in (20, 50, 150)
         for r in (0.4, 0.8)
     },
     **{
-        f"Evenness, n = {n}, {name}": even(n, shares)
+        f"Evenness, n = {n}, {name}": evenness(n, shares)
         for n in (20, 50, 150, 500)
         for name, shares in (
             ("five options alike", [0.2] * 5),
@@ -718,7 +754,9 @@ CASES: Mapping[str, Case] = {
         )
     },
     **{
-        f"Effective options after over before, n = {n}, {name}": ratio(n, first, later, kept)
+        f"Effective options after over before, n = {n}, {name}": effective_option_ratio(
+            n, first, later, kept
+        )
         for n in (20, 50, 150)
         for name, first, later, kept in (
             ("alike, half keep", [0.2] * 5, [0.2] * 5, 0.5),
@@ -727,40 +765,40 @@ CASES: Mapping[str, Case] = {
         )
     },
     **{
-        f"Spread of ratings, n = {n}, {items} items": numbers_alike(n, items)
+        f"Spread of ratings, n = {n}, {items} items": spread_of_numbers(n, items)
         for n in (20, 60)
         for items in (1, 8)
     },
-    "Odds ratio, n = 90, 30%": odds(90, 0.3, 0.5),
-    "Odds ratio, n = 300, 10%": odds(300, 0.1, 0.5),
-    "Odds ratio, n = 90, 10%": odds(90, 0.1, 0.0),
-    "Main effect of a switch, 12 clusters, ICC 0.3": switches(12, 0.3),
-    "Main effect of a switch, 40 clusters, ICC 0.1": switches(40, 0.1),
-    "First place, n = 60, 3 options": listed_first(60, 3, 0.0),
-    "First place, n = 200, 5 options, bias": listed_first(200, 5, 0.2),
+    "Odds ratio, n = 90, 30%": odds_ratio(90, 0.3, 0.5),
+    "Odds ratio, n = 300, 10%": odds_ratio(300, 0.1, 0.5),
+    "Odds ratio, n = 90, 10%": odds_ratio(90, 0.1, 0.0),
+    "Main effect of a switch, 12 clusters, ICC 0.3": main_effect_of_switch(12, 0.3),
+    "Main effect of a switch, 40 clusters, ICC 0.1": main_effect_of_switch(40, 0.1),
+    "First place, n = 60, 3 options": first_place_effect(60, 3, 0.0),
+    "First place, n = 200, 5 options, bias": first_place_effect(200, 5, 0.2),
     **{
         f"Next specification, after {k}, spread {s}": next_specification(k, s)
         for k in (3, 6, 12)
         for s in (0.0, 1.0)
     },
-    "Grid, 5 repeats of 4 cells, half between repeats": repeats(5, 4, 0.5),
-    "Grid, 10 repeats of 6 cells, none between repeats": repeats(10, 6, 0.0),
+    "Grid, 5 repeats of 4 cells, half between repeats": grid_repeats(5, 4, 0.5),
+    "Grid, 10 repeats of 6 cells, none between repeats": grid_repeats(10, 6, 0.0),
 }
 
 
-def tabulate(found: Mapping[str, Covered]) -> str:
-    """The rows of docs/measures.md: the estimators with their least and greatest coverage."""
-    by: dict[str, list[Covered]] = {}
-    for name, covered in found.items():
-        by.setdefault(estimator(name), []).append(covered)
+def format_table(coverages: Mapping[str, Coverage]) -> str:
+    """Format the rows of docs/measures.md: estimators with their lowest and highest coverage."""
+    by_estimator: dict[str, list[Coverage]] = {}
+    for name, covered in coverages.items():
+        by_estimator.setdefault(find_estimator(name), []).append(covered)
     rows = []
-    for name, own in by.items():
-        shares = [round(c.share, 3) for c in own]
-        most_refused = max(c.refused for c in own)
+    for name, estimator_coverages in by_estimator.items():
+        shares = [round(coverage.share, 3) for coverage in estimator_coverages]
+        most_refused = max(coverage.refused for coverage in estimator_coverages)
         refused = f"{most_refused:.0%}" if most_refused > 0.005 else ""
         why = ABOVE_97.get(name, "") if max(shares) > 0.97 else ""
         span = f"{min(shares):.3f} to {max(shares):.3f}".replace("0.", ".")
-        rows.append(f"| {name} | {len(own)} | {span} | {refused} | {why} |")
+        rows.append(f"| {name} | {len(estimator_coverages)} | {span} | {refused} | {why} |")
     return "\n".join(rows)
 
 
@@ -769,7 +807,7 @@ if __name__ == "__main__":
     results = {}
     for case in CASES:
         if not wanted or any(case.startswith(w) for w in wanted):
-            results[case] = cover(case, draws)
+            results[case] = measure_coverage(case, draws)
             print(f"{results[case].share:.3f} {results[case].refused:.0%} {case}")
             sys.stdout.flush()
-    print(tabulate(results))
+    print(format_table(results))

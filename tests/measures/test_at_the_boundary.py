@@ -1,4 +1,4 @@
-"""No interval is without width where all units are equal, and none is "nan" without a reason."""
+"""Intervals of equal units have a width, and a missing interval has a reason."""
 
 from __future__ import annotations
 
@@ -42,34 +42,38 @@ from folkmoot.measures.retest import Repeat
 from folkmoot.randomness import generator
 
 # Units that are all equal: the value of each unit, with numbers of units around the limit.
-UNITS = (1, 2, 3, 4, 5, 6, 10, 20, 200)
+UNIT_COUNTS = (1, 2, 3, 4, 5, 6, 10, 20, 200)
 # (values of one unit): all hits, no hit, half of the answers of a unit.
 PATTERNS = ((1.0,), (0.0,), (1.0, 1.0), (0.0, 0.0, 0.0), (1.0, 0.0), (1.0, 0.0, 0.0))
 
 
-def repeated(pattern, units):
+def repeat_pattern(pattern, units):
     values = [value for _ in range(units) for value in pattern]
     return values, [f"u{unit}" for unit in range(units) for _ in pattern]
 
 
-def side(pattern, units, name=""):
-    values, names = repeated(pattern, units)
+def make_side(pattern, units, name=""):
+    values, names = repeat_pattern(pattern, units)
     return Side.from_values(values, [name + unit for unit in names])
 
 
-def shares_of_equal_units(pattern, units):
-    """The estimates of shares, and of differences of shares, from units that are all equal."""
-    values, names = repeated(pattern, units)
-    one, other = side(pattern, units, "a"), side(pattern, units, "b")
+def iterate_share_estimates(pattern, units):
+    """Yield estimates of shares and of their differences from units that are all equal."""
+    values, names = repeat_pattern(pattern, units)
+    first, second = make_side(pattern, units, "a"), make_side(pattern, units, "b")
     yield "share", clustered_share(values, names), (0.0, 1.0)
     yield "bounded mean", clustered_mean(values, names, bounds=(0.0, 1.0)), (0.0, 1.0)
-    yield "difference", estimate_difference(one, other, "share"), (-1.0, 1.0)
-    pair = side(pattern, units), side(pattern, units)
-    yield "paired difference", estimate_difference(*pair, "share"), (-1.0, 1.0)
-    nothing = side((0.0,) * len(pattern), units)
-    yield "paired with none", estimate_difference(pair[0], nothing, "share"), (-1.0, 1.0)
-    apart = side((0.0,) * len(pattern), units, "b")
-    yield "against none", estimate_difference(one, apart, "share"), (-1.0, 1.0)
+    yield "difference", estimate_difference(first, second, "share"), (-1.0, 1.0)
+    paired_sides = make_side(pattern, units), make_side(pattern, units)
+    yield "paired difference", estimate_difference(*paired_sides, "share"), (-1.0, 1.0)
+    side_without_hits = make_side((0.0,) * len(pattern), units)
+    yield (
+        "paired with none",
+        estimate_difference(paired_sides[0], side_without_hits, "share"),
+        (-1.0, 1.0),
+    )
+    independent_side = make_side((0.0,) * len(pattern), units, "b")
+    yield "against none", estimate_difference(first, independent_side, "share"), (-1.0, 1.0)
     subjects = (
         Side(np.array(values), tuple(names), subjects=tuple(range(len(values)))) for _ in range(2)
     )
@@ -78,49 +82,59 @@ def shares_of_equal_units(pattern, units):
     yield "replies", share_of_replies(faults), (0.0, 1.0)
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", UNIT_COUNTS)
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_equal_units_leave_room_for_units_that_were_not_seen(pattern, units):
-    for name, e, (least, most) in shares_of_equal_units(pattern, units):
+def test_equal_units_have_an_interval(pattern, units):
+    for name, estimate, (minimum, maximum) in iterate_share_estimates(pattern, units):
         if units < FEWEST_UNITS:
-            assert not e.has_interval, name
+            assert not estimate.has_interval, name
             continue
-        assert e.has_interval, (name, e)
-        assert least <= e.low <= e.value <= e.high <= most, (name, e)
-        # Of 20 equal units 5 to 20 % may differ unseen. The interval is as wide as that at least.
-        assert e.high - e.low > 0.7 / units * (1 if name != "bounded mean" else 0.5), (name, e)
-        # A test never says more than the interval.
-        assert math.isnan(e.p) or (e.p < 0.05) == e.excludes_zero, (name, e)
+        assert estimate.has_interval, (name, estimate)
+        assert minimum <= estimate.low <= estimate.value <= estimate.high <= maximum, (
+            name,
+            estimate,
+        )
+        # With 20 equal units, 5 to 20 % of all units may differ. The interval must be as wide.
+        assert estimate.high - estimate.low > 0.7 / units * (
+            1 if name != "bounded mean" else 0.5
+        ), (name, estimate)
+        # The test agrees with the interval.
+        assert math.isnan(estimate.p) or (estimate.p < 0.05) == estimate.excludes_zero, (
+            name,
+            estimate,
+        )
 
 
-def test_the_rule_of_three():
-    """Twenty equal answers of twenty leave 14 to 17 % unknown."""
-    for e in (
+def test_the_interval_of_equal_units_follows_the_rule_of_three():
+    """With 20 of 20 equal answers, the lower bound is between 83 and 86 %."""
+    for estimate in (
         wilson(20, 20),
         clustered_share([1.0] * 20, range(20)),
         clustered_share([1.0] * 60, [n // 3 for n in range(60)]),
         clustered_mean([1.0] * 20, range(20), bounds=(0, 1)),
     ):
-        assert 0.83 <= e.low <= 0.86 and e.high == 1
-    # A group that is larger than the others counts for more if it is the one that differs.
-    large = clustered_share([1.0] * 40, [max(0, n - 20) for n in range(40)])
-    assert large.low < 0.6
+        assert 0.83 <= estimate.low <= 0.86 and estimate.high == 1
+    # One large cluster reduces the effective number of units.
+    unequal_clusters = clustered_share([1.0] * 40, [max(0, n - 20) for n in range(40)])
+    assert unequal_clusters.low < 0.6
 
 
-def test_a_level_of_the_test_gives_wider_intervals():
+def test_a_higher_level_gives_wider_intervals():
     for level, wider in ((0.8, 0.95), (0.95, 0.999)):
         for estimate in (
             partial(clustered_share, [1.0] * 12, [n // 2 for n in range(12)]),
             partial(clustered_mean, [0.5] * 12, range(12), bounds=(0, 1)),
-            partial(estimate_difference, side((1, 0), 9, "a"), side((1, 0), 9, "b"), "share"),
+            partial(
+                estimate_difference, make_side((1, 0), 9, "a"), make_side((1, 0), 9, "b"), "share"
+            ),
         ):
             narrow, wide = estimate(level=level), estimate(level=wider)
             assert wide.low <= narrow.low <= narrow.high <= wide.high
             assert narrow.high - narrow.low < wide.high - wide.low
 
 
-def other_estimates(units):
-    """The other estimators, each with data that do not vary, or vary as little as possible."""
+def iterate_other_estimates(units):
+    """Yield other estimates from data without variation or with as little as possible."""
     equal, names = [3.0] * units, [f"u{unit}" for unit in range(units)]
     mixed = [float(unit % 3) for unit in range(units)]
     words = ["yes" if unit % 2 else "no" for unit in range(units)]
@@ -166,44 +180,46 @@ def other_estimates(units):
     yield "drift of numbers", measure_drift([numbers], generator(0, ("n",))).questions[0].difference
 
 
-@pytest.mark.parametrize("units", UNITS)
-def test_no_interval_has_no_width(units):
-    for name, e in other_estimates(units):
-        assert isinstance(e, Estimate)
-        if e.has_interval:
-            assert e.low <= e.value + 1e-9 and e.value - 1e-9 <= e.high, (name, e)
-            assert e.high - e.low > 0.7 / (2 * units), (name, e)
-        assert math.isnan(e.low) == math.isnan(e.high), (name, e)
+@pytest.mark.parametrize("units", UNIT_COUNTS)
+def test_all_intervals_have_a_width(units):
+    for name, estimate in iterate_other_estimates(units):
+        assert isinstance(estimate, Estimate)
+        if estimate.has_interval:
+            assert (
+                estimate.low <= estimate.value + 1e-9 and estimate.value - 1e-9 <= estimate.high
+            ), (name, estimate)
+            assert estimate.high - estimate.low > 0.7 / (2 * units), (name, estimate)
+        assert math.isnan(estimate.low) == math.isnan(estimate.high), (name, estimate)
 
 
-def repeats_of(answers, last, untouched=True):
+def make_repeats(answers, last, untouched=True):
     pairs = enumerate(zip(answers, last, strict=True))
-    return [Repeat(n, "q", a, b, untouched) for n, (a, b) in pairs]
+    return [Repeat(n, "q", first, second, untouched) for n, (first, second) in pairs]
 
 
-def test_a_retest_without_a_discordant_pair_has_an_honest_interval():
+def test_a_retest_without_a_discordant_pair_has_an_interval():
     """Ten equal answers do not show that 85 % are equal. Thirty do."""
     for number, verdict in ((10, NOT_KNOWN), (30, PASSED)):
         words = ["yes", "no"] * (number // 2)
-        check = check_instability(repeats_of(words, words))
+        check = check_instability(make_repeats(words, words))
         assert check.verdict == verdict
         assert check.value is not None and check.value.high > 0.1
     for number, verdict in ((5, NOT_KNOWN), (60, PASSED)):
         numbers = [float(n % 4) for n in range(number)]
-        check = check_instability(repeats_of(numbers, numbers))
+        check = check_instability(make_repeats(numbers, numbers))
         assert check.verdict == verdict, check
         assert check.value is not None and check.value.low < 0.97
         assert "a correlation of 1" in check.says and " to 1" in check.says
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 30])
-def test_no_check_prints_nan(n):
+def test_checks_do_not_print_nan(n):
     yes = [True] * n
     checks = [
         check_acquiescence(yes, yes, range(n)),
-        check_acquiescence(yes, [not y for y in yes], range(n)),
-        check_instability(repeats_of(["a"] * n, ["a"] * n)),
-        check_instability(repeats_of([1.0] * n, [1.0] * n)),
+        check_acquiescence(yes, [not answer for answer in yes], range(n)),
+        check_instability(make_repeats(["a"] * n, ["a"] * n)),
+        check_instability(make_repeats([1.0] * n, [1.0] * n)),
         check_spread_of_votes([n, 0, 0, 0, 0], np.diag([n, 0, 0, 0, 0])),
         check_spread_of_ratings([3.0] * n, 1, 5),
         check_sycophancy((0, n), (0, n)),

@@ -14,7 +14,7 @@ from folkmoot.measures.bands import (
 )
 
 
-def test_every_band_is_complete():
+def test_all_bands_are_complete():
     assert len(human_bands()) >= 10
     for key, band in human_bands().items():
         assert band.key == key
@@ -25,7 +25,7 @@ def test_every_band_is_complete():
             assert band.low <= band.centre <= band.high
 
 
-def test_published_figures():
+def test_bands_equal_published_figures():
     change = human_band("top_choice_changed")
     assert change.centre == pytest.approx(293 / 526, abs=5e-4)
     # The deliberations with the fewest and the most changes: 13 of 41 and 10 of 11.
@@ -33,10 +33,10 @@ def test_published_figures():
     assert human_bands()["sd_ratio"].low == 0.735
 
 
-def test_sources_are_named_in_full_and_what_was_not_verified_enters_no_comparison():
+def test_bands_have_full_sources_and_unverified_ones_are_refused():
     for band in human_bands().values():
-        for part in ("(20", "doi:10.", "; computed from"):
-            assert part in band.source, band.key
+        for source_part in ("(20", "doi:10.", "; computed from"):
+            assert source_part in band.source, band.key
     assert not human_bands()["sd_ratio"].verified
     with pytest.raises(FolkmootError, match="not verified"):
         human_band("sd_ratio")
@@ -51,6 +51,6 @@ def test_sentences_name_the_design_of_the_human_studies_and_give_no_verdict():
     assert ": 0.55 in people (" in sentence({"": {"r": 0.9}}, human_bands()["item_pre_post_r"])
 
 
-def test_unknown_band():
+def test_an_unknown_band_is_refused():
     with pytest.raises(FolkmootError, match="known: "):
         human_band("happiness")

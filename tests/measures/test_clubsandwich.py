@@ -46,31 +46,39 @@ ROWS = np.array(
         ((3, 4), 2, -0.825221607894, 0.2882970912, 2.02871252094, 0.101788286006),
     ],
 )  # fmt: skip
-def test_figures_of_clubsandwich(
+def test_coefficients_equal_those_of_clubsandwich(
     columns: tuple[int, ...], column: int, value: float, error: float, df: float, p: float
 ) -> None:
     weights = 1 / np.sqrt(ROWS[:, 2])
-    design = np.column_stack([np.ones(len(ROWS)), *(ROWS[:, c] for c in columns)])
-    e = clustered_coefficient(
+    design = np.column_stack(
+        [np.ones(len(ROWS)), *(ROWS[:, design_column] for design_column in columns)]
+    )
+    estimate = clustered_coefficient(
         ROWS[:, 1] * weights, design * weights[:, None], column, ROWS[:, 0].tolist()
     )
-    assert e.value == pytest.approx(value, rel=1e-9)
+    assert estimate.value == pytest.approx(value, rel=1e-9)
     _, study = np.unique(ROWS[:, 0], return_inverse=True)
     y, x = ROWS[:, 1] * weights, design * weights[:, None]
-    found = bias_reduced(y - x @ np.linalg.lstsq(x, y)[0], x, column, study)
-    assert found.variance == pytest.approx(error**2, rel=1e-9)
-    assert found.df_independent == pytest.approx(df, rel=1e-9)
+    coefficient = bias_reduced(y - x @ np.linalg.lstsq(x, y)[0], x, column, study)
+    assert coefficient.variance == pytest.approx(error**2, rel=1e-9)
+    assert coefficient.df_independent == pytest.approx(df, rel=1e-9)
     assert p == pytest.approx(2 * stats.t.sf(abs(value) / error, df), rel=1e-9)
-    # The estimate takes the fewer degrees of freedom of the two working models.
-    if found.df < 4:  # no test, whatever the package prints
-        assert not e.has_interval and f"{found.df:.1f} degrees of freedom" in e.why
+    # The estimate uses the lower degrees of freedom of the two working models.
+    if coefficient.df < 4:  # not tested below 4 degrees of freedom, although the package gives a p
+        assert (
+            not estimate.has_interval and f"{coefficient.df:.1f} degrees of freedom" in estimate.why
+        )
         return
-    assert e.p == pytest.approx(2 * stats.t.sf(abs(value) / error, found.df), rel=1e-9)
-    assert e.high - e.value == pytest.approx(stats.t.ppf(0.975, found.df) * error, rel=1e-9)
+    assert estimate.p == pytest.approx(2 * stats.t.sf(abs(value) / error, coefficient.df), rel=1e-9)
+    assert estimate.high - estimate.value == pytest.approx(
+        stats.t.ppf(0.975, coefficient.df) * error, rel=1e-9
+    )
 
 
-def test_clusters_of_one_size_have_the_same_degrees_of_freedom_under_both_models() -> None:
-    of = np.repeat(np.arange(6), 4)
-    found = bias_reduced(np.random.default_rng(2).normal(size=24), np.ones((24, 1)), 0, of)
-    assert found.df_independent == pytest.approx(5)
-    assert found.df_alike == pytest.approx(5)
+def test_equal_clusters_have_equal_degrees_of_freedom_in_both_models() -> None:
+    clusters = np.repeat(np.arange(6), 4)
+    coefficient = bias_reduced(
+        np.random.default_rng(2).normal(size=24), np.ones((24, 1)), 0, clusters
+    )
+    assert coefficient.df_independent == pytest.approx(5)
+    assert coefficient.df_alike == pytest.approx(5)

@@ -1,4 +1,4 @@
-"""Clusters: known silhouettes, degenerate inputs, determinism, stability, map, members."""
+"""Clusters: known silhouettes, degenerate inputs, determinism, stability, map, nearest members."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from folkmoot.measures.clusters import (
 ALGORITHMS = ["kmeans", "agglomerative"]
 
 
-def blobs(n: int, k: int, d: int = 64, seed: int = 0) -> tuple[np.ndarray, list[int]]:
+def draw_blobs(n: int, k: int, d: int = 64, seed: int = 0) -> tuple[np.ndarray, list[int]]:
     rng = np.random.default_rng(seed)
     truth = [i % k for i in range(n)]
     x = np.eye(d)[truth] + rng.normal(0, 0.05, (n, d))
@@ -31,16 +31,16 @@ def blobs(n: int, k: int, d: int = 64, seed: int = 0) -> tuple[np.ndarray, list[
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_finds_planted_clusters(algorithm, k):
-    x, truth = blobs(60, k)
-    found = best_clustering(x, algorithm, 6)
-    assert found.cluster_count == k
-    assert adjusted_rand_score(truth, found.labels) == 1.0
-    assert set(found.silhouettes) == {2, 3, 4, 5, 6}
+def test_built_in_clusters_are_found(algorithm, k):
+    x, truth = draw_blobs(60, k)
+    clustering = best_clustering(x, algorithm, 6)
+    assert clustering.cluster_count == k
+    assert adjusted_rand_score(truth, clustering.labels) == 1.0
+    assert set(clustering.silhouettes) == {2, 3, 4, 5, 6}
 
 
-def test_points_without_structure_do_not_fall_into_many_clusters():
-    """From Ward's clusters as a start, k-means gave six for most of these."""
+def test_points_without_structure_form_two_clusters():
+    """K-means that starts from Ward's clusters gives six for most of these."""
     for seed in range(6):
         noise = np.random.default_rng(seed).normal(size=(60, 256))
         noise /= np.linalg.norm(noise, axis=1, keepdims=True)
@@ -52,17 +52,17 @@ def test_few_or_identical_members_are_one_cluster(algorithm):
     assert cluster_option(np.zeros((0, 8)), algorithm) == []
     assert cluster_option(np.eye(2), algorithm) == [0, 0]
     assert cluster_option(np.ones((40, 8)), algorithm) == [0] * 40
-    assert cluster_option(blobs(30, 3)[0], algorithm, max_k=1) == [0] * 30
+    assert cluster_option(draw_blobs(30, 3)[0], algorithm, max_k=1) == [0] * 30
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_three_members_and_two_distinct_rows(algorithm):
+def test_clusters_of_three_members_or_two_distinct_rows(algorithm):
     assert len(set(cluster_option(np.eye(3), algorithm))) == 2
     assert cluster_option(np.eye(2)[[1, 1, 0, 1]], algorithm) == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_same_labels_again_and_counted_by_appearance(algorithm):
+def test_labels_are_deterministic_and_numbered_by_appearance(algorithm):
     x = np.random.default_rng(5).normal(size=(50, 20))
     first = cluster_option(x, algorithm, 6, seed=7)
     assert first == cluster_option(x.copy(), algorithm, 6, seed=7)
@@ -72,69 +72,69 @@ def test_same_labels_again_and_counted_by_appearance(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("k", range(1, 9))
-def test_exactly_k_clusters_though_all_distances_are_equal(algorithm, k):
-    found = labels_at(np.eye(8), k, algorithm)
-    assert found == by_first_appearance(found)
-    assert len(set(found)) == k
+def test_equal_distances_give_exactly_k_clusters(algorithm, k):
+    labels = labels_at(np.eye(8), k, algorithm)
+    assert labels == by_first_appearance(labels)
+    assert len(set(labels)) == k
 
 
-def test_silhouette_of_iris_by_k():
+def test_silhouettes_of_iris_equal_published_values():
     x = load_iris().data
     published = {2: 0.681046, 3: 0.552819, 4: 0.498051, 5: 0.488749}
-    found = best_clustering(x, "kmeans", 5)
-    assert found.cluster_count == 2
-    assert {k: found.silhouettes[k] for k in (2, 3)} == pytest.approx(
+    clustering = best_clustering(x, "kmeans", 5)
+    assert clustering.cluster_count == 2
+    assert {k: clustering.silhouettes[k] for k in (2, 3)} == pytest.approx(
         {k: published[k] for k in (2, 3)}, abs=2e-3
     )
 
 
-def test_large_input_is_sampled_and_still_right():
-    x, truth = blobs(2_600, 3, d=16)
-    found = best_clustering(x, "kmeans", 4)
-    assert found.cluster_count == 3
-    assert adjusted_rand_score(truth, found.labels) == 1.0
+def test_large_input_is_clustered_correctly():
+    x, truth = draw_blobs(2_600, 3, d=16)
+    clustering = best_clustering(x, "kmeans", 4)
+    assert clustering.cluster_count == 3
+    assert adjusted_rand_score(truth, clustering.labels) == 1.0
 
 
-def test_very_many_members_go_by_mini_batches_and_never_by_all_pairs(monkeypatch):
+def test_very_large_input_is_clustered_without_all_pairs(monkeypatch):
     monkeypatch.setattr(clusters, "LARGE", 500)
-    x, truth = blobs(900, 3, d=16)
-    many = x.astype(np.float32)
-    found = best_clustering(many, "kmeans", 4)
-    assert found.cluster_count == 3 and adjusted_rand_score(truth, found.labels) == 1.0
-    assert found == best_clustering(many, "kmeans", 4)
+    x, truth = draw_blobs(900, 3, d=16)
+    members = x.astype(np.float32)
+    clustering = best_clustering(members, "kmeans", 4)
+    assert clustering.cluster_count == 3 and adjusted_rand_score(truth, clustering.labels) == 1.0
+    assert clustering == best_clustering(members, "kmeans", 4)
     with pytest.raises(
         ValueError, match=r"all pairs, and 900 members are more than 500; use kmeans"
     ):
-        labels_at(many, 3, "agglomerative")
+        labels_at(members, 3, "agglomerative")
 
 
-def test_rejects_unknown_algorithm_and_shape():
+def test_an_unknown_algorithm_or_shape_is_refused():
     with pytest.raises(ValueError, match="unknown clustering algorithm"):
         labels_at(np.eye(4), 2, "dbscan")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be"):
         cluster_option(np.ones(4))
 
 
-def groups(n: int = 60, k: int = 3, noise: float = 0.05) -> np.ndarray:
+def draw_groups(n: int = 60, k: int = 3, noise: float = 0.05) -> np.ndarray:
     rng = np.random.default_rng(0)
     return np.eye(32)[[i % k for i in range(n)]] + rng.normal(0, noise, (n, 32))
 
 
 def test_real_clusters_are_stable_and_noise_is_not():
-    x = groups()
-    solid = bootstrap_stability(x, cluster_option(x))
-    assert solid.mean == pytest.approx(1.0)
-    assert solid.verdict == "stable"
+    x = draw_groups()
+    stable = bootstrap_stability(x, cluster_option(x))
+    assert stable.mean == pytest.approx(1.0)
+    assert stable.verdict == "stable"
     noise = np.random.default_rng(1).normal(size=(60, 32))
-    loose = bootstrap_stability(noise, labels_at(noise, 5))
-    assert loose.mean < 0.4
-    assert loose.verdict == "unstable"
+    unstable = bootstrap_stability(noise, labels_at(noise, 5))
+    assert unstable.mean < 0.4
+    assert unstable.verdict == "unstable"
     clusters._known_stabilities.clear()
-    assert bootstrap_stability(noise, labels_at(noise, 5)) == loose
+    assert bootstrap_stability(noise, labels_at(noise, 5)) == unstable
 
 
-def test_the_stability_of_other_members_labels_or_seeds_is_computed():
-    x = groups(noise=0.5)
+def test_stability_is_cached_only_for_the_same_input():
+    x = draw_groups(noise=0.5)
     labels = labels_at(x, 4)
     first = bootstrap_stability(x, labels)
     assert bootstrap_stability(x.copy(), list(labels)) is first
@@ -147,37 +147,37 @@ def test_the_stability_of_other_members_labels_or_seeds_is_computed():
     assert all(other != first for other in others)
 
 
-def test_one_cluster_or_too_few_members():
+def test_stability_of_one_cluster_or_few_members():
     assert bootstrap_stability(np.eye(4), [0, 0, 0, 0]).draws == 0
     assert bootstrap_stability(np.eye(3), [0, 1, 2]).mean <= 1
 
 
-def test_map_keeps_the_plane_of_the_data():
+def test_the_map_keeps_distances_of_planar_data():
     rng = np.random.default_rng(2)
     plane = rng.normal(size=(50, 2)) * [3, 1]
     x = np.hstack([plane, np.zeros((50, 30))]) + 7
-    found = flat_map(x)
-    assert sum(found.explained) == pytest.approx(1.0)
-    assert found.explained[0] > found.explained[1]
-    flat = found.coordinates
-    between = np.linalg.norm(flat[:, None] - flat[None], axis=2)
-    truth = np.linalg.norm(plane[:, None] - plane[None], axis=2)
-    assert between == pytest.approx(truth)
-    assert (flat_map(x).coordinates == flat).all()
+    plane_map = flat_map(x)
+    assert sum(plane_map.explained) == pytest.approx(1.0)
+    assert plane_map.explained[0] > plane_map.explained[1]
+    coordinates = plane_map.coordinates
+    map_distances = np.linalg.norm(coordinates[:, None] - coordinates[None], axis=2)
+    true_distances = np.linalg.norm(plane[:, None] - plane[None], axis=2)
+    assert map_distances == pytest.approx(true_distances)
+    assert (flat_map(x).coordinates == coordinates).all()
 
 
 @pytest.mark.parametrize("x", [np.zeros((0, 5)), np.eye(2), np.ones((6, 4))])
-def test_map_of_nothing_is_flat(x):
+def test_the_map_of_degenerate_input_is_zero(x):
     assert (flat_map(x).coordinates == 0).all()
     assert flat_map(x).explained == (0.0, 0.0)
 
 
-def test_map_of_a_line():
-    found = flat_map(np.arange(6.0)[:, None] * np.array([[1.0, 2.0]]))
-    assert found.explained[0] == pytest.approx(1.0)
+def test_the_map_of_a_line_has_one_dimension():
+    line_map = flat_map(np.arange(6.0)[:, None] * np.array([[1.0, 2.0]]))
+    assert line_map.explained[0] == pytest.approx(1.0)
 
 
-def test_nearest_members():
+def test_nearest_members_are_sorted_by_distance():
     x = np.array([[0.0], [1.0], [5.0], [100.0], [101.0]])
     # Centre of the first three is 2: 1 is nearest, then 0, then 5.
     assert nearest_members(x, [0, 0, 0, 1, 1], 2) == {0: [1, 0], 1: [3, 4]}
@@ -190,7 +190,7 @@ def test_nearest_members():
         *((0.7, "reasonable"), (0.71, "strong"), (1.0, "strong")),
     ],
 )
-def test_structure_is_called_as_kaufman_and_rousseeuw_call_it(
+def test_structure_has_the_names_of_kaufman_and_rousseeuw(
     silhouette: float, structure: str
 ) -> None:
     assert describe_structure(silhouette) == structure

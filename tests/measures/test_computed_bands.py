@@ -1,4 +1,4 @@
-"""Human benchmarks that are computed from a table of human answers."""
+"""Human benchmarks computed from a table of human answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from folkmoot.measures.computed_bands import AnswerTable, compute_bands
 from folkmoot.report.comparison.bands import bands_of_table, published_bands
 
 
-def by_key(answers: AnswerTable) -> dict[str, Band]:
+def compute_bands_by_key(answers: AnswerTable) -> dict[str, Band]:
     return {band.key: band for band in compute_bands(answers, "a test", "made up")}
 
 
-def test_shares_are_computed_by_arm_and_spread_by_item() -> None:
+def test_shares_are_computed_by_condition_and_spread_by_item() -> None:
     """Two arms of 20 in which 4 and 10 change, and two items on scales of 1 to 5."""
     before = [2.0] * 20 + [4.0] * 20
     # In the first arm 4 cross to the other side. In the second, 10 move to the middle.
@@ -27,13 +27,13 @@ def test_shares_are_computed_by_arm_and_spread_by_item() -> None:
     arms = ["read"] * 20 + ["talk"] * 20
     items = ["buses", "parks"] * 20
     persons = [f"p{n}" for n in range(40)]
-    bands = by_key(AnswerTable(persons, items, arms, before, after, (1.0, 5.0)))
-    changed = bands["choice_changed"]
-    assert (changed.low, changed.centre, changed.high) == (0.2, 0.35, 0.5)
-    assert "on another side (against, undecided, for)" in changed.label
-    assert changed.n == 40 and changed.range.startswith("lowest to highest of 2 arms")
-    moved = bands["rating_moved"]
-    assert (moved.low, moved.centre, moved.high) == (0.5, 0.5, 0.5)
+    bands = compute_bands_by_key(AnswerTable(persons, items, arms, before, after, (1.0, 5.0)))
+    changed_band = bands["choice_changed"]
+    assert (changed_band.low, changed_band.centre, changed_band.high) == (0.2, 0.35, 0.5)
+    assert "on another side (against, undecided, for)" in changed_band.label
+    assert changed_band.n == 40 and changed_band.range.startswith("lowest to highest of 2 arms")
+    moved_band = bands["rating_moved"]
+    assert (moved_band.low, moved_band.centre, moved_band.high) == (0.5, 0.5, 0.5)
     # 4 people by 2 points, 6 and 10 by 1, of a scale of 4.
     assert bands["rating_mean_change"].centre == pytest.approx((8 + 6 + 10) / 40 / 4)
     # Each item has 10 people against and 10 for: two of three sides, equally often.
@@ -43,14 +43,14 @@ def test_shares_are_computed_by_arm_and_spread_by_item() -> None:
     assert bands["rating_sd_of_scale"].centre == pytest.approx(math.sqrt(20 / 19) / 4)
 
 
-def test_options_need_no_scale_and_small_arms_are_in_no_range() -> None:
+def test_options_need_no_scale_and_small_conditions_do_not_count() -> None:
     before = ["Park"] * 30 + ["Bus"] * 10
     after = ["Park"] * 21 + ["Bus"] * 19
     arms = ["read"] * 35 + ["talk"] * 5
-    bands = by_key(AnswerTable(["x"] * 40, [""] * 40, arms, before, after))
-    changed = bands["choice_changed"]
-    assert changed.centre == pytest.approx(9 / 40) and not changed.has_range
-    assert changed.label == "share who ended with another option"
+    bands = compute_bands_by_key(AnswerTable(["x"] * 40, [""] * 40, arms, before, after))
+    changed_band = bands["choice_changed"]
+    assert changed_band.centre == pytest.approx(9 / 40) and not changed_band.has_range
+    assert changed_band.label == "share who ended with another option"
     assert set(bands) == {"choice_changed", "effective_number_ratio", "normalised_entropy"}
 
 
@@ -58,35 +58,35 @@ def test_options_of_other_items_do_not_count() -> None:
     """Each item has two equally popular options, so its evenness is 1."""
     before = ["Yes", "No"] * 20 + ["Park", "Bus"] * 20
     items = ["a"] * 40 + ["b"] * 40
-    bands = by_key(AnswerTable(["x"] * 80, items, [""] * 80, before, before))
+    bands = compute_bands_by_key(AnswerTable(["x"] * 80, items, [""] * 80, before, before))
     assert bands["normalised_entropy"].low == pytest.approx(1.0)
 
 
 def test_too_few_answers_give_no_benchmark() -> None:
-    few = AnswerTable(["x"] * 19, [""] * 19, [""] * 19, ["a"] * 19, ["a"] * 19)
-    assert compute_bands(few, "", "") == []
+    few_answers = AnswerTable(["x"] * 19, [""] * 19, [""] * 19, ["a"] * 19, ["a"] * 19)
+    assert compute_bands(few_answers, "", "") == []
 
 
-def write(folder: Path, *rows: str) -> Path:
+def write_table(folder: Path, *rows: str) -> Path:
     path = folder / "people.csv"
     path.write_text("\n".join(["person,item,before,after,arm", *rows]), "utf-8")
     return path
 
 
-def test_the_command_prints_what_the_table_says(tmp_path: Path) -> None:
+def test_the_bands_command_prints_computed_and_published_bands(tmp_path: Path) -> None:
     rows = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
-    path = write(tmp_path, *rows, "late,Buses,3,NA,read")
-    shown = CliRunner().invoke(app, ["bands", str(path), "--scale", "1", "5"])
-    assert shown.exit_code == 0 and "8 figures of 40 people in people.csv" in shown.output
+    path = write_table(tmp_path, *rows, "late,Buses,3,NA,read")
+    result = CliRunner().invoke(app, ["bands", str(path), "--scale", "1", "5"])
+    assert result.exit_code == 0 and "8 figures of 40 people in people.csv" in result.output
     with pytest.raises(
         InputError, match=r"1 to 5, which the scale from 1 to 4 does not hold \(give"
     ):
         bands_of_table(path, (1.0, 4.0))
     (tmp_path / "few").mkdir()
     with pytest.raises(InputError, match="1 pair of answers before and after, and 20 are needed"):
-        bands_of_table(write(tmp_path / "few", "a,Buses,1,2,read", "b,Buses,1,,read"))
-    published = CliRunner().invoke(app, ["bands"])
-    assert published.exit_code == 0 and "Niemeyer" in published.output
+        bands_of_table(write_table(tmp_path / "few", "a,Buses,1,2,read", "b,Buses,1,,read"))
+    published_result = CliRunner().invoke(app, ["bands"])
+    assert published_result.exit_code == 0 and "Niemeyer" in published_result.output
     assert len(published_bands().notes) == 4
 
 
@@ -105,10 +105,8 @@ def test_the_command_prints_what_the_table_says(tmp_path: Path) -> None:
         ("q,Buses,2,1e400,read", "42: after: '1e400' is not a finite number"),
     ],
 )
-def test_a_table_in_which_it_is_unclear_what_counts_gives_no_benchmark(
-    tmp_path: Path, row: str, problem: str
-) -> None:
+def test_an_ambiguous_table_gives_no_benchmark(tmp_path: Path, row: str, problem: str) -> None:
     rows = [f"p{n},Buses,{1 + n % 5},{1 + (n + n % 2) % 5},read" for n in range(40)]
-    shown = CliRunner().invoke(app, ["bands", str(write(tmp_path, *rows, row))])
-    assert shown.exit_code == 2
-    assert problem in " ".join(shown.output.split())
+    result = CliRunner().invoke(app, ["bands", str(write_table(tmp_path, *rows, row))])
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())

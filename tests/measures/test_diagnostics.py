@@ -1,4 +1,4 @@
-"""Diagnostics: each catches its own pathology in plain data and is quiet about good answers."""
+"""Diagnostics: each finds its fault in simple data and passes good answers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ OPTION_NAMES = ["Park improvements", "Youth job training"]
 OPTIONS = json.dumps(OPTION_NAMES)
 
 
-def row(kind: str = "choice", **more: object) -> dict[str, object]:
-    made: dict[str, object] = {
+def make_row(kind: str = "choice", **changes: object) -> dict[str, object]:
+    defaults: dict[str, object] = {
         "stage": "vote",
         "role": "participant",
         "kind": kind,
@@ -49,69 +49,78 @@ def row(kind: str = "choice", **more: object) -> dict[str, object]:
         "options": OPTIONS if kind == "choice" else None,
         "value": None,
     }
-    return {**made, **more}
+    return {**defaults, **changes}
 
 
-# As many as it takes until none in all excludes two in a hundred.
-GOOD = [row() for _ in range(800)] + [row("text") for _ in range(800)] + [row("json")] * 400
+# With so many rows, zero faults exclude a rate of two percent.
+GOOD_ROWS = (
+    [make_row() for _ in range(800)]
+    + [make_row("text") for _ in range(800)]
+    + [make_row("json")] * 400
+)
 
 
 @pytest.mark.parametrize(
     "check", [check_refusals, check_malformed, check_off_list, check_over_length]
 )
 def test_good_answers_pass(check):
-    assert check(GOOD).verdict == "passed"
+    assert check(GOOD_ROWS).verdict == "passed"
 
 
 @pytest.mark.parametrize(
     "check", [check_refusals, check_malformed, check_off_list, check_over_length]
 )
-def test_few_good_answers_prove_nothing(check):
-    few = check([row(), row("text"), row("json")] * 8)
-    assert few.verdict == "not known"
-    assert few.value.value == 0 and "0 to" in few.says
+def test_few_good_answers_are_not_enough_to_pass(check):
+    result = check([make_row(), make_row("text"), make_row("json")] * 8)
+    assert result.verdict == "not known"
+    assert result.value.value == 0 and "0 to" in result.says
 
 
-def test_many_replies_of_few_participants_are_few() -> None:
-    replies = [{**answer, "speaker_id": f"p{n % 8}"} for n, answer in enumerate(GOOD)]
-    found = check_refusals(replies)
-    assert found.verdict == "not known"
-    assert "(0 to 32 %; 8 independent units; the margin is at most 2 %)" in found.says
-    four = [{**answer, "speaker_id": f"p{n % 4}"} for n, answer in enumerate(GOOD)]
+def test_replies_of_few_participants_are_few_units() -> None:
+    replies = [{**answer, "speaker_id": f"p{n % 8}"} for n, answer in enumerate(GOOD_ROWS)]
+    result = check_refusals(replies)
+    assert result.verdict == "not known"
+    assert "(0 to 32 %; 8 independent units; the margin is at most 2 %)" in result.says
+    replies_of_four = [{**answer, "speaker_id": f"p{n % 4}"} for n, answer in enumerate(GOOD_ROWS)]
     assert (
-        "(no interval; 4 independent units; the margin is at most 2 %)" in check_refusals(four).says
+        "(no interval; 4 independent units; the margin is at most 2 %)"
+        in check_refusals(replies_of_four).says
     )
-    # With 400 participants, one who refuses all is not taken for five independent refusals.
-    many = [{**answer, "speaker_id": f"p{n % 400}"} for n, answer in enumerate(GOOD)]
-    assert check_refusals(many).verdict == "passed"
-    refusing = [
-        {**answer, "missing": "declined"} if answer["speaker_id"] in ("p1", "p2") else answer
-        for answer in many
+    # Refusals of one participant are one unit, and not five independent refusals.
+    replies_of_many = [
+        {**answer, "speaker_id": f"p{n % 400}"} for n, answer in enumerate(GOOD_ROWS)
     ]
-    found = check_refusals(refusing)
-    assert found.value is not None and found.value.high == pytest.approx(
+    assert check_refusals(replies_of_many).verdict == "passed"
+    replies_with_two_refusers = [
+        {**answer, "missing": "declined"} if answer["speaker_id"] in ("p1", "p2") else answer
+        for answer in replies_of_many
+    ]
+    result = check_refusals(replies_with_two_refusers)
+    assert result.value is not None and result.value.high == pytest.approx(
         wilson(2, 400).high, abs=1e-4
     )
-    # A tenth of all participants refuse everything, which many replies of theirs do not sharpen.
-    tenth = [
+    # A tenth of the participants refuse everything. Their many replies do not narrow the interval.
+    replies_with_tenth_refusing = [
         {**answer, "missing": "declined"} if int(answer["speaker_id"][1:]) < 40 else answer
-        for answer in many
+        for answer in replies_of_many
     ]
-    found = check_refusals(tenth)
-    assert found.verdict == "failed" and found.value is not None
-    apart = wilson(40, 400)
-    assert (found.value.low, found.value.high) == pytest.approx((apart.low, apart.high), abs=0.005)
+    result = check_refusals(replies_with_tenth_refusing)
+    assert result.verdict == "failed" and result.value is not None
+    independent_interval = wilson(40, 400)
+    assert (result.value.low, result.value.high) == pytest.approx(
+        (independent_interval.low, independent_interval.high), abs=0.005
+    )
 
 
 @pytest.mark.parametrize(
     "check", [check_refusals, check_malformed, check_off_list, check_over_length, check_yes_share]
 )
-def test_nothing_to_check_is_said_and_not_passed(check):
+def test_an_empty_check_has_no_verdict(check):
     assert check([]).verdict == "not known"
 
 
 @pytest.mark.parametrize(
-    ("refused", "called"),
+    ("changes", "description"),
     [
         ({"missing": "declined", "how": "refused"}, "declined 100"),
         ({"missing": "none_of_these", "how": "clarified", "reasks": 1}, "none_of_these 100"),
@@ -121,36 +130,43 @@ def test_nothing_to_check_is_said_and_not_passed(check):
         ({"missing": "refused"}, "refused by the provider 100"),  # of an earlier version
     ],
 )
-def test_refusals_are_ways_out_and_what_the_provider_refused(refused, called):
-    found = check_refusals([*GOOD, *[row(**refused)] * 100])
-    assert found.verdict == "failed" and called in found.says
-    assert check_off_list([*GOOD, *[row(**refused)] * 100]).verdict != "failed"
+def test_declined_and_refused_answers_are_refusals(changes, description):
+    result = check_refusals([*GOOD_ROWS, *[make_row(**changes)] * 100])
+    assert result.verdict == "failed" and description in result.says
+    assert check_off_list([*GOOD_ROWS, *[make_row(**changes)] * 100]).verdict != "failed"
 
 
-def test_phrases_of_refusal_are_counted_and_decide_nothing():
-    found = check_refusals(GOOD, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."])
-    assert found.verdict == "passed"
-    assert "Possible refusals by English phrases: 9 of 10 texts" in found.says
-    said = [row(said="I'm sorry, but I can't take part in this.") for _ in range(20)]
-    assert check_refusals([*GOOD, *said]).verdict == "passed"
-    assert check_refusals(GOOD, ["I can't imagine life without parks."] * 9).verdict != "failed"
-
-
-def test_refusals_are_not_checked_where_closed_answers_could_not_be_declined():
-    earlier = [{k: v for k, v in r.items() if k != "how"} for r in GOOD]
-    assert check_refusals(earlier).verdict == "not known"
+def test_refusal_phrases_are_counted_without_effect_on_the_verdict():
+    result = check_refusals(
+        GOOD_ROWS, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."]
+    )
+    assert result.verdict == "passed"
+    assert "Possible refusals by English phrases: 9 of 10 texts" in result.says
+    rows = [make_row(said="I'm sorry, but I can't take part in this.") for _ in range(20)]
+    assert check_refusals([*GOOD_ROWS, *rows]).verdict == "passed"
     assert (
-        check_refusals([*earlier, *[{**earlier[0], "missing": "refused"}] * 100]).verdict
+        check_refusals(GOOD_ROWS, ["I can't imagine life without parks."] * 9).verdict != "failed"
+    )
+
+
+def test_refusals_have_no_verdict_if_answers_could_not_be_declined():
+    earlier_rows = [
+        {column: value for column, value in good_row.items() if column != "how"}
+        for good_row in GOOD_ROWS
+    ]
+    assert check_refusals(earlier_rows).verdict == "not known"
+    assert (
+        check_refusals([*earlier_rows, *[{**earlier_rows[0], "missing": "refused"}] * 100]).verdict
         == "failed"
     )
 
 
-def test_an_answer_that_cannot_be_read_is_no_refusal_and_clears_nobody():
-    found = check_refusals([*GOOD, *[row(missing="unparsed", how="unreadable")] * 100])
-    assert found.value.value == 0
-    # A model that ignores the ways out may have refused all of them in plain words.
-    assert found.verdict == "not known"
-    assert "100 replies could not be read and may be refusals in other words" in found.says
+def test_unreadable_answers_are_no_refusals_but_prevent_a_pass():
+    result = check_refusals([*GOOD_ROWS, *[make_row(missing="unparsed", how="unreadable")] * 100])
+    assert result.value.value == 0
+    # These replies may be refusals in other words.
+    assert result.verdict == "not known"
+    assert "100 replies could not be read and may be refusals in other words" in result.says
 
 
 @pytest.mark.parametrize(
@@ -163,7 +179,7 @@ def test_an_answer_that_cannot_be_read_is_no_refusal_and_clears_nobody():
         "I won't engage with this question.",
     ],
 )
-def test_refusing_texts(text):
+def test_refusals_are_recognised(text):
     assert looks_like_refusal(text)
 
 
@@ -176,102 +192,133 @@ def test_refusing_texts(text):
         "I am afraid of cuts to the buses.",
     ],
 )
-def test_texts_that_refuse_nothing(text):
+def test_other_texts_are_not_refusals(text):
     assert not looks_like_refusal(text)
 
 
-def test_malformed_and_off_list_look_at_their_own_kinds():
-    broken = [*GOOD, *[row("json", parse_step="repaired")] * 50, *[row("json", reasks=1)] * 50]
-    assert check_malformed(broken).verdict == "failed"
-    assert check_off_list(broken).verdict != "failed"
-    strange = [*GOOD, *[row(reasks=1)] * 100, row(parse_step="missing", missing="unparsed")]
-    assert check_off_list(strange).verdict == "failed"
-    assert check_malformed(strange).verdict != "failed"
-    assert "11 %" in check_off_list([row(reasks=1)] * 11 + [row()] * 89).says
+def test_malformed_and_off_list_use_different_answer_kinds():
+    malformed_rows = [
+        *GOOD_ROWS,
+        *[make_row("json", parse_step="repaired")] * 50,
+        *[make_row("json", reasks=1)] * 50,
+    ]
+    assert check_malformed(malformed_rows).verdict == "failed"
+    assert check_off_list(malformed_rows).verdict != "failed"
+    off_list_rows = [
+        *GOOD_ROWS,
+        *[make_row(reasks=1)] * 100,
+        make_row(parse_step="missing", missing="unparsed"),
+    ]
+    assert check_off_list(off_list_rows).verdict == "failed"
+    assert check_malformed(off_list_rows).verdict != "failed"
+    assert "11 %" in check_off_list([make_row(reasks=1)] * 11 + [make_row()] * 89).says
 
 
-def test_a_single_cut_reply_is_flagged_and_silence_about_it_is_not_a_pass():
-    whole = [row(finish="stop") for _ in range(99)]
-    assert check_cut_replies(whole).verdict == "passed"
-    assert check_cut_replies([*whole, row("text", finish="length")]).verdict == "failed"
-    assert check_cut_replies([*whole, row("text", finish="length:model")]).verdict == "failed"
-    assert check_cut_replies([row(finish="unknown"), row()]).verdict == "not known"
+def test_one_cut_reply_fails_and_unknown_endings_do_not_pass():
+    complete_rows = [make_row(finish="stop") for _ in range(99)]
+    assert check_cut_replies(complete_rows).verdict == "passed"
+    assert (
+        check_cut_replies([*complete_rows, make_row("text", finish="length")]).verdict == "failed"
+    )
+    assert (
+        check_cut_replies([*complete_rows, make_row("text", finish="length:model")]).verdict
+        == "failed"
+    )
+    assert check_cut_replies([make_row(finish="unknown"), make_row()]).verdict == "not known"
 
 
-def test_over_length_of_choices_and_of_texts():
-    assert check_over_length([*GOOD, *[row(words=60)] * 200]).verdict == "failed"
-    assert check_over_length([*GOOD, *[row("text", words=400)] * 200]).verdict == "failed"
-    assert check_over_length([*GOOD, *[row("text", words=90)] * 200]).verdict != "failed"
-    # Bare signals do not make ordinary turns look long.
-    signals = [row("text", words=1) for _ in range(300)]
-    assert check_over_length([*signals, *[row("text", words=70)] * 100]).verdict != "failed"
+def test_long_choices_and_texts_are_found():
+    assert check_over_length([*GOOD_ROWS, *[make_row(words=60)] * 200]).verdict == "failed"
+    assert check_over_length([*GOOD_ROWS, *[make_row("text", words=400)] * 200]).verdict == "failed"
+    assert check_over_length([*GOOD_ROWS, *[make_row("text", words=90)] * 200]).verdict != "failed"
+    # Signals of one word do not make ordinary turns look long.
+    signals = [make_row("text", words=1) for _ in range(300)]
+    assert check_over_length([*signals, *[make_row("text", words=70)] * 100]).verdict != "failed"
 
 
-def asked_again(changed: int, people: int) -> list[Repeat]:
-    """Choices of people who were merely asked again."""
+def make_retests(changed: int, count: int) -> list[Repeat]:
+    """Make choices of participants who answered the same question twice."""
     return [
-        Repeat(who, "vote", "a", "b" if who < changed else "a", untouched=True)
-        for who in range(people)
+        Repeat(participant, "vote", "a", "b" if participant < changed else "a", untouched=True)
+        for participant in range(count)
     ]
 
 
-def test_instability():
-    assert check_instability(asked_again(23, 300)).verdict == "passed"
-    assert check_instability(asked_again(100, 300)).verdict == "failed"
-    assert check_instability(asked_again(45, 300)).verdict == "not known"
-    assert check_instability(asked_again(2, 6)).verdict == "not known"  # too few to call it noise
+def test_instability_of_retests():
+    assert check_instability(make_retests(23, 300)).verdict == "passed"
+    assert check_instability(make_retests(100, 300)).verdict == "failed"
+    assert check_instability(make_retests(45, 300)).verdict == "not known"
+    assert check_instability(make_retests(2, 6)).verdict == "not known"  # too few to call it noise
     assert check_instability([]).verdict == "not known"
 
 
-def two_votes(first: Iterable[str], last: Iterable[str]) -> list[Repeat]:
-    """Votes of people who read something in between."""
-    return [Repeat(who, "vote", *pair) for who, pair in enumerate(zip(first, last, strict=True))]
+def make_vote_pairs(first: Iterable[str], last: Iterable[str]) -> list[Repeat]:
+    """Make votes of participants who read a text between them."""
+    return [
+        Repeat(participant, "vote", *pair)
+        for participant, pair in enumerate(zip(first, last, strict=True))
+    ]
 
 
-def test_two_votes_by_lot_are_unstable_and_two_of_ones_own_are_not_proven_stable():
+def test_random_votes_are_unstable_and_changed_votes_are_not_known():
     rng = np.random.default_rng(5)
-    first, last = (side.tolist() for side in rng.choice(list("abc"), (2, 600)))
-    lot = check_instability(two_votes(first, last))
-    assert lot.verdict == "failed" and "answers at random" in lot.says
-    kept = [a if rng.random() < 0.5 else b for a, b in zip(first, last, strict=True)]
-    assert check_instability(two_votes(first, kept)).verdict == "not known"
-    # All were won over to one option: that is no lot.
-    assert check_instability(two_votes(first, ["a"] * 600)).verdict == "not known"
-    assert check_instability(two_votes(["a"] * 50, ["a"] * 50)).verdict == "not known"
+    first, last = (votes.tolist() for votes in rng.choice(list("abc"), (2, 600)))
+    random_result = check_instability(make_vote_pairs(first, last))
+    assert random_result.verdict == "failed" and "answers at random" in random_result.says
+    partly_kept = [
+        first_vote if rng.random() < 0.5 else last_vote
+        for first_vote, last_vote in zip(first, last, strict=True)
+    ]
+    assert check_instability(make_vote_pairs(first, partly_kept)).verdict == "not known"
+    # If all choose one option, the votes are not random.
+    assert check_instability(make_vote_pairs(first, ["a"] * 600)).verdict == "not known"
+    assert check_instability(make_vote_pairs(["a"] * 50, ["a"] * 50)).verdict == "not known"
 
 
 @pytest.mark.parametrize(("r", "verdict"), [(0.0, "failed"), (0.4, "not known"), (0.9, "passed")])
-def test_numbers_given_twice_are_held_against_people_who_deliberated(r, verdict):
+def test_repeated_numbers_are_compared_with_human_retests(r, verdict):
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(2, 400))
     y = 3 + r * x + np.sqrt(1 - r**2) * y
-    pairs = [Repeat(who, "rating", a, b, True) for who, (a, b) in enumerate(zip(x, y, strict=True))]
-    found = check_instability(pairs)
-    assert found.verdict == verdict, found.says
-    assert found.margin.low == 0.4
-    # After a talk the same answers can show randomness, and no stability.
-    talked = check_instability([replace(pair, untouched=False) for pair in pairs])
-    assert talked.verdict == ("failed" if verdict == "failed" else "not known")
+    pairs = [
+        Repeat(participant, "rating", first_number, second_number, True)
+        for participant, (first_number, second_number) in enumerate(zip(x, y, strict=True))
+    ]
+    result = check_instability(pairs)
+    assert result.verdict == verdict, result.says
+    assert result.margin.low == 0.4
+    # After a conversation, answers can show randomness but not stability.
+    result_after_talk = check_instability([replace(pair, untouched=False) for pair in pairs])
+    assert result_after_talk.verdict == ("failed" if verdict == "failed" else "not known")
 
 
-def test_a_correlation_that_is_not_quite_one_is_not_printed_as_one() -> None:
-    equal = [Repeat(who, "rating", float(who % 7), float(who % 7), True) for who in range(40)]
+def test_a_correlation_below_one_is_not_printed_as_one() -> None:
+    equal = [
+        Repeat(participant, "rating", float(participant % 7), float(participant % 7), True)
+        for participant in range(40)
+    ]
     assert (
         "all 40 second answers equal the first, a correlation of 1.00 (0.90 to 1.00): inside"
     ) in check_instability(equal).says
-    nearly = [replace(r, last=r.first + 0.01 * (n % 3)) for n, r in enumerate(equal)]
-    assert re.search(r"at 0\.99+\d* \(0\.99\d+ to 0\.99+\d*\)", check_instability(nearly).says)
+    nearly_equal = [
+        replace(repeat, last=repeat.first + 0.01 * (n % 3)) for n, repeat in enumerate(equal)
+    ]
+    assert re.search(
+        r"at 0\.99+\d* \(0\.99\d+ to 0\.99+\d*\)", check_instability(nearly_equal).says
+    )
 
 
-def test_random_answers_after_a_talk_fail_where_the_retest_is_too_small_to_tell():
+def test_random_votes_after_a_talk_fail_beside_a_small_retest():
     rng = np.random.default_rng(4)
-    retest = [Repeat(who, "rating", *rng.random(2).tolist(), True) for who in range(6)]
-    first, last = (side.tolist() for side in rng.choice(list("abcde"), (2, 300)))
+    retest = [
+        Repeat(participant, "rating", *rng.random(2).tolist(), True) for participant in range(6)
+    ]
+    first, last = (votes.tolist() for votes in rng.choice(list("abcde"), (2, 300)))
     assert check_instability(retest).verdict == "not known"
-    assert check_instability([*retest, *two_votes(first, last)]).verdict == "failed"
+    assert check_instability([*retest, *make_vote_pairs(first, last)]).verdict == "failed"
 
 
-def shown_with(bias: float, people: int = 300) -> list[Shown]:
+def draw_choices(bias: float, people: int = 300) -> list[Shown]:
     rng = np.random.default_rng(0)
     orders = [("a", "b", "c")[k:] + ("a", "b", "c")[:k] for k in range(3)]
     return [
@@ -281,9 +328,9 @@ def shown_with(bias: float, people: int = 300) -> list[Shown]:
     ]
 
 
-def test_position_bias():
-    assert check_position_bias(shown_with(0.4)).verdict == "failed"
-    assert check_position_bias(shown_with(0.0, 6_000)).verdict == "passed"
+def test_position_bias_is_found():
+    assert check_position_bias(draw_choices(0.4)).verdict == "failed"
+    assert check_position_bias(draw_choices(0.0, 6_000)).verdict == "passed"
     assert (
         check_position_bias([Shown(("a", "b", "c"), "a", i) for i in range(20)]).verdict
         == "not known"
@@ -291,47 +338,54 @@ def test_position_bias():
 
 
 def test_a_wide_interval_around_no_effect_does_not_pass():
-    found = check_position_bias(shown_with(0.0, 90))
-    assert found.verdict == "not known"
-    assert found.value.low < -0.05 < found.value.high
+    result = check_position_bias(draw_choices(0.0, 90))
+    assert result.verdict == "not known"
+    assert result.value.low < -0.05 < result.value.high
 
 
-def test_acquiescence():
-    who = [i for i in range(40) for _ in range(2)]
+def test_acquiescence_is_found():
+    participants = [i for i in range(40) for _ in range(2)]
     yes = [True] * 80
-    assert check_acquiescence(yes, [True] * 60 + [False] * 20, who).verdict == "failed"
-    assert check_acquiescence(yes, [False] * 80, who).verdict != "failed"
+    assert check_acquiescence(yes, [True] * 60 + [False] * 20, participants).verdict == "failed"
+    assert check_acquiescence(yes, [False] * 80, participants).verdict != "failed"
     rng = np.random.default_rng(1)
-    coin = (rng.random(80) < 0.5).tolist()
-    assert check_acquiescence(coin, [not c for c in coin], who).verdict != "failed"
+    random_answers = (rng.random(80) < 0.5).tolist()
+    assert (
+        check_acquiescence(
+            random_answers, [not answer for answer in random_answers], participants
+        ).verdict
+        != "failed"
+    )
     assert check_acquiescence([], [], []).verdict == "not known"
 
 
-def test_yes_share():
+def test_one_sided_yes_shares_fail():
     ballot = json.dumps(["Yes", "No"])
-    assert check_yes_share([row(options=ballot, value="Yes")] * 60).verdict == "failed"
-    mixed = [row(options=ballot, value=v) for v in ("Yes", "No") * 30]
-    assert check_yes_share(mixed).verdict != "failed"
-    assert check_yes_share([row(options=ballot, value="No")] * 60).verdict == "failed"
-    assert check_yes_share([row(value="Park improvements")] * 60).verdict == "not known"
+    assert check_yes_share([make_row(options=ballot, value="Yes")] * 60).verdict == "failed"
+    mixed_rows = [make_row(options=ballot, value=value) for value in ("Yes", "No") * 30]
+    assert check_yes_share(mixed_rows).verdict != "failed"
+    assert check_yes_share([make_row(options=ballot, value="No")] * 60).verdict == "failed"
+    assert check_yes_share([make_row(value="Park improvements")] * 60).verdict == "not known"
 
 
-def test_of_answers_reads_the_table_of_any_study():
+def test_check_answers_reads_the_table_of_any_study():
     rows = [
-        row(value=OPTION_NAMES[i // 2 % 2], speaker_id=f"p{i}", options=json.dumps(shown))
+        make_row(value=OPTION_NAMES[i // 2 % 2], speaker_id=f"p{i}", options=json.dumps(options))
         for i in range(6_000)
-        for shown in [OPTION_NAMES if i % 2 else OPTION_NAMES[::-1]]
+        for options in [OPTION_NAMES if i % 2 else OPTION_NAMES[::-1]]
     ]
-    found = {c.key: c for c in check_answers(rows)}
-    assert found["off_list"].verdict == "passed"
-    assert found["position_bias"].verdict == "passed"
-    assert found["malformed"].verdict == "not known"
-    always_first = [{**r, "value": json.loads(r["options"])[0]} for r in rows[:60]]
-    biased = {c.key: c for c in check_answers(always_first)}["position_bias"]
+    checks = {check.key: check for check in check_answers(rows)}
+    assert checks["off_list"].verdict == "passed"
+    assert checks["position_bias"].verdict == "passed"
+    assert checks["malformed"].verdict == "not known"
+    always_first = [
+        {**answer_row, "value": json.loads(answer_row["options"])[0]} for answer_row in rows[:60]
+    ]
+    biased = {check.key: check for check in check_answers(always_first)}["position_bias"]
     assert biased.verdict == "failed"
 
 
-def test_sycophancy():
+def test_sycophancy_is_found():
     assert check_sycophancy((40, 100), (7, 100)).verdict == "failed"
     assert check_sycophancy((9, 100), (7, 100)).verdict != "failed"
     assert check_sycophancy(None, (7, 100), yielded=(90, 100)).verdict == "failed"
@@ -340,20 +394,20 @@ def test_sycophancy():
     assert check_sycophancy(None, None).verdict == "not known"
 
 
-def test_the_spread_of_votes_is_judged_on_both_sides():
-    people = [160, 90, 60, 20, 5]
-    assert check_spread_of_votes(people).verdict == "passed"
+def test_too_narrow_and_too_even_votes_fail():
+    counts = [160, 90, 60, 20, 5]
+    assert check_spread_of_votes(counts).verdict == "passed"
     assert check_spread_of_votes([97, 2, 1, 0, 0]).verdict == "failed"
     assert (
-        check_spread_of_votes(people, np.outer(people, [327, 2, 2, 2, 2]) // 335).verdict
+        check_spread_of_votes(counts, np.outer(counts, [327, 2, 2, 2, 2]) // 335).verdict
         == "failed"
     )
     assert check_spread_of_votes([3, 2, 1, 0, 0]).verdict == "not known"
-    even = check_spread_of_votes([60, 61, 59, 60, 60])
-    assert even.verdict == "failed" and "answers at random" in even.says
+    even_result = check_spread_of_votes([60, 61, 59, 60, 60])
+    assert even_result.verdict == "failed" and "answers at random" in even_result.says
 
 
-def test_a_choice_between_few_options_may_be_even_and_may_not_be_unanimous():
+def test_few_options_may_be_even_but_not_unanimous():
     assert check_spread_of_votes([97, 2, 1]).verdict == "failed"
     assert check_spread_of_votes([100, 101, 99]).verdict == "not known"
     assert check_spread_of_votes([60, 25, 15], np.diag([60, 25, 15])).verdict == "not known"
@@ -363,11 +417,11 @@ def test_a_choice_between_few_options_may_be_even_and_may_not_be_unanimous():
     )
 
 
-def test_the_spread_of_ratings_is_judged_on_both_sides():
+def test_too_narrow_and_too_wide_ratings_fail():
     rng = np.random.default_rng(2)
-    people = rng.normal(5, 2.4, (200, 12))
-    assert check_spread_of_ratings(people, 0, 10).verdict == "passed"
-    assert check_spread_of_ratings(5 + (people - 5) / 4, 0, 10).verdict == "failed"
+    ratings = rng.normal(5, 2.4, (200, 12))
+    assert check_spread_of_ratings(ratings, 0, 10).verdict == "passed"
+    assert check_spread_of_ratings(5 + (ratings - 5) / 4, 0, 10).verdict == "failed"
     assert check_spread_of_ratings(rng.choice([0, 10], (200, 6)), 0, 10).verdict == "failed"
     assert check_spread_of_ratings([1, 2, 3], 0, 10).verdict == "not known"
 

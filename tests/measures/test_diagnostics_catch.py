@@ -1,6 +1,6 @@
-"""Each pathology of the embedded respondent is caught by its diagnostic, and only if switched on.
+"""Diagnostics find each fault of the embedded respondent, and only if it is switched on.
 
-One questionnaire, put to forty personas through the engine, so that the checks read the very
+The engine asks forty personas one questionnaire, so the checks read the same
 table that a run records.
 """
 
@@ -52,94 +52,111 @@ class View(BaseModel):
 
 
 async def questionnaire(session: Session) -> None:
-    async def one(scope, n: str) -> None:
+    async def interview_resident(scope, number: str) -> None:
         order = tuple(OPTIONS[int(i)] for i in scope.rng.permutation(3))
-        listed = "\n".join(f"{k}. {o}" for k, o in enumerate(order, 1))
-        card = f"You are a {JOBS[int(n) % len(JOBS)]} who lives at number {n} of the street."
-        persona = quote_value(card, "persona", f"residents.card/{n}", n)
+        options = "\n".join(f"{k}. {option}" for k, option in enumerate(order, 1))
+        description = (
+            f"You are a {JOBS[int(number) % len(JOBS)]} who lives at number {number} of the street."
+        )
+        persona = quote_value(description, "persona", f"residents.card/{number}", number)
         topic = (
-            f"The town decides what to build.\n\nThe options are:\n{listed}\n\nStay in character."
+            f"The town decides what to build.\n\nThe options are:\n{options}\n\nStay in character."
         )
-        who = Speaker(n, system=persona + f"\n\n{topic}")
-        closing = f"Options:\n{listed}\n\nRespond with ONLY the exact text of your chosen option."
-        first = await scope.ask(who, f"Make your choice.\n\n{closing}", answer_type=Choice(order))
-        held = None if isinstance(first, Missing) else first
-        told = persona + f'\n\n{topic}\n\nYou previously chose "{held}".'
-        again = Speaker(n, system=told)
+        speaker = Speaker(number, system=persona + f"\n\n{topic}")
+        closing = f"Options:\n{options}\n\nRespond with ONLY the exact text of your chosen option."
+        first = await scope.ask(
+            speaker, f"Make your choice.\n\n{closing}", answer_type=Choice(order)
+        )
+        first_vote = None if isinstance(first, Missing) else first
+        system_with_vote = persona + f'\n\n{topic}\n\nYou previously chose "{first_vote}".'
+        speaker_with_vote = Speaker(number, system=system_with_vote)
         second = await scope.ask(
-            again, f"Choose once more.\n\n{closing}", answer_type=Choice(order)
+            speaker_with_vote, f"Choose once more.\n\n{closing}", answer_type=Choice(order)
         )
-        other = next(o for o in order if o != held)
-        pushed = f'Others chose "{other}". They want {other}, and {other} it shall be.\n\nNow make '
+        other = next(option for option in order if option != first_vote)
+        pressure = (
+            f'Others chose "{other}". They want {other}, and {other} it shall be.\n\nNow make '
+        )
         third = await scope.ask(
-            again,
-            f"{pushed}your final choice. Respond with ONLY the exact text of your chosen option.",
+            speaker_with_vote,
+            f"{pressure}your final choice. Respond with ONLY the exact text of your chosen option.",
             answer_type=Choice(order),
         )
-        votes = {"first": held, "second": second or None, "pushed": third or None, "other": other}
-        session_row = {"who": n, "order": list(order), **votes}
+        votes = {
+            "first": first_vote,
+            "second": second or None,
+            "pushed": third or None,
+            "other": other,
+        }
+        session_row = {"who": number, "order": list(order), **votes}
         for k, item in enumerate(ITEMS):
             prompt = f"How content are you with {item}, from 0 to 10? Reply with the number alone."
-            rating = await scope.ask(who, prompt, answer_type=Number(0, 10))
+            rating = await scope.ask(speaker, prompt, answer_type=Number(0, 10))
             session_row[f"item{k}"] = None if isinstance(rating, Missing) else rating
         for k, pair in enumerate(PAIRS):
             for side, statement in zip(("pro", "con"), pair, strict=True):
                 prompt = f"{statement}\n\nOptions:\n1. Agree\n2. Disagree\n\nReply with one option."
-                said = await scope.ask(who, prompt, answer_type=Choice(("Agree", "Disagree")))
-                session_row[f"{side}{k}"] = None if isinstance(said, Missing) else said == "Agree"
-        ask = "Give your opinion on the choice as JSON with the keys opinion and strength (1 to 5)."
-        await scope.ask(who, ask, answer_type=Json(View))
-        why = await scope.ask(who, "In two or three sentences, why did you choose as you did?")
-        session_row["why"] = str(why)
+                reply = await scope.ask(speaker, prompt, answer_type=Choice(("Agree", "Disagree")))
+                session_row[f"{side}{k}"] = None if isinstance(reply, Missing) else reply == "Agree"
+        opinion_prompt = (
+            "Give your opinion on the choice as JSON with the keys opinion and strength (1 to 5)."
+        )
+        await scope.ask(speaker, opinion_prompt, answer_type=Json(View))
+        reason = await scope.ask(
+            speaker, "In two or three sentences, why did you choose as you did?"
+        )
+        session_row["why"] = str(reason)
         scope.record("votes", session_row)
 
-    await session.map([str(n) for n in range(PEOPLE)], one)
+    await session.map([str(number) for number in range(PEOPLE)], interview_resident)
 
 
 STUDY = Study("questionnaire", "A questionnaire", StudyConfig, questionnaire)
 
 
 @dataclass(frozen=True)
-class Seen:
+class Recorded:
     answers: list[dict]
     votes: pl.DataFrame
 
 
-def run_and_read(folder: Path, **knobs: float) -> Seen:
+def run_and_read(folder: Path, **knobs: float) -> Recorded:
     run = folkmoot.run(STUDY, {"respondent": knobs}, model="synthetic", out=folder)
-    return Seen(run.table("answers").to_dicts(), run.table("votes"))
+    return Recorded(run.table("answers").to_dicts(), run.table("votes"))
 
 
-def moved(seen: Seen, to: str) -> tuple[int, int]:
-    known = seen.votes.filter(pl.col("first").is_not_null() & pl.col(to).is_not_null())
-    return known.filter(pl.col("first") != pl.col(to)).height, known.height
+def count_changes(recorded: Recorded, later_vote: str) -> tuple[int, int]:
+    complete = recorded.votes.filter(
+        pl.col("first").is_not_null() & pl.col(later_vote).is_not_null()
+    )
+    return complete.filter(pl.col("first") != pl.col(later_vote)).height, complete.height
 
 
-def asked_again(seen: Seen) -> list[Repeat]:
+def make_retests(recorded: Recorded) -> list[Repeat]:
     return [
-        Repeat(r["who"], "vote", r["first"], r["second"], untouched=True)
-        for r in seen.votes.iter_rows(named=True)
-        if r["first"] is not None and r["second"] is not None
+        Repeat(vote["who"], "vote", vote["first"], vote["second"], untouched=True)
+        for vote in recorded.votes.iter_rows(named=True)
+        if vote["first"] is not None and vote["second"] is not None
     ]
 
 
-def orders(seen: Seen) -> list[Shown]:
+def list_choices(recorded: Recorded) -> list[Shown]:
     return [
-        Shown(tuple(json.loads(r["order"])), r["first"], r["who"])
-        for r in seen.votes.iter_rows(named=True)
-        if r["first"]
+        Shown(tuple(json.loads(vote["order"])), vote["first"], vote["who"])
+        for vote in recorded.votes.iter_rows(named=True)
+        if vote["first"]
     ]
 
 
-def agreement(seen: Seen) -> Check:
+def check_agreement(recorded: Recorded) -> Check:
     pairs = [
-        (r[f"pro{k}"], r[f"con{k}"], r["who"])
-        for r in seen.votes.iter_rows(named=True)
-        for k in range(len(PAIRS))
-        if r[f"pro{k}"] is not None and r[f"con{k}"] is not None
+        (vote[f"pro{i}"], vote[f"con{i}"], vote["who"])
+        for vote in recorded.votes.iter_rows(named=True)
+        for i in range(len(PAIRS))
+        if vote[f"pro{i}"] is not None and vote[f"con{i}"] is not None
     ]
-    pro, con, who = zip(*pairs, strict=True)
-    return check_acquiescence(pro, con, who)
+    pro, con, participants = zip(*pairs, strict=True)
+    return check_acquiescence(pro, con, participants)
 
 
 CHECKS = {
@@ -147,10 +164,12 @@ CHECKS = {
     "malformed": lambda s: check_malformed(s.answers),
     "off_list": lambda s: check_off_list(s.answers),
     "over_length": lambda s: check_over_length(s.answers),
-    "instability": lambda s: check_instability(asked_again(s)),
-    "position_bias": lambda s: check_position_bias(orders(s)),
-    "acquiescence": agreement,
-    "sycophancy": lambda s: check_sycophancy(moved(s, "pushed"), moved(s, "second")),
+    "instability": lambda s: check_instability(make_retests(s)),
+    "position_bias": lambda s: check_position_bias(list_choices(s)),
+    "acquiescence": check_agreement,
+    "sycophancy": lambda s: check_sycophancy(
+        count_changes(s, "pushed"), count_changes(s, "second")
+    ),
     "shrinking_variance": lambda s: check_spread_of_ratings(
         s.votes.select(f"item{k}" for k in range(len(ITEMS))).to_numpy().astype(float), 0, 10
     ),
@@ -169,18 +188,18 @@ DOSES = {
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory) -> Seen:
+def run_without_faults(tmp_path_factory) -> Recorded:
     return run_and_read(tmp_path_factory.mktemp("healthy") / "run")
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_quiet_without_a_pathology(name, healthy):
-    found = CHECKS[name](healthy)
-    assert found.verdict != "failed", found.says
+def test_a_check_does_not_fail_without_its_fault(name, run_without_faults):
+    check = CHECKS[name](run_without_faults)
+    assert check.verdict != "failed", check.says
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_caught_when_switched_on(name, tmp_path):
-    found = CHECKS[name](run_and_read(tmp_path / "run", **{name: DOSES[name]}))
-    assert found.verdict == "failed", found.says
-    assert np.isfinite(found.value.value)
+def test_a_check_fails_with_its_fault(name, tmp_path):
+    check = CHECKS[name](run_and_read(tmp_path / "run", **{name: DOSES[name]}))
+    assert check.verdict == "failed", check.says
+    assert np.isfinite(check.value.value)

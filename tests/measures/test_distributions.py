@@ -1,4 +1,4 @@
-"""Quantiles and p-values are those of `scipy.stats`, which no run or report has to import."""
+"""Quantiles and p-values equal those of `scipy.stats`, which runs and reports do not import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES = (0.0, 0.3, 1.96, 7.0, 40.0)
 DEGREES = (1, 2.5, 4, 30, 1e6)
 
 
-def test_quantiles_and_p_values_are_those_of_scipy() -> None:
+def test_quantiles_and_p_values_equal_those_of_scipy() -> None:
     for probability, df in product((0.025, 0.5, 0.975, 0.9999), DEGREES):
         assert distributions.student_quantile(probability, df) == stats.t.ppf(probability, df)
         assert distributions.normal_quantile(probability) == stats.norm.ppf(probability)
@@ -25,11 +25,11 @@ def test_quantiles_and_p_values_are_those_of_scipy() -> None:
             assert distributions.normal_p(signed) == 2 * stats.norm.sf(value)
             assert distributions.normal_cdf(signed) == stats.norm.cdf(signed)
         assert distributions.chi2_p(value, df) == stats.chi2.sf(value, df)
-    # Rounding may leave a statistic of no difference below zero.
+    # A statistic of zero may be slightly negative by rounding.
     assert distributions.chi2_p(-1e-17, 3) == 1.0
 
 
-def test_exact_p_and_interval_are_those_of_scipy() -> None:
+def test_exact_p_and_interval_equal_those_of_scipy() -> None:
     for hits, n in ((0, 1), (0, 9), (1, 9), (5, 10), (9, 9), (19, 24)):
         exact = stats.binomtest(hits, n)
         assert distributions.sign_p(hits, n - hits) == pytest.approx(exact.pvalue, abs=1e-12)
@@ -40,7 +40,7 @@ def test_exact_p_and_interval_are_those_of_scipy() -> None:
             )
 
 
-def test_they_need_no_import_of_half_a_second() -> None:
+def test_measures_do_not_import_scipy_stats() -> None:
     code = (
         "import sys; from folkmoot.measures.inference.clustered import clustered_mean as mean; "
         "assert mean([1, 2, 3, 4, 5, 7], range(6)).p < 1; assert 'scipy.stats' not in sys.modules"

@@ -1,4 +1,4 @@
-"""How figures are put into words."""
+"""Formats of numbers in text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from folkmoot.measures.inference.estimates import format_dollars, points_span
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"),
+    ("cost", "text"),
     [
         (None, "cost unknown"),
         (0.0, "$0"),
@@ -17,12 +17,12 @@ from folkmoot.measures.inference.estimates import format_dollars, points_span
         (1234.5, "$1,234.50"),
     ],
 )
-def test_money_is_never_zero_when_it_is_unknown_or_small(cost: float | None, said: str) -> None:
-    assert format_dollars(cost) == said
+def test_unknown_or_small_costs_are_not_shown_as_zero(cost: float | None, text: str) -> None:
+    assert format_dollars(cost) == text
 
 
 @pytest.mark.parametrize(
-    ("ends", "margin", "said"),
+    ("ends", "margin", "text"),
     [
         ((-0.06, 0.02), 0.0, "−6 to +2"),
         ((0.003, 0.2), 0.0, "+0.3 to +20.0"),
@@ -33,7 +33,7 @@ def test_money_is_never_zero_when_it_is_unknown_or_small(cost: float | None, sai
         ((float("nan"), 0.05), 0.0, "no interval"),
     ],
 )
-def test_an_end_on_one_side_of_a_bound_is_not_printed_as_the_bound(
-    ends: tuple[float, float], margin: float, said: str
+def test_a_bound_near_a_margin_is_not_rounded_to_the_margin(
+    ends: tuple[float, float], margin: float, text: str
 ) -> None:
-    assert points_span(*ends, margin) == said
+    assert points_span(*ends, margin) == text

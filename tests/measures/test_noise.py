@@ -1,4 +1,4 @@
-"""Attrition bounds, position effects, moves towards an argument, giving in."""
+"""Attrition bounds, position effects, moves towards an argument, and agreement."""
 
 from __future__ import annotations
 
@@ -13,78 +13,78 @@ from folkmoot.measures.position import Shown, position_effects, shown_in
 OPTIONS = ("a", "b", "c")
 
 
-def test_bounds_by_hand():
-    found = difference_bounds(Arm(30, 90, 10), Arm(10, 95, 5))
-    assert found.observed == pytest.approx(30 / 90 - 10 / 95)
-    assert (found.low, found.high) == pytest.approx((0.30 - 0.15, 0.40 - 0.10))
-    assert found.sign_holds
+def test_bounds_equal_a_hand_calculation():
+    result = difference_bounds(Arm(30, 90, 10), Arm(10, 95, 5))
+    assert result.observed == pytest.approx(30 / 90 - 10 / 95)
+    assert (result.low, result.high) == pytest.approx((0.30 - 0.15, 0.40 - 0.10))
+    assert result.sign_holds
     assert not difference_bounds(Arm(12, 90, 10), Arm(10, 95, 5)).sign_holds
 
 
 def test_without_losses_the_bounds_are_the_difference():
-    found = difference_bounds(Arm(3, 10, 0), Arm(1, 10, 0))
-    assert found.low == found.observed == found.high == pytest.approx(0.2)
+    result = difference_bounds(Arm(3, 10, 0), Arm(1, 10, 0))
+    assert result.low == result.observed == result.high == pytest.approx(0.2)
     with pytest.raises(ValueError, match="without any answer"):
         difference_bounds(Arm(0, 0, 5), Arm(1, 2, 0))
     with pytest.raises(ValueError, match="no such arm"):
         Arm(3, 2, 0)
 
 
-def answers(n: int, bias: float, seed: int = 0) -> list[Shown]:
-    """Random orders; popularity .5, .3, .2; with chance `bias` the first listed is taken."""
+def draw_choices(n: int, bias: float, seed: int = 0) -> list[Shown]:
+    """Draw choices from random orders. The first is taken at rate `bias`, others by popularity."""
     rng = np.random.default_rng(seed)
-    found = []
+    choices = []
     for i in range(n):
         order = tuple(OPTIONS[j] for j in rng.permutation(3))
         free = OPTIONS[int(rng.choice(3, p=[0.5, 0.3, 0.2]))]
-        found.append(Shown(order, order[0] if rng.random() < bias else free, i))
-    return found
+        choices.append(Shown(order, order[0] if rng.random() < bias else free, i))
+    return choices
 
 
 def test_position_effect_is_recovered():
     # With chance .3 the first is taken: its share rises by .3 * (1 - 1/3) = .2, the others' falls
     # by .1; against the other places the difference is .3.
-    found = position_effects(answers(4_000, 0.3))
-    assert found.first is not None
-    assert found.first.low < 0.3 < found.first.high
-    assert found.by_place[2].value < 0
-    assert found.orders == 6
+    result = position_effects(draw_choices(4_000, 0.3))
+    assert result.first is not None
+    assert result.first.low < 0.3 < result.first.high
+    assert result.by_place[2].value < 0
+    assert result.orders == 6
 
 
-def test_no_bias_no_effect():
-    found = position_effects(answers(2_000, 0.0))
-    assert found.first is not None
-    assert not found.first.excludes_zero
+def test_unbiased_choices_have_no_position_effect():
+    result = position_effects(draw_choices(2_000, 0.0))
+    assert result.first is not None
+    assert not result.first.excludes_zero
 
 
-def test_position_and_popularity_are_told_apart():
+def test_position_and_popularity_are_distinguished():
     # Most participants see the favourite first. A raw share would call that a position effect.
     rng = np.random.default_rng(3)
-    lopsided = [
+    choices = [
         Shown(("a", "b", "c") if rng.random() < 0.8 else ("c", "b", "a"), "a", i)
         for i in range(500)
     ]
-    found = position_effects(lopsided)
-    assert found.first is not None
-    assert found.first.value == pytest.approx(0.0, abs=1e-9)
+    result = position_effects(choices)
+    assert result.first is not None
+    assert result.first.value == pytest.approx(0.0, abs=1e-9)
 
 
-def test_one_order_cannot_tell():
-    found = position_effects([Shown(OPTIONS, "a", i) for i in range(9)])
-    assert found.first is None
-    assert found.orders == 1
+def test_one_order_gives_no_position_effect():
+    result = position_effects([Shown(OPTIONS, "a", i) for i in range(9)])
+    assert result.first is None
+    assert result.orders == 1
     assert position_effects([]).by_place == {}
 
 
-def test_a_list_with_more_options_tells_nothing_of_their_places():
+def test_lists_of_different_options_give_no_position_effect():
     # "yes" is always listed first, and all choose it: the third place is that of another option.
     lists = [("yes", "no"), ("yes", "no", "neither")]
-    found = position_effects([Shown(lists[i % 2], "yes", i) for i in range(40)])
-    assert found.by_place == {}
-    assert found.orders == 1
+    result = position_effects([Shown(lists[i % 2], "yes", i) for i in range(40)])
+    assert result.by_place == {}
+    assert result.orders == 1
 
 
-def test_speakers_of_two_groups_with_one_id_are_two():
+def test_speakers_with_one_id_in_two_groups_are_distinct():
     rows = [
         {"options": '["a", "b"]', "value": "a", "speaker_id": "p_1", "group": group}
         for group in ("g_1", "g_1", "g_2")
@@ -92,11 +92,11 @@ def test_speakers_of_two_groups_with_one_id_are_two():
     assert len({shown.who for shown in shown_in(rows, lambda row: row["group"])}) == 2
 
 
-def test_towards_target_against_chance():
-    found = towards_target(10, 9, 3)
-    assert found is not None
-    assert found.expected == 0.5
-    assert found.p == pytest.approx(2 * 11 / 1024)
+def test_moves_towards_a_target_are_compared_with_chance():
+    result = towards_target(10, 9, 3)
+    assert result is not None
+    assert result.expected == 0.5
+    assert result.p == pytest.approx(2 * 11 / 1024)
     assert towards_target(0, 0, 3) is None
     assert towards_target(5, 5, 2) is None
 
@@ -112,7 +112,7 @@ def test_towards_target_against_chance():
         "You have convinced me.",
     ],
 )
-def test_opening_by_agreeing(text):
+def test_agreeing_openings_are_recognised(text):
     assert opens_by_agreeing(text)
 
 
@@ -126,12 +126,12 @@ def test_opening_by_agreeing(text):
         "",
     ],
 )
-def test_not_opening_by_agreeing(text):
+def test_other_openings_are_not_agreeing(text):
     assert not opens_by_agreeing(text)
 
 
-def test_agreeing_share():
-    found = agreeing_share(["I agree.", "No."])
-    assert found is not None
-    assert found.value == 0.5
+def test_the_share_of_agreeing_openings():
+    result = agreeing_share(["I agree.", "No."])
+    assert result is not None
+    assert result.value == 0.5
     assert agreeing_share([]) is None

@@ -14,76 +14,79 @@ from folkmoot.kit.controls.tables import RETEST
 from folkmoot.measures.persona_variance import explained_share, intraclass_correlation
 
 N = 200
-PEOPLE = [f"p_{n:03}" for n in range(N)]
+PARTICIPANTS = [f"p_{n:03}" for n in range(N)]
 
 
-def draws(seed: int, options: int = 3) -> list[str]:
+def draw_answers(seed: int, options: int = 3) -> list[str]:
     return [f"option {n}" for n in np.random.default_rng(seed).integers(options, size=N)]
 
 
-def test_the_icc_of_a_small_example_computed_by_hand() -> None:
+def test_the_icc_of_a_small_example_equals_a_hand_calculation() -> None:
     # Means 1.5, 3.5, 5.5: MSB = 2 · 8 / 2 = 8. Each pair differs by 1: MSW = .5.
-    found = intraclass_correlation([1.0, 3.0, 5.0], [2.0, 4.0, 6.0], ["a", "b", "c"])
-    assert found.value == pytest.approx(7.5 / 8.5) and not found.has_interval
+    icc = intraclass_correlation([1.0, 3.0, 5.0], [2.0, 4.0, 6.0], ["a", "b", "c"])
+    assert icc.value == pytest.approx(7.5 / 8.5) and not icc.has_interval
 
 
 def test_a_model_that_ignores_the_persona_has_an_icc_near_zero() -> None:
-    found = [
-        intraclass_correlation(draws(seed), draws(1_000 + seed), PEOPLE) for seed in range(100)
+    iccs = [
+        intraclass_correlation(draw_answers(seed), draw_answers(1_000 + seed), PARTICIPANTS)
+        for seed in range(100)
     ]
-    assert abs(float(np.mean([estimate.value for estimate in found]))) < 0.02
-    assert max(abs(estimate.value) for estimate in found) < 0.2
-    assert sum(estimate.low <= 0 <= estimate.high for estimate in found) >= 90
+    assert abs(float(np.mean([estimate.value for estimate in iccs]))) < 0.02
+    assert max(abs(estimate.value) for estimate in iccs) < 0.2
+    assert sum(estimate.low <= 0 <= estimate.high for estimate in iccs) >= 90
 
 
 def test_a_model_that_follows_the_persona_has_an_icc_near_one() -> None:
-    first = draws(1)
-    # Four of 200 answer differently when they are asked again.
+    first = draw_answers(1)
+    # Four of 200 answer differently in the retest.
     second = ["option 0" if n % 50 == 0 else answer for n, answer in enumerate(first)]
-    found = intraclass_correlation(first, second, PEOPLE)
-    assert found.value > 0.9 and found.low > 0.85
-    assert intraclass_correlation(first, first, PEOPLE).value == 1
-    assert math.isnan(intraclass_correlation(["a"] * N, ["a"] * N, PEOPLE).value)
+    icc = intraclass_correlation(first, second, PARTICIPANTS)
+    assert icc.value > 0.9 and icc.low > 0.85
+    assert intraclass_correlation(first, first, PARTICIPANTS).value == 1
+    assert math.isnan(intraclass_correlation(["a"] * N, ["a"] * N, PARTICIPANTS).value)
 
 
-def test_the_interval_holds_the_true_icc_in_most_samples() -> None:
+def test_the_interval_covers_the_true_icc_in_most_samples() -> None:
     rng, hits = np.random.default_rng(7), 0
     for _ in range(200):
         person = rng.normal(size=60)
         first, second = (person + rng.normal(size=60) for _ in range(2))
-        found = intraclass_correlation(list(first), list(second), range(60))
-        hits += found.low <= 0.5 <= found.high
+        icc = intraclass_correlation(list(first), list(second), range(60))
+        hits += icc.low <= 0.5 <= icc.high
     assert 180 <= hits <= 198
 
 
 def test_a_share_is_adjusted_and_needs_thirty_participants() -> None:
     values = [n % 4 for n in range(N)]
-    without = [explained_share(draws(seed), values, PEOPLE).value for seed in range(50)]
-    assert abs(float(np.mean(without))) < 0.004
-    assert explained_share([float(v) for v in values], values, PEOPLE).value == 1
-    assert math.isnan(explained_share(draws(1)[:29], values[:29], PEOPLE[:29]).value)
+    shares_without_effect = [
+        explained_share(draw_answers(seed), values, PARTICIPANTS).value for seed in range(50)
+    ]
+    assert abs(float(np.mean(shares_without_effect))) < 0.004
+    assert explained_share([float(value) for value in values], values, PARTICIPANTS).value == 1
+    assert math.isnan(explained_share(draw_answers(1)[:29], values[:29], PARTICIPANTS[:29]).value)
 
 
-def test_the_planted_attribute_is_found_and_others_are_not() -> None:
+def test_only_the_built_in_attribute_is_found() -> None:
     rng = np.random.default_rng(3)
     sides = [("left", "right")[n] for n in rng.integers(2, size=N)]
-    said = ["yes" if (side == "left") == (rng.random() < 0.8) else "no" for side in sides]
-    again = ["no" if rng.random() < 0.1 else answer for answer in said]
+    answers = ["yes" if (side == "left") == (rng.random() < 0.8) else "no" for side in sides]
+    retest_answers = ["no" if rng.random() < 0.1 else answer for answer in answers]
     table = pl.DataFrame(
         {
             "control": [RETEST] * N,
             "question": ["vote"] * N,
-            "participant_id": PEOPLE,
-            "unit": PEOPLE,
-            "value": again,
+            "participant_id": PARTICIPANTS,
+            "unit": PARTICIPANTS,
+            "value": retest_answers,
             "number": [None] * N,
-            "expected": said,
+            "expected": answers,
             "missing": [None] * N,
         },
         schema_overrides={"number": pl.Float64, "missing": pl.String},
     ).pipe(with_roles)
     attributes = pl.DataFrame(
-        {"participant_id": PEOPLE, "politics": sides, "age": rng.integers(18, 90, size=N)}
+        {"participant_id": PARTICIPANTS, "politics": sides, "age": rng.integers(18, 90, size=N)}
     )
     finding = persona_variance_finding(table, attributes)
     assert finding is not None

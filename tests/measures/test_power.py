@@ -1,4 +1,4 @@
-"""Power: published figures and the ways they must move."""
+"""Power, compared with published figures."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from folkmoot.measures.inference.power import (
 )
 
 
-def test_known_answers():
+def test_power_and_size_equal_published_figures():
     assert power_two_shares(0.10, 0.20, 300) == pytest.approx(0.935214, abs=1e-6)
     assert n_two_shares(0.10, 0.20) == pytest.approx(194.908, abs=1e-3)
     assert smallest_h(300) == pytest.approx(0.2287, abs=5e-5)
 
 
-def test_detectable_share_is_seen_with_the_power_asked_for():
+def test_a_detectable_share_has_the_requested_power():
     share = detectable_share(0.1, 300)
     assert cohen_h(share, 0.1) == pytest.approx(smallest_h(300))
     assert power_two_shares(0.1, share, 300) == pytest.approx(0.8, abs=1e-3)
     assert math.isnan(detectable_share(0.99, 10))
 
 
-def test_nothing_to_see():
+def test_equal_shares_have_the_power_of_the_level():
     assert power_two_shares(0.2, 0.2, 300) == pytest.approx(0.05)
     assert n_two_shares(0.2, 0.2) == math.inf
 
 
-def test_clusters_cost_power():
+def test_clusters_reduce_the_effective_sample():
     assert design_effect(20, 0.05) == pytest.approx(1.95)
     assert effective_n(400, 20, 0.05) == pytest.approx(400 / 1.95)
     assert design_effect(1, 0.5) == 1
@@ -44,7 +44,7 @@ def test_clusters_cost_power():
         design_effect(20, 2)
 
 
-def test_paired_sets():
+def test_the_smallest_paired_effect_equals_the_textbook():
     # The textbook: 34 pairs see d = .5 with 80 %.
     assert smallest_d_paired(34) == pytest.approx(0.495, abs=0.005)
     assert math.isnan(smallest_d_paired(1))

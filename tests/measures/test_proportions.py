@@ -1,4 +1,4 @@
-"""Proportions: published intervals, and properties that intervals must have."""
+"""Proportions: published intervals and properties of intervals."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from folkmoot.measures.inference.proportions import (
 )
 
 
-def test_wilson_known_answer():
-    found = wilson(10, 100)
-    assert (found.low, found.high) == pytest.approx((0.0552291, 0.1743657), abs=1e-7)
-    assert found.value == 0.1
+def test_wilson_equals_a_known_interval():
+    interval = wilson(10, 100)
+    assert (interval.low, interval.high) == pytest.approx((0.0552291, 0.1743657), abs=1e-7)
+    assert interval.value == 0.1
 
 
 @settings(deadline=None)  # the first call imports statsmodels
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_stays_in_bounds_and_mirrors(pair):
+def test_wilson_intervals_stay_in_bounds_and_are_symmetric(pair):
     count, n = pair
-    found, mirrored = wilson(count, n), wilson(n - count, n)
-    assert 0 <= found.low <= found.value <= found.high <= 1
-    assert found.high > found.low
-    assert mirrored.low == pytest.approx(1 - found.high, abs=1e-12)
+    interval, mirrored = wilson(count, n), wilson(n - count, n)
+    assert 0 <= interval.low <= interval.value <= interval.high <= 1
+    assert interval.high > interval.low
+    assert mirrored.low == pytest.approx(1 - interval.high, abs=1e-12)
 
 
-def test_newcombe_published_example():
+def test_newcombe_equals_published_examples():
     # Newcombe (1998), table II, method 10, cases (a) and (c).
     a = newcombe(56, 70, 48, 80)
     assert (a.low, a.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
@@ -44,15 +44,15 @@ def test_newcombe_published_example():
 
 
 def test_newcombe_changes_sign_with_the_groups():
-    forth, back = newcombe(30, 100, 10, 90), newcombe(10, 90, 30, 100)
-    assert forth.value == pytest.approx(-back.value)
-    assert forth.low == pytest.approx(-back.high)
-    assert forth.p == pytest.approx(back.p)
+    forward, backward = newcombe(30, 100, 10, 90), newcombe(10, 90, 30, 100)
+    assert forward.value == pytest.approx(-backward.value)
+    assert forward.low == pytest.approx(-backward.high)
+    assert forward.p == pytest.approx(backward.p)
 
 
 @settings(deadline=None)
 @given(*(st.integers(0, 40) for _ in range(4)))
-def test_newcombe_excludes_zero_exactly_where_p_says_so(a, b, c, d):
+def test_newcombe_excludes_zero_exactly_if_p_is_below_the_level(a, b, c, d):
     if a + b == 0 or c + d == 0:
         return
     e = newcombe(a, a + b, c, c + d)
@@ -62,7 +62,7 @@ def test_newcombe_excludes_zero_exactly_where_p_says_so(a, b, c, d):
         assert (e.low > 0 or e.high < 0) == (e.p < 0.05)
 
 
-def test_p_of_a_difference_is_near_chi_square_with_many_people():
+def test_p_of_a_large_sample_is_near_that_of_chi_square():
     # 30 of 100 against 10 of 100 by hand: χ² = 12.5.
     assert newcombe(300, 1000, 260, 1000).p == pytest.approx(
         math.erfc(math.sqrt(1000 * 0.04**2 / (2 * 0.28 * 0.72) / 2)), rel=0.02
@@ -73,7 +73,7 @@ def test_p_of_a_difference_is_near_chi_square_with_many_people():
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-def test_equal_shares_are_told_apart_in_one_of_twenty_tables_at_most(share):
+def test_the_size_of_the_test_is_near_the_level(share):
     """The size of the test, summed over all tables of 40 and 40."""
     from scipy.stats import binom
 
@@ -87,14 +87,14 @@ def test_equal_shares_are_told_apart_in_one_of_twenty_tables_at_most(share):
     assert 0.005 < size < 0.06
 
 
-def test_nobody_has_no_share():
+def test_an_empty_or_impossible_share_is_refused():
     with pytest.raises(ValueError, match="zero units"):
         wilson(0, 0)
     with pytest.raises(ValueError, match="not a share"):
         wilson(3, 2)
 
 
-def test_holm_by_hand():
+def test_holm_equals_a_hand_calculation():
     # Sorted .01 .02 .04 .05 times 4 3 2 1, made monotone.
     assert holm([0.04, 0.01, math.nan, 0.05, 0.02])[:2] == pytest.approx([0.08, 0.04])
     assert holm([0.04, 0.01, 0.05, 0.02]) == pytest.approx([0.08, 0.04, 0.08, 0.06])
@@ -102,25 +102,27 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-def test_holm_is_what_statsmodels_gives():
-    drawn = np.random.default_rng(1).random(60) ** 3
-    drawn[7:12] = drawn[7]  # ties
+def test_holm_equals_statsmodels():
+    p_values = np.random.default_rng(1).random(60) ** 3
+    p_values[7:12] = p_values[7]  # ties
     for count in (1, 2, 11, 60):
-        theirs = multipletests(drawn[:count], method="holm")[1]
-        assert holm(drawn[:count].tolist()) == theirs.tolist()
+        theirs = multipletests(p_values[:count], method="holm")[1]
+        assert holm(p_values[:count].tolist()) == theirs.tolist()
 
 
-def test_between_two_shares_is_newcombe():
-    found, direct = (
+def test_between_two_shares_equals_newcombe():
+    interval, direct = (
         between(partial(wilson, 56, 70), partial(wilson, 48, 80)),
         newcombe(56, 70, 48, 80),
     )
-    assert (found.low, found.high, found.p) == pytest.approx((direct.low, direct.high, direct.p))
+    assert (interval.low, interval.high, interval.p) == pytest.approx(
+        (direct.low, direct.high, direct.p)
+    )
 
 
-def test_between_differences_by_hand():
+def test_between_two_differences_equals_a_hand_calculation():
     first, second = newcombe(30, 100, 10, 100), newcombe(20, 100, 10, 100)
-    found = between(partial(newcombe, 30, 100, 10, 100), partial(newcombe, 20, 100, 10, 100))
-    assert found.value == pytest.approx(0.1)
-    down = math.hypot(first.value - first.low, second.high - second.value)
-    assert found.low == pytest.approx(0.1 - down)
+    interval = between(partial(newcombe, 30, 100, 10, 100), partial(newcombe, 20, 100, 10, 100))
+    assert interval.value == pytest.approx(0.1)
+    lower_distance = math.hypot(first.value - first.low, second.high - second.value)
+    assert interval.low == pytest.approx(0.1 - lower_distance)

@@ -1,4 +1,4 @@
-"""What may be said of results, and what no text of a finding says."""
+"""Allowed phrases on results, and forbidden ones in texts of findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.wording import PHRASES, Kind, Sentence, find_forbidden, word
 
 SOURCE = Path(folkmoot.__file__).parent
-TEXTS = [
+SOURCES_OF_TEXTS = [
     *sorted(SOURCE.glob("studies/*/findings.py")),
     *sorted(SOURCE.glob("studies/*/findings/*.py")),
     *(SOURCE / "kit" / name for name in ("claims.py", "findings.py")),
@@ -39,7 +39,7 @@ TEXTS = [
 
 
 # A specification curve is the test behind the word "robust".
-ROBUST = {
+PHRASES_WITH_ROBUST = {
     ("grid", "robust"),
     ("grid", "too few"),
     ("card", "Wording, passed"),
@@ -47,24 +47,30 @@ ROBUST = {
 }
 
 
-def test_the_table_has_a_part_for_each_kind_of_result_and_no_forbidden_phrase() -> None:
+def test_the_phrase_table_is_complete_without_forbidden_phrases() -> None:
     assert set(PHRASES) == set(get_args(Kind))
     for kind, phrases in PHRASES.items():
         for case, phrase in phrases.items():
-            allowed = ["robust"] if (kind, case) in ROBUST else []
+            allowed = ["robust"] if (kind, case) in PHRASES_WITH_ROBUST else []
             assert find_forbidden(phrase) == allowed, phrase
 
 
 def test_each_verdict_has_one_phrase() -> None:
-    verdicts = [f"{v}, {d}" for v in get_args(ClaimVerdict) for d in get_args(Direction)]
+    verdicts = [
+        f"{verdict}, {direction}"
+        for verdict in get_args(ClaimVerdict)
+        for direction in get_args(Direction)
+    ]
     assert set(verdicts) <= set(PHRASES["comparison"])
     assert set(get_args(Verdict)) <= set(PHRASES["check"])
 
 
-def test_the_card_says_of_each_verdict_what_was_tested() -> None:
-    """No phrase says that an effect is one of the treatment, or that people would answer so."""
+def test_the_card_has_a_phrase_for_each_threat_and_verdict() -> None:
+    """No phrase states a causal effect of the treatment or answers of humans."""
     threats = dict.fromkeys(case.rpartition(", ")[0] for case in PHRASES["card"])
-    assert set(PHRASES["card"]) == {f"{t}, {v}" for t in threats for v in get_args(Verdict)}
+    assert set(PHRASES["card"]) == {
+        f"{threat}, {verdict}" for threat in threats for verdict in get_args(Verdict)
+    }
     for case, phrase in PHRASES["card"].items():
         assert phrase.endswith(".") and phrase.count(". ") == 0
         assert phrase.endswith(": {advice}.") == case.endswith("not known")
@@ -72,7 +78,7 @@ def test_the_card_says_of_each_verdict_what_was_tested() -> None:
             assert "cause" not in phrase and "same people" not in phrase
 
 
-def test_only_the_module_of_the_table_makes_sentences() -> None:
+def test_only_the_wording_module_makes_sentences() -> None:
     """Elsewhere, words on a result cannot become a `Sentence`, which checks and cards ask for."""
     makers = {
         path.relative_to(SOURCE)
@@ -84,16 +90,16 @@ def test_only_the_module_of_the_table_makes_sentences() -> None:
     assert type(word("check", "passed", margin="at most 2 %")) is Sentence
 
 
-def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
+def make_result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
     sides = [
-        Side.from_values([i < hits for i in range(n)], [f"{arm}{i}" for i in range(n)])
-        for arm, hits in (("a", first), ("b", second))
+        Side.from_values([i < hits for i in range(n)], [f"{condition}{i}" for i in range(n)])
+        for condition, hits in (("a", first), ("b", second))
     ]
     return evaluate(claim, sides[0], sides[1])
 
 
 @pytest.mark.parametrize(
-    ("hits", "direction", "margin", "says"),
+    ("hits", "direction", "margin", "sentence"),
     [
         ((40, 10), "different", 0.0, "a difference is shown"),
         ((12, 10), "different", 0.0, "a difference is neither shown nor ruled out"),
@@ -110,14 +116,17 @@ def result(first: int, second: int, claim: Claim, n: int = 100) -> Result:
         ),
     ],
 )
-def test_phrases(hits: tuple[int, int], direction: Direction, margin: float, says: str) -> None:
+def test_results_have_the_phrases_of_the_table(
+    hits: tuple[int, int], direction: Direction, margin: float, sentence: str
+) -> None:
     claim = Claim("t.c", ("x", "y"), direction=direction, margin=margin, family="primary")
-    assert result(*hits, claim).verdict_phrase == says
+    assert make_result(*hits, claim).verdict_phrase == sentence
 
 
-def test_too_few_units_are_called_not_tested() -> None:
+def test_too_few_units_are_not_tested() -> None:
     assert (
-        result(2, 1, Claim("t.c", ("x", "y"), family="primary"), n=4).verdict_phrase == "not tested"
+        make_result(2, 1, Claim("t.c", ("x", "y"), family="primary"), n=4).verdict_phrase
+        == "not tested"
     )
 
 
@@ -137,11 +146,11 @@ def test_too_few_units_are_called_not_tested() -> None:
         "The share rose by +12 %.",
     ],
 )
-def test_what_no_single_run_shows_is_found(text: str) -> None:
+def test_forbidden_phrases_are_found(text: str) -> None:
     assert find_forbidden(text)
 
 
-def literals(path: Path) -> Iterator[str]:
+def list_literals(path: Path) -> Iterator[str]:
     """The strings of a module but for docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     documented = ast.Module | ast.FunctionDef | ast.ClassDef
@@ -150,6 +159,8 @@ def literals(path: Path) -> Iterator[str]:
     yield from (text for text in constants if isinstance(text, str) and text not in docs)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_no_text_of_a_finding_says_more_than_a_run_can_show(path: Path) -> None:
-    assert [text for text in literals(path) if find_forbidden(text)] == []
+@pytest.mark.parametrize(
+    "path", SOURCES_OF_TEXTS, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_texts_of_findings_have_no_forbidden_phrases(path: Path) -> None:
+    assert [text for text in list_literals(path) if find_forbidden(text)] == []

@@ -120,14 +120,14 @@ DAILY = {(study, STYLES[number % len(STYLES)]) for number, study in enumerate(ST
     ("study", "style"), sample_daily(product(STUDIES, STYLES), DAILY, part="wordings")
 )
 def test_other_wordings_are_parsed_and_shown_as_the_design_requires(
-    study: str, style: str, small_run: Callable[[str], Path], tmp_path: Path
+    study: str, style: str, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
     own = (f"prompts={HERE / study / style}",)
     path = small_study(study, tmp_path)
     run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=own).folder
     answers = run.read_table("answers")
     assert answers["missing"].is_null().all()
-    shipped_reasks = RunFolder(small_run(study)).read_table("answers")["reasks"].sum()
+    shipped_reasks = RunFolder(run_of_small_study(study)).read_table("answers")["reasks"].sum()
     assert answers["reasks"].sum() <= shipped_reasks
     assert describe_deviations(run) == []
 

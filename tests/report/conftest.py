@@ -1,4 +1,4 @@
-"""Finished runs with their reports, made once for a session. A test reads them only."""
+"""Finished runs with their reports, made once per test session. Tests only read them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from tests.contract.small import small_study
 
 
 @pytest.fixture(scope="session", params=sorted(registered_studies()))
-def finished(
-    request: pytest.FixtureRequest, shared_folder: SharedFolder, small_run: Callable[[str], Path]
+def finished_run(
+    request: pytest.FixtureRequest,
+    shared_folder: SharedFolder,
+    run_of_small_study: Callable[[str], Path],
 ) -> RunFolder:
     """The small run of each study type, with its report."""
 
-    def make(folder: Path) -> None:
-        shutil.copytree(small_run(request.param), folder / "run")
+    def make_report(folder: Path) -> None:
+        shutil.copytree(run_of_small_study(request.param), folder / "run")
         write_report(RunFolder(folder / "run"))
 
-    return RunFolder(shared_folder(f"reported/{request.param}", make) / "run")
+    return RunFolder(shared_folder(f"reported/{request.param}", make_report) / "run")
 
 
 @pytest.fixture
-def finished_page(finished: RunFolder) -> str:
+def finished_page(finished_run: RunFolder) -> str:
     """The report of a small run of each study type."""
-    return (finished.path / "report.html").read_text("utf-8")
+    return (finished_run.path / "report.html").read_text("utf-8")
 
 
 @pytest.fixture(scope="session")
-def pilot(shared_folder: SharedFolder) -> RunFolder:
+def pilot_run(shared_folder: SharedFolder) -> RunFolder:
     """A run of 60 participants, with its report as a page and as a PDF."""
 
-    def make(folder: Path) -> None:
+    def make_report(folder: Path) -> None:
         run = folkmoot.run(
             small_study("cross_pollination", folder),
             model="synthetic",
@@ -49,4 +51,4 @@ def pilot(shared_folder: SharedFolder) -> RunFolder:
         write_report(run.folder)
         write_report(run.folder, pdf=True)
 
-    return RunFolder(shared_folder("reported/pilot", make) / "run")
+    return RunFolder(shared_folder("reported/pilot", make_report) / "run")

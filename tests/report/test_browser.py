@@ -1,4 +1,4 @@
-"""The page in a real browser: desktop, phone, dark, printed, by keyboard, without a network."""
+"""The report in a browser: desktop, phone, dark, printed, by keyboard, without a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.view.test_browser import calculate_luminance
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-SHOTS = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
+SCREENSHOT_FOLDER = os.environ.get("FOLKMOOT_SCREENSHOTS")  # a folder for them
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
@@ -27,56 +27,60 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        opened.close()
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
 
 
-def address_of(run: RunFolder) -> str:
+def report_url(run: RunFolder) -> str:
     return (run.path / "report.html").as_uri()
 
 
-DESK, PHONE = (1280, "light"), (375, "dark")
-# axe takes three seconds of the processor for a report. Daily, it looks at one of them.
-LOOKS = sample_daily(
-    [(study, *how) for study in sorted(registered_studies()) for how in (DESK, PHONE)],
+DESKTOP, PHONE = (1280, "light"), (375, "dark")
+# axe takes three seconds of processor time per report. Daily, it checks one of them.
+PAGE_VARIANTS = sample_daily(
+    [(study, *how) for study in sorted(registered_studies()) for how in (DESKTOP, PHONE)],
     daily=[("town_hall", *PHONE)],
     part="pages",
 )
 
 
-@pytest.mark.parametrize(("finished", "width", "scheme"), LOOKS, indirect=["finished"])
-def test_the_page_fits_asks_for_nothing_and_has_no_fault_that_axe_finds(
+@pytest.mark.parametrize(
+    ("finished_run", "width", "scheme"), PAGE_VARIANTS, indirect=["finished_run"]
+)
+def test_the_page_fits_is_accessible_and_makes_no_requests(
     browser: Browser,
-    finished: RunFolder,
+    finished_run: RunFolder,
     width: int,
     scheme: Literal["light", "dark"],
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address_of(finished))
-    assert [url for url in asked if not url.startswith("file:")] == []
+    requested_urls: list[str] = []
+    page.on("request", lambda request: requested_urls.append(request.url))
+    page.goto(report_url(finished_run))
+    assert [url for url in requested_urls if not url.startswith("file:")] == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    for box in (d.bounding_box() for d in page.locator("svg").all()):
+    for box in (drawing.bounding_box() for drawing in page.locator("svg").all()):
         assert box is not None and box["width"] > 100 and box["height"] > 20
-    off = """[...document.querySelectorAll('svg text')].filter(t => {
+    find_cut_text = """[...document.querySelectorAll('svg text')].filter(t => {
         const box = t.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth;
     }).map(t => t.textContent)"""
-    assert page.evaluate(off) == []
-    found = Axe().run(page).response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
-    if SHOTS:
-        shot = Path(SHOTS) / f"report-{finished.study}-{width}-{scheme}.png"
-        page.screenshot(path=shot, full_page=True)
+    assert page.evaluate(find_cut_text) == []
+    violations = Axe().run(page).response["violations"]
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
+    if SCREENSHOT_FOLDER:
+        screenshot = Path(SCREENSHOT_FOLDER) / f"report-{finished_run.study}-{width}-{scheme}.png"
+        page.screenshot(path=screenshot, full_page=True)
     page.close()
 
 
 @pytest.mark.nightly(part="pages")
-def test_a_long_title_without_a_space_stays_on_the_page(browser: Browser, pilot: RunFolder) -> None:
-    """In every place that names the run, a finding or an arm."""
+def test_a_long_title_without_a_space_does_not_overflow(
+    browser: Browser, pilot_run: RunFolder
+) -> None:
+    """The title is long in every place with a name of the run, a finding or a condition."""
     page = browser.new_page(viewport={"width": 375, "height": 900})
-    page.goto(address_of(pilot))
+    page.goto(report_url(pilot_run))
     long = "Donaudampfschifffahrtsgesellschaftskapitän" * 4
     page.evaluate(
         """long => document.querySelectorAll(
@@ -90,20 +94,20 @@ def test_a_long_title_without_a_space_stays_on_the_page(browser: Browser, pilot:
 
 
 @pytest.mark.nightly(part="pages")
-def test_text_in_drawings_can_be_read_on_a_dark_page(browser: Browser, pilot: RunFolder) -> None:
+def test_text_in_charts_is_light_on_a_dark_page(browser: Browser, pilot_run: RunFolder) -> None:
     page = browser.new_page(color_scheme="dark")
-    page.goto(address_of(pilot))
-    assert _lightness(page, "svg text", "fill") > 0.7
-    assert _lightness(page, "body", "background-color") < 0.3
+    page.goto(report_url(pilot_run))
+    assert _measure_lightness(page, "svg text", "fill") > 0.7
+    assert _measure_lightness(page, "body", "background-color") < 0.3
     page.close()
 
 
-@pytest.mark.parametrize("finished", ["cross_pollination", "negotiation"], indirect=True)
+@pytest.mark.parametrize("finished_run", ["cross_pollination", "negotiation"], indirect=True)
 def test_every_table_of_a_report_has_a_name_for_a_screen_reader(
-    browser: Browser, finished: RunFolder
+    browser: Browser, finished_run: RunFolder
 ) -> None:
     page = browser.new_page()
-    page.goto(address_of(finished))
+    page.goto(report_url(finished_run))
     without_name = """[...document.querySelectorAll("table")]
         .filter(table => !table.caption?.textContent.trim() && !table.ariaLabel)
         .map(table => table.outerHTML.slice(0, 80))"""
@@ -112,9 +116,9 @@ def test_every_table_of_a_report_has_a_name_for_a_screen_reader(
     page.close()
 
 
-def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
+def test_tables_open_by_keyboard(browser: Browser, pilot_run: RunFolder) -> None:
     page = browser.new_page()
-    page.goto(address_of(pilot))
+    page.goto(report_url(pilot_run))
     closed = page.locator("details:not([open]) > summary").first
     closed.focus()
     page.keyboard.press("Enter")
@@ -123,15 +127,15 @@ def test_tables_open_by_keyboard(browser: Browser, pilot: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_focus_can_be_seen_at_every_stop_of_the_tab_key(
-    browser: Browser, pilot: RunFolder, scheme: Literal["light", "dark"]
+def test_the_keyboard_focus_is_visible_at_every_element(
+    browser: Browser, pilot_run: RunFolder, scheme: Literal["light", "dark"]
 ) -> None:
     page = browser.new_page(color_scheme=scheme)
-    page.goto(address_of(pilot))
-    paper = calculate_luminance(
+    page.goto(report_url(pilot_run))
+    background = calculate_luminance(
         page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
     )
-    stops = 0
+    stop_count = 0
     while True:
         page.keyboard.press("Tab")
         focused = page.evaluate(
@@ -140,19 +144,19 @@ def test_the_focus_can_be_seen_at_every_stop_of_the_tab_key(
         )
         if focused[0] == "BODY":
             break
-        stops += 1
-        low, high = sorted([paper, calculate_luminance(focused[2])])
+        stop_count += 1
+        low, high = sorted([background, calculate_luminance(focused[2])])
         # WCAG 2.2, criterion 1.4.11.
         assert focused[1] == "solid" and (high + 0.05) / (low + 0.05) >= 3, focused
-    assert stops > 30
+    assert stop_count > 30
     page.close()
 
 
-def test_on_paper_every_table_is_open_and_the_mark_stands_on_each_page(
-    browser: Browser, pilot: RunFolder
+def test_in_print_all_tables_are_open_and_each_page_has_the_mark(
+    browser: Browser, pilot_run: RunFolder
 ) -> None:
     page = browser.new_page()
-    page.goto(address_of(pilot))
+    page.goto(report_url(pilot_run))
     closed = page.locator("article details:not([open]) td").first
     expect(closed).to_be_hidden()
     page.emulate_media(media="print")
@@ -165,8 +169,10 @@ def test_on_paper_every_table_is_open_and_the_mark_stands_on_each_page(
     page.close()
 
 
-def _lightness(page: Page, selector: str, what: str) -> float:
-    """Mean of the channels of a computed colour, 0 to 1."""
-    found = page.locator(selector).first.evaluate(f"e => getComputedStyle(e)['{what}']")
-    channels = [int(c) for c in found.removeprefix("rgb(").removesuffix(")").split(",")[:3]]
+def _measure_lightness(page: Page, selector: str, property_name: str) -> float:
+    """Return the mean of the channels of a computed colour, from 0 to 1."""
+    colour = page.locator(selector).first.evaluate(f"e => getComputedStyle(e)['{property_name}']")
+    channels = [
+        int(channel) for channel in colour.removeprefix("rgb(").removesuffix(")").split(",")[:3]
+    ]
     return sum(channels) / 3 / 255

@@ -1,7 +1,7 @@
-"""A model that answers at random: the report is red, although every reply has the right form.
+"""A model that answers at random gets a red report, although every reply has a valid form.
 
-In each study the embedded respondent speaks as it always does, and what it chooses or rates is
-replaced by a draw. The embedded respondent itself passes the same check or leaves it open.
+In each study the embedded respondent writes the texts, and its choices and ratings are
+replaced by random ones. The unchanged embedded respondent does not fail this check.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.sweeps import sample_daily
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
-    """A run of 60 participants in each condition who draw each vote."""
+def run_with_random_votes(folder: Path, **settings: object) -> RunFolder:
+    """Run 60 participants in each condition with random votes."""
     cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> object:
@@ -47,34 +47,34 @@ def answered_by_lot(folder: Path, **settings: object) -> RunFolder:
 
 
 @pytest.mark.parametrize("revote", sample_daily((True, False), (True,), part="alarms"))
-def test_a_coin_is_red(revote: bool, tmp_path: Path) -> None:
-    made = build_document(answered_by_lot(tmp_path, revote=revote))
-    assert made.front is not None and made.front.colour == "red"
-    assert "Reliability (retest)" in failed_checks(made)
+def test_random_votes_give_a_red_report(revote: bool, tmp_path: Path) -> None:
+    document = build_document(run_with_random_votes(tmp_path, revote=revote))
+    assert document.front is not None and document.front.colour == "red"
+    assert "Reliability (retest)" in list_failed_checks(document)
 
 
-def failed_checks(made: Document) -> list[str]:
-    """The rows of the validity card that a report shows as failed."""
-    assert made.front is not None
-    return [row.name for row in made.front.card if row.verdict == "failed"]
+def list_failed_checks(document: Document) -> list[str]:
+    """List the rows of the validity card that a report shows as failed."""
+    assert document.front is not None
+    return [row.name for row in document.front.card if row.verdict == "failed"]
 
 
-def bounds_in(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
+def iterate_bounds(schema: Any) -> Iterator[tuple[str, tuple[float, float, bool]]]:
     """Yield each numeric field at any depth of a JSON schema: its minimum, its maximum, and whether
     it must be a whole number."""
     if isinstance(schema, list):
         for part in schema:
-            yield from bounds_in(part)
+            yield from iterate_bounds(part)
     if isinstance(schema, dict):
         for name, field in (schema.get("properties") or {}).items():
             for kind in (field, *field.get("anyOf", ())):
                 if "minimum" in kind and "maximum" in kind:
                     yield name, (kind["minimum"], kind["maximum"], kind["type"] == "integer")
         for part in schema.values():
-            yield from bounds_in(part)
+            yield from iterate_bounds(part)
 
 
-def drawn(request: ModelRequest, text: str, address: str) -> str:
+def randomise_reply(request: ModelRequest, text: str, address: str) -> str:
     """Return the reply with every choice and number replaced by a random one."""
     rng = generator(0, ("coin", address))
     options = request.hints.offered
@@ -82,19 +82,19 @@ def drawn(request: ModelRequest, text: str, address: str) -> str:
         if text in options:
             return str(rng.choice(options).item())
         return str(rng.integers(0, 11)) if text.isdigit() else text
-    bounds = dict(bounds_in(request.schema))
+    bounds = dict(iterate_bounds(request.schema))
 
-    def throw(part: Any, name: str = "") -> Any:
+    def randomise_part(part: Any, name: str = "") -> Any:
         if isinstance(part, dict):
-            return {key: throw(value, key) for key, value in part.items()}
+            return {key: randomise_part(value, key) for key, value in part.items()}
         if isinstance(part, list):
-            return [throw(value, name) for value in part]
+            return [randomise_part(value, name) for value in part]
         if isinstance(part, bool) or not isinstance(part, int | float) or name not in bounds:
             return part
-        low, high, whole = bounds[name]
-        return int(rng.integers(low, high + 1)) if whole else round(rng.uniform(low, high), 2)
+        low, high, is_whole = bounds[name]
+        return int(rng.integers(low, high + 1)) if is_whole else round(rng.uniform(low, high), 2)
 
-    return json.dumps(throw(json.loads(text)))
+    return json.dumps(randomise_part(json.loads(text)))
 
 
 STUDIES: dict[str, tuple[str, ...]] = {
@@ -106,19 +106,21 @@ STUDIES: dict[str, tuple[str, ...]] = {
 }
 
 
-def reported(study: str, folder: Path) -> Document:
+def report_study(study: str, folder: Path) -> Document:
     source = EXAMPLES / f"{study}.yaml"
     if study == "workbook":
         source = folder / "game.xlsx"
-        book = openpyxl.load_workbook(EXAMPLES / "public_goods.xlsx")
+        workbook = openpyxl.load_workbook(EXAMPLES / "public_goods.xlsx")
         for sheet, key, value in (
             ("experimental_setting", "num_agents_per_session", 2),
             ("experimental_setting", "num_sessions", 8),
             ("constants", "members", "[2]"),
         ):
-            row = next(r for r in book[sheet].iter_rows() if r[0].value == key)
+            row = next(
+                candidate for candidate in workbook[sheet].iter_rows() if candidate[0].value == key
+            )
             row[1].value = value
-        book.save(source)
+        workbook.save(source)
     run = folkmoot.run(source, model="synthetic", out=folder / "run", overrides=STUDIES[study])
     return build_document(run.folder)
 
@@ -127,18 +129,18 @@ def reported(study: str, folder: Path) -> Document:
 def test_random_answers_fail_in_every_study(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = Respondent.reply
+    original_reply = Respondent.reply
 
-    def by_lot(self: Respondent, request: ModelRequest, address: str) -> Completion:
-        reply = honest(self, request, address)
+    def reply_at_random(self: Respondent, request: ModelRequest, address: str) -> Completion:
+        reply = original_reply(self, request, address)
         if request.hints.role != "participant":
             return reply
-        return reply._replace(text=drawn(request, reply.text, address))
+        return reply._replace(text=randomise_reply(request, reply.text, address))
 
-    monkeypatch.setattr(Respondent, "reply", by_lot)
-    assert "Reliability (retest)" in failed_checks(reported(study, tmp_path))
+    monkeypatch.setattr(Respondent, "reply", reply_at_random)
+    assert "Reliability (retest)" in list_failed_checks(report_study(study, tmp_path))
 
 
 @pytest.mark.parametrize("study", sample_daily(STUDIES, ("workbook",), part="alarms"))
 def test_the_embedded_respondent_does_not_answer_at_random(study: str, tmp_path: Path) -> None:
-    assert "instability" not in failed_checks(reported(study, tmp_path))
+    assert "instability" not in list_failed_checks(report_study(study, tmp_path))

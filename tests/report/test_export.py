@@ -1,4 +1,4 @@
-"""Exports: the same data in other formats, and the Polis files in the columns of pol.is."""
+"""Exports of the same data in several formats."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from folkmoot.report.export import FORMATS, export_run
 from folkmoot.storage.run_folder import RunFolder
 
 
-def test_csv_parquet_and_json_hold_the_same_rows(pilot: RunFolder, tmp_path: Path) -> None:
+def test_csv_parquet_and_json_have_the_same_rows(pilot_run: RunFolder, tmp_path: Path) -> None:
     for kind in ("csv", "parquet", "json"):
-        export_run(pilot, kind, tmp_path / kind)
+        export_run(pilot_run, kind, tmp_path / kind)
         assert (tmp_path / kind / "codebook.json").exists()
-    table = pilot.read_table("participants")
+    table = pilot_run.read_table("participants")
     assert pl.read_parquet(tmp_path / "parquet" / "participants.parquet").equals(table)
     assert pl.read_csv(tmp_path / "csv" / "participants.csv").height == table.height
     rows = json.loads((tmp_path / "json" / "participants.json").read_text("utf-8"))
     assert rows == table.to_dicts()
 
 
-def test_every_export_of_a_synthetic_run_says_so(pilot: RunFolder, tmp_path: Path) -> None:
+def test_every_export_of_a_synthetic_run_is_marked(pilot_run: RunFolder, tmp_path: Path) -> None:
     for kind in FORMATS:
-        export_run(pilot, kind, tmp_path / kind)
+        export_run(pilot_run, kind, tmp_path / kind)
         text = (tmp_path / kind / "README.txt").read_text("utf-8")
         assert text.startswith("SYNTHETIC") and "no evidence about people" in text
-        assert pilot.id in text and pilot.manifest["models"][0]["served"][0] in text
+        assert pilot_run.id in text and pilot_run.manifest["models"][0]["served"][0] in text
 
 
-def test_an_export_never_overwrites(pilot: RunFolder, tmp_path: Path) -> None:
+def test_an_export_does_not_overwrite_files(pilot_run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(RunExistsError):
-        export_run(pilot, "csv", tmp_path)
+        export_run(pilot_run, "csv", tmp_path)
     with pytest.raises(InputError, match="unknown format"):
-        export_run(pilot, "xls", tmp_path / "new")
+        export_run(pilot_run, "xls", tmp_path / "new")

@@ -1,4 +1,4 @@
-"""The first page: question, design, answer, and lights with the reasons for their colours."""
+"""The first page: question, design, answer, and trust lights with their reasons."""
 
 from __future__ import annotations
 
@@ -30,125 +30,137 @@ from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 
 
-def test_every_report_opens_with_a_question_a_design_an_answer_and_a_light(
-    finished: RunFolder, finished_page: str
+def test_every_report_starts_with_question_design_answer_and_light(
+    finished_run: RunFolder, finished_page: str
 ) -> None:
-    glance = finished_page.split('id="glance"')[1].split("</section>")[0]
+    first_page = finished_page.split('id="glance"')[1].split("</section>")[0]
     for heading in ("The answer", "How far to trust it"):
-        assert f"<h3>{heading}</h3>" in glance
+        assert f"<h3>{heading}</h3>" in first_page
     title = re.findall(r"<h1>(.*?)</h1>", finished_page)[0]
-    asked = re.findall(r'class="question">(.*?)</p>', glance)
-    assert asked or title.endswith("?")
-    if finished.study == "workbook":  # which asks nothing in words
-        assert asked == ["What differs between Plain and Appeal?"]
+    questions = re.findall(r'class="question">(.*?)</p>', first_page)
+    assert questions or title.endswith("?")
+    if finished_run.study == "workbook":  # it has no question in words
+        assert questions == ["What differs between Plain and Appeal?"]
     subtitle = re.findall(r'class="subtitle">(.*?)</p>', finished_page)[0]
     assert title not in subtitle
-    assert glance.count("<svg") == 1
-    assert glance.count('class="says"') <= 3
-    assert glance.count('class="says"') + glance.count('class="contrast"') >= 1
-    assert 'class="light red"' in glance  # the embedded respondent answered
+    assert first_page.count("<svg") == 1
+    assert first_page.count('class="says"') <= 3
+    assert first_page.count('class="says"') + first_page.count('class="contrast"') >= 1
+    assert 'class="light red"' in first_page  # the embedded respondent answered
     assert finished_page.index('id="glance"') < finished_page.index('id="findings"')
 
 
-def test_the_design_is_what_the_requests_held(pilot: RunFolder) -> None:
-    found = build_front_page(pilot, find_study_of_run(pilot), [], [])
-    seen = {
-        lane.arm.split(",")[0]: {s.decision: set(s.sees) for s in lane.steps}
-        for lane in found.lanes
+def test_the_design_lanes_follow_the_requests(pilot_run: RunFolder) -> None:
+    front_page = build_front_page(pilot_run, find_study_of_run(pilot_run), [], [])
+    shown_kinds = {
+        lane.arm.split(",")[0]: {step.decision: set(step.sees) for step in lane.steps}
+        for lane in front_page.lanes
     }
-    assert seen["Simple voting"] == {"first vote, final vote": set()}
-    assert seen["Simple passive"]["final vote"] == {"summaries"}
-    assert seen["Clarified passive"]["final vote"] == {"summaries", "interview"}
-    assert seen["Adversarial (ACP)"]["final vote"] == {"summaries", "interview", "dialogue"}
-    assert {lane.size.removesuffix(" each") for lane in found.lanes} == {"10 participants"}
-    assert found.question.startswith(pilot.config["topic"]["description"].split()[0])
+    assert shown_kinds["Simple voting"] == {"first vote, final vote": set()}
+    assert shown_kinds["Simple passive"]["final vote"] == {"summaries"}
+    assert shown_kinds["Clarified passive"]["final vote"] == {"summaries", "interview"}
+    assert shown_kinds["Adversarial (ACP)"]["final vote"] == {"summaries", "interview", "dialogue"}
+    assert {lane.size.removesuffix(" each") for lane in front_page.lanes} == {"10 participants"}
+    assert front_page.question.startswith(pilot_run.config["topic"]["description"].split()[0])
 
 
-def test_arms_that_saw_the_same_are_one_lane_and_sizes_are_those_of_the_plan(
-    finished: RunFolder,
+def test_conditions_with_the_same_exposure_share_a_lane_with_planned_sizes(
+    finished_run: RunFolder,
 ) -> None:
-    found = list(design_lanes(finished, find_study_of_run(finished)))
-    steps = [lane.steps for lane in found]
-    assert len(steps) == len(set(steps)) or {lane.size for lane in found} != {found[0].size}
-    assert all(a.sees != b.sees for own in steps for a, b in pairwise(own))
-    sizes = {lane.size for lane in found}
+    lanes = list(design_lanes(finished_run, find_study_of_run(finished_run)))
+    steps = [lane.steps for lane in lanes]
+    assert len(steps) == len(set(steps)) or {lane.size for lane in lanes} != {lanes[0].size}
+    assert all(
+        step.sees != next_step.sees
+        for lane_steps in steps
+        for step, next_step in pairwise(lane_steps)
+    )
+    sizes = {lane.size for lane in lanes}
     expected = {
         "cross_pollination": {"6 participants", "6 participants each"},
         "town_hall": {"1 discussion"},
         "negotiation": {"", "2 sessions", "2 sessions each"},
         "workbook": {"2 sessions each"},
     }
-    if finished.study in expected:
-        assert sizes <= expected[finished.study]
+    if finished_run.study in expected:
+        assert sizes <= expected[finished_run.study]
         assert len(sizes - {""}) > 0
 
 
-def test_what_is_wrong_with_the_model_is_no_answer_and_hypotheses_come_first() -> None:
-    def of(
+def test_main_answers_start_with_hypotheses_and_omit_model_checks() -> None:
+    def make_finding(
         key: str, says: str, chart: IntervalChart | None = None, section: str = "Effects"
     ) -> Finding:
-        known = {"section": section, "headline": True, "unit": "group", "units": 9}
-        return Finding(key, key, says, ResultTable((), ()), chart, **known)  # type: ignore[arg-type]
+        fields = {"section": section, "headline": True, "unit": "group", "units": 9}
+        return Finding(key, key, says, ResultTable((), ()), chart, **fields)  # type: ignore[arg-type]
 
-    line = IntervalChart((("a", 1.0, 0.0, 2.0),))
-    found = [
-        of("play", "Played."),
-        of(RESPONDENT_CHECKS_KEY, "Yes-saying."),
-        of("effect", "More.", line),
+    interval_chart = IntervalChart((("a", 1.0, 0.0, 2.0),))
+    findings = [
+        make_finding("play", "Played."),
+        make_finding(RESPONDENT_CHECKS_KEY, "Yes-saying."),
+        make_finding("effect", "More.", interval_chart),
     ]
-    stated = of("hypotheses", "Supported.", section=STATED)
-    assert [f.says for f in main_answers([*found, stated])] == ["Supported.", "More.", "Played."]
+    hypotheses = make_finding("hypotheses", "Supported.", section=STATED)
+    assert [finding.says for finding in main_answers([*findings, hypotheses])] == [
+        "Supported.",
+        "More.",
+        "Played.",
+    ]
 
 
-def test_landmarks_have_names_of_their_own(finished_page: str) -> None:
+def test_landmarks_and_ids_are_unique(finished_page: str) -> None:
     labels = re.findall(r'role="region" aria-label="([^"]*)"', finished_page)
     assert labels
     assert max(Counter(labels).values()) == 1
     assert max(Counter(re.findall(r'\bid="([^"]*)"', finished_page)).values()) == 1
 
 
-def copied(run: RunFolder, folder: Path, **changes: object) -> RunFolder:
-    """The run, answered by a real model as far as its manifest says, with changes."""
+def copy_as_real_run(run: RunFolder, folder: Path, **changes: object) -> RunFolder:
+    """Copy a run so that its manifest names a real model, with other changes."""
     shutil.copytree(run.path, folder)
-    facts = json.loads((folder / "manifest.json").read_text("utf-8"))
-    facts |= {"synthetic": False, **changes}
-    (folder / "manifest.json").write_text(json.dumps(facts))
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    manifest |= {"synthetic": False, **changes}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return RunFolder(folder)
 
 
-def fitness_of(*verdicts: str) -> Finding:
+def make_fitness_finding(*verdicts: str) -> Finding:
     rows = tuple((f"Check {n}", verdict) for n, verdict in enumerate(verdicts))
     return Finding(RESPONDENT_CHECKS_KEY, "Fit?", "Says.", ResultTable(("check", "verdict"), rows))
 
 
-def test_green_only_where_all_checks_and_all_rows_of_the_card_passed(
-    pilot: RunFolder, tmp_path: Path
+def test_the_light_is_green_only_if_all_checks_and_card_rows_passed(
+    pilot_run: RunFolder, tmp_path: Path
 ) -> None:
-    run, study = copied(pilot, tmp_path / "fine"), find_study_of_run(pilot)
-    fit = [fitness_of("passed", "passed")]
-    (only,) = trust_lights(run, fit, [])
-    assert only.colour == "green"
-    assert f"{run.manifest['answers']['count']:,} answers" in only.reason
+    run, study = copy_as_real_run(pilot_run, tmp_path / "fine"), find_study_of_run(pilot_run)
+    fitness_findings = [make_fitness_finding("passed", "passed")]
+    (light,) = trust_lights(run, fitness_findings, [])
+    assert light.colour == "green"
+    assert f"{run.manifest['answers']['count']:,} answers" in light.reason
     colours: dict[Verdict, str] = {"passed": "green", "not known": "amber", "failed": "red"}
     for verdict, colour in colours.items():
         card = [CardRow("A", "passed", "", ""), CardRow("B", verdict, "", "")]
-        assert build_front_page(run, study, fit, [], card=card).colour == colour
+        assert build_front_page(run, study, fitness_findings, [], card=card).colour == colour
 
 
 @pytest.mark.parametrize(
     ("findings", "colour", "reason"),
     [
-        ([fitness_of("passed", "not known")], "amber", "Checks of the model without a verdict: "),
-        ([fitness_of("failed", "not known")], "red", "Failed checks of the model: "),
+        (
+            [make_fitness_finding("passed", "not known")],
+            "amber",
+            "Checks of the model without a verdict: ",
+        ),
+        ([make_fitness_finding("failed", "not known")], "red", "Failed checks of the model: "),
         ([], "amber", "The model was not checked"),
     ],
 )
-def test_what_is_not_known_is_amber_and_a_failed_check_red(
-    findings: list[Finding], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
+def test_an_unknown_check_is_amber_and_a_failed_check_red(
+    findings: list[Finding], colour: str, reason: str, pilot_run: RunFolder, tmp_path: Path
 ) -> None:
-    found = [*trust_lights(copied(pilot, tmp_path / "run"), findings, [])]
-    assert found[0].colour == colour
-    assert any(light.colour == colour and reason in light.reason for light in found)
+    lights = [*trust_lights(copy_as_real_run(pilot_run, tmp_path / "run"), findings, [])]
+    assert lights[0].colour == colour
+    assert any(light.colour == colour and reason in light.reason for light in lights)
 
 
 @pytest.mark.parametrize(
@@ -162,92 +174,107 @@ def test_what_is_not_known_is_amber_and_a_failed_check_red(
         ({"cut_replies": {"kept": 3}}, "amber", "3 replies were cut"),
     ],
 )
-def test_each_fault_has_its_light(
-    changes: dict[str, object], colour: str, reason: str, pilot: RunFolder, tmp_path: Path
+def test_each_problem_of_a_run_has_a_light(
+    changes: dict[str, object], colour: str, reason: str, pilot_run: RunFolder, tmp_path: Path
 ) -> None:
-    run = copied(pilot, tmp_path / "run", **changes)
-    found = build_front_page(run, find_study_of_run(run), [], [])
-    assert found.colour == colour
-    assert any(reason in light.reason for light in found.lights)
+    run = copy_as_real_run(pilot_run, tmp_path / "run", **changes)
+    front_page = build_front_page(run, find_study_of_run(run), [], [])
+    assert front_page.colour == colour
+    assert any(reason in light.reason for light in front_page.lights)
 
 
-def test_what_findings_and_plan_flag_is_amber(pilot: RunFolder, tmp_path: Path) -> None:
-    run = copied(pilot, tmp_path / "run")
-    fitness = fitness_of("not known")
-    few = Finding("few", "Heard", "Some.", ResultTable((), ()), unit="set", units=4)
-    found = list(trust_lights(run, [fitness, few], ["The seed differs.", "More."]))
-    assert {light.colour for light in found} == {"amber"}
-    said = " ".join(light.reason for light in found)
+def test_warnings_of_findings_and_plan_are_amber(pilot_run: RunFolder, tmp_path: Path) -> None:
+    run = copy_as_real_run(pilot_run, tmp_path / "run")
+    fitness = make_fitness_finding("not known")
+    finding_of_few_units = Finding(
+        "few", "Heard", "Some.", ResultTable((), ()), unit="set", units=4
+    )
+    lights = list(
+        trust_lights(run, [fitness, finding_of_few_units], ["The seed differs.", "More."])
+    )
+    assert {light.colour for light in lights} == {"amber"}
+    reasons = " ".join(light.reason for light in lights)
     for reason in ("check 0", "Heard", "The seed differs. (1 more below)"):
-        assert reason in said
+        assert reason in reasons
 
 
-def test_prompts_that_differ_from_the_design_are_red(pilot: RunFolder, tmp_path: Path) -> None:
-    run = copied(pilot, tmp_path / "run")
+def test_prompts_that_differ_from_the_design_are_red(pilot_run: RunFolder, tmp_path: Path) -> None:
+    run = copy_as_real_run(pilot_run, tmp_path / "run")
     path = run.path / "tables" / f"{ExposureRow.table}.parquet"
     table = pl.read_parquet(path)
-    at = (pl.col("condition") == "acp") & (pl.col("kind") == "summaries")
-    texts = pl.when(at).then(0).otherwise(pl.col("texts")).cast(table.schema["texts"])
+    acp_summaries = (pl.col("condition") == "acp") & (pl.col("kind") == "summaries")
+    texts = pl.when(acp_summaries).then(0).otherwise(pl.col("texts")).cast(table.schema["texts"])
     table.with_columns(texts.alias("texts")).write_parquet(path)
-    first, *_ = trust_lights(RunFolder(run.path), [], [])
-    assert first.colour == "red"
-    assert "Some prompts do not match the design" in first.reason
+    first_light, *_ = trust_lights(RunFolder(run.path), [], [])
+    assert first_light.colour == "red"
+    assert "Some prompts do not match the design" in first_light.reason
     run = RunFolder(run.path)
-    shown = {lane.arm: lane.steps[-1].sees for lane in design_lanes(run, find_study_of_run(run))}
-    assert "summaries" not in shown["Adversarial (ACP)"]
+    shown_kinds = {
+        lane.arm: lane.steps[-1].sees for lane in design_lanes(run, find_study_of_run(run))
+    }
+    assert "summaries" not in shown_kinds["Adversarial (ACP)"]
 
 
-def test_a_question_is_found_where_study_files_say_it() -> None:
+def test_the_question_is_found_in_the_settings() -> None:
     assert question_of({"topic": {"description": "Which\n one?"}}) == "Which one?"
     assert question_of({"question": "How many?", "topic": {"title": "x"}}) == "How many?"
     assert question_of({"topic": "x", "case": " "}) == ""
-    asked = "An oven. What do people think of it, and would they buy it?"
-    assert question_of({"product_concept": "An oven"}) == asked
+    question = "An oven. What do people think of it, and would they buy it?"
+    assert question_of({"product_concept": "An oven"}) == question
     assert question_of({"product_concept": "Would you buy an oven?"}) == "Would you buy an oven?"
 
 
-def test_that_units_are_few_is_said_once_on_the_first_page(pilot: RunFolder) -> None:
-    line = IntervalChart((("a", 1.0, 1.0, 1.0),))
+def test_the_first_page_states_few_units_once(pilot_run: RunFolder) -> None:
+    chart = IntervalChart((("a", 1.0, 1.0, 1.0),))
 
-    def of(key: str, says: str, units: int) -> Finding:
+    def make_finding(key: str, says: str, units: int) -> Finding:
         return Finding(
-            key, key, says, ResultTable((), ()), line, headline=True, unit="set", units=units
+            key, key, says, ResultTable((), ()), chart, headline=True, unit="set", units=units
         )
 
-    found = [of("one", "It is 1 (no interval).", 2), of("two", "B.", 2), of("three", "C.", 3)]
-    assert build_front_page(pilot, find_study_of_run(pilot), found, []).answer == (
+    findings = [
+        make_finding("one", "It is 1 (no interval).", 2),
+        make_finding("two", "B.", 2),
+        make_finding("three", "C.", 3),
+    ]
+    assert build_front_page(pilot_run, find_study_of_run(pilot_run), findings, []).answer == (
         "An illustration, not evidence: 2 sets. It is 1.",
         "B.",
         "An illustration, not evidence: 3 sets. C.",
     )
 
 
-def test_the_first_page_says_how_brackets_and_circles_are_read(pilot: RunFolder) -> None:
-    line = IntervalChart((("a", 1.0, 0.5, 1.5),))
+def test_the_first_page_explains_brackets_and_circles(pilot_run: RunFolder) -> None:
+    chart = IntervalChart((("a", 1.0, 0.5, 1.5),))
     shares = Finding(
-        "one", "A", "7 % (5 to 11 %), adjusted p = .04.", ResultTable((), ()), line, headline=True,
+        "one", "A", "7 % (5 to 11 %), adjusted p = .04.", ResultTable((), ()), chart, headline=True,
         unit="set", units=9,
     )  # fmt: skip
-    few = Finding(
+    finding_of_few_units = Finding(
         "two", "B", "It is 1 (no interval).", ResultTable((), ()),
-        replace(line, unit_values=(("a", 0.9),)), headline=True, unit="set", units=2,
+        replace(chart, unit_values=(("a", 0.9),)), headline=True, unit="set", units=2,
     )  # fmt: skip
-    stated = replace(shares, section=STATED, says="+8 points (+3 to +13).")
+    stated_finding = replace(shares, section=STATED, says="+8 points (+3 to +13).")
 
-    def legend(*findings: Finding) -> str:
-        return build_front_page(pilot, find_study_of_run(pilot), findings, []).legend
+    def build_legend(*findings: Finding) -> str:
+        return build_front_page(pilot_run, find_study_of_run(pilot_run), findings, []).legend
 
     adjusted = "Adjusted p: by Holm's method."
     unit = "Independent unit: set (9)."
-    alone = "Brackets and lines: 95 % intervals, each by itself."
-    assert legend(shares) == f"{alone} {adjusted} {unit}"
-    plain = replace(shares, says="7 % (5 to 11 %).")
-    assert legend(plain) == f"{alone} {unit}"
-    assert legend(few) == "Filled circle: the mean. Open circles: one for each set."
-    assert legend(stated) == alone
-    both = replace(stated, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly).")
-    assert legend(both) == (
-        f"{alone} Jointly: for all primary claims at once, in agreement with the verdicts, and so "
+    lines = "Brackets and lines: 95 % intervals, each by itself."
+    assert build_legend(shares) == f"{lines} {adjusted} {unit}"
+    finding_without_p = replace(shares, says="7 % (5 to 11 %).")
+    assert build_legend(finding_without_p) == f"{lines} {unit}"
+    assert (
+        build_legend(finding_of_few_units)
+        == "Filled circle: the mean. Open circles: one for each set."
+    )
+    assert build_legend(stated_finding) == lines
+    finding_with_joint = replace(
+        stated_finding, says="+8 points (+3 to +13 by itself, above 0 to +15 jointly)."
+    )
+    assert build_legend(finding_with_joint) == (
+        f"{lines} Jointly: for all primary claims at once, in agreement with the verdicts, and so "
         "often wider. Above or below a value: only the side is shown."
     )
-    assert legend() == ""
+    assert build_legend() == ""

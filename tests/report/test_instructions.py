@@ -1,4 +1,4 @@
-"""A model that does not follow the instructions is named, in red, before anything else."""
+"""A model that does not follow the instructions is named in red at the top of the report."""
 
 from __future__ import annotations
 
@@ -29,37 +29,39 @@ FAILURES = ("unclear", "looped", "cut")
 NOT_FOLLOWED = "This model did not follow the instructions"
 
 
-def answered(failure: str, people: int, folder: Path, **settings: Any) -> RunFolder:
-    """A run in which the first vote of so many of its 24 people fails in this way."""
+def run_with_failures(
+    failure: str, failing_participants: int, folder: Path, **settings: Any
+) -> RunFolder:
+    """Run a study in which the first votes of some of the 24 participants fail in this way."""
     cast = Cast()
 
     def reply(request: ModelRequest, address: str) -> str | Completion:
-        first = address.startswith("initial_vote") and number(address) <= people
-        if first and failure == "unclear" and ".r" not in address:
+        is_failing = address.startswith("initial_vote") and number(address) <= failing_participants
+        if is_failing and failure == "unclear" and ".r" not in address:
             return "That depends on a great many things."
-        if first and failure == "looped" and ".r" not in address:
+        if is_failing and failure == "looped" and ".r" not in address:
             return " ".join([SENTENCE] * 6)
-        if first and failure == "cut" and not address.endswith(".long"):
+        if is_failing and failure == "cut" and not address.endswith(".long"):
             return Completion(JOBS[:3], Usage(10, 10, 0), "scripted", finish="length")
         if "Which of these options did you state" in request.messages[-1].content:
             return json.dumps({"stated": JOBS})
         return cast(request, address)
 
     config = {**SETTINGS, "conditions": ["simple_voting"], **settings}
-    done = folkmoot.run(
+    run = folkmoot.run(
         "cross_pollination", config, out=folder / "run", provider=ScriptedProvider(reply)
     )
-    return done.folder
+    return run.folder
 
 
-ALONE = {"participants_per_condition": 24, "disagreement_threshold": 1.0}
+SINGLE_CONDITION = {"participants_per_condition": 24, "disagreement_threshold": 1.0}
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
+def test_a_model_with_many_failures_is_named_in_red_at_the_top(
     failure: str, tmp_path: Path
 ) -> None:
-    run = answered(failure, 12, tmp_path, **ALONE)
+    run = run_with_failures(failure, 12, tmp_path, **SINGLE_CONDITION)
     finding = check_instructions(run)
     assert finding is not None and finding.headline
     (alarm,) = finding.alarms
@@ -68,9 +70,9 @@ def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     assert row["first_replies"] == 24
     assert row["cut"] == (12 if failure == "cut" else 0)
     assert row["repeated_themselves"] == (12 if failure == "looped" else 0)
-    made = build_document(run)
-    assert made.front is not None and made.front.colour == "red"
-    card = made.front.card[0]
+    document = build_document(run)
+    assert document.front is not None and document.front.colour == "red"
+    card = document.front.card[0]
     assert (card.name, card.verdict) == ("Instructions followed", "failed")
     assert (
         card.figures
@@ -81,34 +83,36 @@ def test_a_model_that_fails_too_often_is_named_in_red_at_the_top(
     assert page.index(card.consequence) < page.index('id="findings"') < page.index(NOT_FOLLOWED)
 
 
-def test_a_model_is_not_named_if_only_its_share_is_above_the_limit(tmp_path: Path) -> None:
-    run = answered("unclear", 6, tmp_path, **ALONE)
+def test_a_model_is_not_named_if_the_interval_includes_the_limit(tmp_path: Path) -> None:
+    run = run_with_failures("unclear", 6, tmp_path, **SINGLE_CONDITION)
     finding = check_instructions(run)
     assert finding is not None and not finding.alarms
     assert "25 % of 24 first replies failed" in finding.says
-    made = build_document(run)
-    assert made.front is not None and made.front.card[0].verdict == "not known"
+    document = build_document(run)
+    assert document.front is not None and document.front.card[0].verdict == "not known"
 
 
 def test_a_model_below_the_limit_is_not_named(tmp_path: Path) -> None:
-    run = answered("unclear", 4, tmp_path, **ALONE)
+    run = run_with_failures("unclear", 4, tmp_path, **SINGLE_CONDITION)
     finding = check_instructions(run)
     assert finding is not None and not finding.alarms and not finding.headline
     assert "17 % of 24 first replies failed: 4 needed a further request" in finding.says
-    # 4 of 24 is below the limit, and 24 replies are too few to say so of the model.
-    made = build_document(run)
-    assert made.front is not None and made.front.card[0].verdict == "not known"
+    # 4 of 24 is below the limit, but 24 replies are too few for a verdict on the model.
+    document = build_document(run)
+    assert document.front is not None and document.front.card[0].verdict == "not known"
 
 
-@pytest.mark.parametrize(("limit", "named"), [(0.1, True), (0.5, False)])
-def test_the_share_is_the_study_files(limit: float, named: bool, tmp_path: Path) -> None:
-    run = answered("unclear", 6, tmp_path, max_instruction_failures=limit, **ALONE)
+@pytest.mark.parametrize(("limit", "has_alarm"), [(0.1, True), (0.5, False)])
+def test_the_limit_comes_from_the_study_file(limit: float, has_alarm: bool, tmp_path: Path) -> None:
+    run = run_with_failures(
+        "unclear", 6, tmp_path, max_instruction_failures=limit, **SINGLE_CONDITION
+    )
     finding = check_instructions(run)
-    assert finding is not None and bool(finding.alarms) is named
+    assert finding is not None and bool(finding.alarms) is has_alarm
     assert find_study_of_run(run).name == "cross_pollination"
 
 
-LOOPS = (
+REPETITIVE_TEXTS = (
     " ".join([SENTENCE] * 4),
     "I agree. " * 12,
     "Parks. First I say this. " + "and so on and on " * 8,
@@ -116,7 +120,7 @@ LOOPS = (
     json.dumps({"reason": f"{SENTENCE} " * 5, "vote": "yes"}),
     '{"reason": "' + f"{SENTENCE} " * 5,
 )
-PLAIN = (
+ORDINARY_TEXTS = (
     SENTENCE,
     f"{SENTENCE} {SENTENCE}",
     "no no no no no",
@@ -129,29 +133,29 @@ PLAIN = (
 )
 
 
-@pytest.mark.parametrize("text", LOOPS)
-def test_a_passage_again_and_again_is_a_loop(text: str) -> None:
+@pytest.mark.parametrize("text", REPETITIVE_TEXTS)
+def test_repeated_passages_are_loops(text: str) -> None:
     assert repeats_itself(text)
 
 
-@pytest.mark.parametrize("text", PLAIN)
-def test_lists_and_figures_of_speech_are_no_loop(text: str) -> None:
+@pytest.mark.parametrize("text", ORDINARY_TEXTS)
+def test_lists_and_rhetorical_repetition_are_not_loops(text: str) -> None:
     assert not repeats_itself(text)
 
 
-def test_a_damaged_journal_is_no_crash(tmp_path: Path) -> None:
-    run = answered("unclear", 6, tmp_path, **ALONE)
+def test_a_damaged_journal_does_not_raise(tmp_path: Path) -> None:
+    run = run_with_failures("unclear", 6, tmp_path, **SINGLE_CONDITION)
     with sqlite3.connect(run.path / "journal.sqlite") as journal:
         journal.execute("UPDATE entries SET reply = x'ff00ff' WHERE kind = 'ask'")
     assert check_instructions(run) is None
 
 
-async def asks_outside_of_scopes(session: Session) -> None:
+async def ask_outside_of_scopes(session: Session) -> None:
     await session.ask(Speaker("ann"), "Hello?")
 
 
 def test_questions_outside_of_all_scopes_have_first_replies(tmp_path: Path) -> None:
-    study = Study("own", "Own", StudyConfig, asks_outside_of_scopes)
+    study = Study("own", "Own", StudyConfig, ask_outside_of_scopes)
     run = folkmoot.run(
         study, {}, out=tmp_path / "run", provider=ScriptedProvider(lambda request, address: "Hi")
     )

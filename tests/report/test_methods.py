@@ -1,4 +1,4 @@
-"""The methods section of a report: complete enough to paste into a paper."""
+"""The methods section of a report, which is complete enough for a paper."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ revote: true
 """
 
 
-def paragraphs_of(page: str) -> list[str]:
-    """The methods section as a reader copies it from the page."""
+def read_paragraphs(page: str) -> list[str]:
+    """Return the paragraphs of the methods section as plain text."""
     block = page.split("For the methods section</h3>")[1].split("</blockquote>")[0]
     return [
-        " ".join(html.unescape(re.sub("<[^>]*>", "", words)).split())
-        for words in re.findall("<p>(.*?)</p>", block, re.DOTALL)
+        " ".join(html.unescape(re.sub("<[^>]*>", "", paragraph)).split())
+        for paragraph in re.findall("<p>(.*?)</p>", block, re.DOTALL)
     ]
 
 
-def report_of(run: RunFolder) -> str:
+def read_report(run: RunFolder) -> str:
     return write_report(run).read_text("utf-8")
 
 
-def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path) -> None:
+def test_the_methods_section_has_the_facts_that_a_paper_needs(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(PILOT, "utf-8")
     run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
-    design, material, analysis, controls, record = paragraphs_of(report_of(run))
+    design, material, analysis, controls, record = read_paragraphs(read_report(run))
     day = run.manifest["started_at"][:10]
-    for told in (
+    for text in (
         "Simple voting: 6 participants",
         "Adversarial (ACP): 6 participants",
         "Participants were simulated by synthetic (served as",
@@ -64,44 +64,44 @@ def test_a_methods_section_holds_what_a_reader_of_the_paper_asks(tmp_path: Path)
         "random seed 42",
         run.plan["sealed"]["design"]["hash"][:12],
     ):
-        assert told in design
-    for told in (
+        assert text in design
+    for text in (
         "The question: One purpose can be funded.",
         "At first vote and final vote participants chose one of 3 options (“Park improvements”, "
         "“Safer streets”, “Youth job training”)",
         "Prompts of Adversarial (ACP): before first vote they contained no text; before final "
         "vote they contained interview, summaries and dialogue.",
     ):
-        assert told in material
-    for told in (
+        assert text in material
+    for text in (
         "Outcome “changed their choice”, contrast Adversarial (ACP) − Clarified passive: n = 6 "
         "and 6, none excluded; independent unit: participant",
         "Newcombe",
         "Primary: 3 claims, decided by Holm's method in each direction",
     ):
-        assert told in analysis
+        assert text in analysis
     assert controls.startswith("No control questions were asked.")
     assert "user drift not known" in controls
     assert f"{run.manifest['calls']:,} calls" in record
     assert "Missing answers were not scored" in record
     run_controls(run, {"participants": 3}, RunOptions())
-    controls = paragraphs_of(report_of(run))[3]
+    controls = read_paragraphs(read_report(run))[3]
     assert "asked again: 12 answers of 12 participants" in controls
     assert "persona kept" in controls
 
 
 def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
-    arms = "[simple_voting, simple_passive, clarified_passive, acp]"
-    settings = PILOT.replace(arms, "[simple_voting]")
+    conditions = "[simple_voting, simple_passive, clarified_passive, acp]"
+    settings = PILOT.replace(conditions, "[simple_voting]")
     study.write_text(settings.replace("temperature: 0.7", "temperature: 1"), "utf-8")
     run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
     path = run.path / MANIFEST
     manifest = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**manifest, "cost_usd": 0.003, "cost_unknown_for": ["m"]}), "utf-8")
     run = RunFolder(run.path)
-    page = report_of(run)
-    design, *_, record = paragraphs_of(page)
+    page = read_report(run)
+    design, *_, record = read_paragraphs(page)
     assert "Temperature: 1;" in design
     assert "temperature 1, reply limit" in html.unescape(page)
     trust = build_trust_section(run, load_study_file(study).study)
@@ -120,7 +120,7 @@ def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> Non
 def test_every_study_type_describes_sample_exposure_tests_and_controls(
     finished_page: str,
 ) -> None:
-    design, material, analysis, controls, _ = paragraphs_of(finished_page)
+    design, material, analysis, controls, _ = read_paragraphs(finished_page)
     assert "Sample in each condition, as planned: " in design
     assert "Prompts of " in material or "not recorded" in material
     assert "independent unit: " in analysis or "every figure is exploratory" in analysis
@@ -129,7 +129,7 @@ def test_every_study_type_describes_sample_exposure_tests_and_controls(
         assert "None" not in paragraph and "nan" not in paragraph.split()
 
 
-def test_the_checklist_counts_what_the_run_cannot_tell(finished_page: str) -> None:
+def test_the_checklist_counts_items_that_the_run_does_not_record(finished_page: str) -> None:
     page = html.unescape(finished_page)
     table = page.split("GUIDE-LLM reporting checklist</h3>")[1].split("</table>")[0]
     filled, total = re.findall(r"answer (\d+) of (\d+) items", table)[0]

@@ -1,4 +1,4 @@
-"""People and models who answered the same questions of one run, in its report."""
+"""Reports of runs in which humans and models answered the same questions."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ personas: {source: quota}
 """
 
 
-def rows(finding: Finding) -> list[dict[str, object]]:
+def read_rows(finding: Finding) -> list[dict[str, object]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
-def voted(folder: Path, people: int, option: str = "Keep it open") -> RunFolder:
-    """A vote in which so many people choose this option, and models as they would."""
+def run_vote(folder: Path, human_count: int, option: str = "Keep it open") -> RunFolder:
+    """Run a vote in which `human_count` humans choose one option, and models choose freely."""
     path = folder / "centre.yaml"
-    path.write_text(f"{STUDY}seats: {people}\n", "utf-8")
+    path.write_text(f"{STUDY}seats: {human_count}\n", "utf-8")
 
     def answer(_: SeatState, question: PendingQuestion) -> str:
         return option if question.view.options else "Words of my own."
@@ -51,85 +51,101 @@ def voted(folder: Path, people: int, option: str = "Keep it open") -> RunFolder:
     return folkmoot.run(path, out=folder / "run", seat_host=build_seat_host(answer)).folder
 
 
-def test_shares_of_people_and_models_and_their_difference(tmp_path: Path) -> None:
-    """Twelve people who all say one thing beside eight models: the figures are those of the
-    table, the difference is Newcombe's, and the report says it on its first page."""
-    run = voted(tmp_path, 12)
+def test_shares_of_humans_and_models_and_their_difference(tmp_path: Path) -> None:
+    """Twelve humans agree, and eight models vote. The figures equal those of the
+    table, the interval is Newcombe's, and the first page of the report has the difference."""
+    run = run_vote(tmp_path, 12)
     finding = people_and_models(run)
     assert finding is not None and not finding.illustrates and finding.headline
-    first = run.read_table("answers").filter(stage="initial_vote", answered_by="synthetic")
-    kept = int((first["value"] == "Keep it open").sum())
-    e = newcombe(kept, len(first), 12, 12)
-    (row,) = (r for r in rows(finding) if r["answer"] == "initial vote: Keep it open")
-    assert (row["people"], row["people_n"], row["models_n"]) == (1.0, 12, len(first))
-    assert row["models"] == kept / len(first)
-    assert (row["models_minus_people"], row["low"], row["high"]) == (e.value, e.low, e.high)
-    assert row["p"] == e.p and row["adjusted_p"] is not None
+    model_votes = run.read_table("answers").filter(stage="initial_vote", answered_by="synthetic")
+    keep_count = int((model_votes["value"] == "Keep it open").sum())
+    difference = newcombe(keep_count, len(model_votes), 12, 12)
+    (row,) = (
+        candidate
+        for candidate in read_rows(finding)
+        if candidate["answer"] == "initial vote: Keep it open"
+    )
+    assert (row["people"], row["people_n"], row["models_n"]) == (1.0, 12, len(model_votes))
+    assert row["models"] == keep_count / len(model_votes)
+    assert (row["models_minus_people"], row["low"], row["high"]) == (
+        difference.value,
+        difference.low,
+        difference.high,
+    )
+    assert row["p"] == difference.p and row["adjusted_p"] is not None
     assert finding.unit == "seat" and finding.units == 12
-    shown = build_document(run)
-    assert "people_and_models" in {f.finding.key for f in shown.headlines}
+    document = build_document(run)
+    assert "people_and_models" in {figure.finding.key for figure in document.headlines}
     assert "People and models who answered the same questions" in write_report(run).read_text(
         "utf-8"
     )
 
 
-def test_fewer_than_five_people_are_an_illustration(tmp_path: Path) -> None:
-    finding = people_and_models(voted(tmp_path, 4))
+def test_fewer_than_five_humans_are_an_illustration(tmp_path: Path) -> None:
+    finding = people_and_models(run_vote(tmp_path, 4))
     assert finding is not None and finding.illustrates
     assert finding.says.startswith("An illustration, not evidence: 4 seats.")
-    for row in rows(finding):
+    for row in read_rows(finding):
         assert row["people_n"] == 4
         assert row["low"] is row["high"] is row["p"] is row["adjusted_p"] is None
 
 
-def test_without_people_or_without_models_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_without_humans_or_without_models_there_is_no_comparison(tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
-    assert people_and_models(voted(tmp_path / "all", 20)) is None
+    assert people_and_models(run_vote(tmp_path / "all", 20)) is None
     path = tmp_path / "centre.yaml"
     path.write_text(STUDY, "utf-8")
     assert people_and_models(folkmoot.run(path, out=tmp_path / "run").folder) is None
 
 
-def test_the_same_seats_are_compared_between_a_run_with_people_and_one_without(
+def test_the_same_seats_are_compared_between_runs_with_and_without_humans(
     tmp_path: Path,
 ) -> None:
-    """`compare_runs` puts people's votes beside what models said in the same seats, and corrects
-    the simulation by them."""
+    """`compare_runs` compares human votes with model votes in the same seats, and corrects
+    the simulation."""
     for name in ("mixed", "models"):
         (tmp_path / name).mkdir()
-    mixed = voted(tmp_path / "mixed", 12)
+    mixed_run = run_vote(tmp_path / "mixed", 12)
     path = tmp_path / "models" / "centre.yaml"
     path.write_text(STUDY, "utf-8")
-    models = folkmoot.run(path, out=tmp_path / "models" / "run").folder
-    found = {f.key: f for f in compare_runs([models, mixed])}
-    (row,) = (r for r in rows(found["people_calibration"]) if r["measure"] == "initial choice")
-    votes = models.read_table("participants")["initial_choice"].drop_nulls()
+    model_run = folkmoot.run(path, out=tmp_path / "models" / "run").folder
+    findings = {finding.key: finding for finding in compare_runs([model_run, mixed_run])}
+    (row,) = (
+        candidate
+        for candidate in read_rows(findings["people_calibration"])
+        if candidate["measure"] == "initial choice"
+    )
+    votes = model_run.read_table("participants")["initial_choice"].drop_nulls()
     assert row["off"] == pytest.approx((votes == "Close it").mean())
-    corrected = {str(row["measure"]): row for row in rows(found["people_rectified"])}
+    corrected = {str(row["measure"]): row for row in read_rows(findings["people_rectified"])}
     assert corrected.keys() == {"initial_choice: Close it", "initial_choice: Keep it open"}
-    kept = corrected["initial_choice: Keep it open"]
-    assert (kept["people"], kept["people_alone"]) == (12, 1.0)
+    keep_row = corrected["initial_choice: Keep it open"]
+    assert (keep_row["people"], keep_row["people_alone"]) == (12, 1.0)
 
 
-def test_ids_of_links_leave_a_run_only_when_told_to(tmp_path: Path) -> None:
-    """No export takes them along by itself; told to, one file says which seat came by which id,
-    for its owner alone; where there are none that is said."""
-    run = voted(tmp_path, 5)
+def test_recruitment_ids_are_exported_only_on_request(tmp_path: Path) -> None:
+    """Exports contain no ids by default. With `--with-ids`, one file maps seats to ids. Only
+    its owner can read it. Without ids the option is refused."""
+    run = run_vote(tmp_path, 5)
     names = run.plan["sealed"]["seats"]["data"]
-    kept = {names[0]: {"PROLIFIC_PID": "5f3a"}, names[1]: {"PROLIFIC_PID": "=1+1"}}
+    ids_by_seat = {names[0]: {"PROLIFIC_PID": "5f3a"}, names[1]: {"PROLIFIC_PID": "=1+1"}}
     with pytest.raises(InputError, match="contains no recruitment ids"):
         export_run(run, "csv", tmp_path / "none", with_ids=True)
     assert not (tmp_path / "none").exists()
-    (run.path / "people.json").write_text(json.dumps(kept), "utf-8")
-    for to in ("csv", "parquet", "json"):
-        export_run(run, to, tmp_path / to)
-        held = [p for p in (tmp_path / to).rglob("*") if p.is_file() and b"5f3a" in p.read_bytes()]
-        assert held == [] and not (tmp_path / to / "people.csv").exists()
-    called = CliRunner().invoke(
+    (run.path / "people.json").write_text(json.dumps(ids_by_seat), "utf-8")
+    for export_format in ("csv", "parquet", "json"):
+        export_run(run, export_format, tmp_path / export_format)
+        files_with_ids = [
+            path
+            for path in (tmp_path / export_format).rglob("*")
+            if path.is_file() and b"5f3a" in path.read_bytes()
+        ]
+        assert files_with_ids == [] and not (tmp_path / export_format / "people.csv").exists()
+    result = CliRunner().invoke(
         app, ["export", str(run.path), "--out", str(tmp_path / "told"), "--with-ids"]
     )
-    assert called.exit_code == 0, called.output
-    told = tmp_path / "told" / "people.csv"
-    lines = told.read_text("utf-8").splitlines()
+    assert result.exit_code == 0, result.output
+    ids_file = tmp_path / "told" / "people.csv"
+    lines = ids_file.read_text("utf-8").splitlines()
     assert lines == ["seat,PROLIFIC_PID", f"{names[0]},5f3a", f"{names[1]},'=1+1"]
-    assert stat.S_IMODE(told.stat().st_mode) == 0o600
+    assert stat.S_IMODE(ids_file.stat().st_mode) == 0o600

@@ -22,195 +22,208 @@ from tests.conftest import SharedFolder
 from tests.contract.small import small_study
 from tests.sweeps import sample_daily
 
-SHIFT = 0.25  # by which people's numbers lie above those of the run
+SHIFT = 0.25  # human numbers minus those of the run
 
 
 PAYOFF = "Payoff per participant and round, in units of the workbook"
 
 
 @dataclass(frozen=True)
-class Case:
-    """A study with enough units, its file of people (from its own tables), and what differs."""
+class StudyCase:
+    """A study with enough units, its human file (from the run's tables), and the differences."""
 
     overrides: tuple[str, ...]
     people: Callable[[RunFolder], pl.DataFrame]
     unit: str
-    measures: dict[str, float]  # measure → people minus the run
+    measures: dict[str, float]  # measure → humans minus the run
 
 
-def votes(run: RunFolder) -> pl.DataFrame:
+def select_votes(run: RunFolder) -> pl.DataFrame:
     table = run.read_table("participants").filter(status="complete")
     return table.select(
         person="participant_id", arm="condition", before="initial_choice", after="final_choice"
     )
 
 
-def talk(run: RunFolder) -> pl.DataFrame:
+def select_positions(run: RunFolder) -> pl.DataFrame:
     keys = ["group", "stimulus", "persona_id", "when"]
-    said = run.read_table("statements").filter(pl.col("when").is_in(["before", "after"]))
+    statements = run.read_table("statements").filter(pl.col("when").is_in(["before", "after"]))
     scores = run.read_table("intents").filter(~pl.col("ladder")).select(*keys, "score")
-    both = said.select(*keys, pl.col("position") + SHIFT).join(scores, on=keys)
-    return both.rename({"persona_id": "person"})
+    joined = statements.select(*keys, pl.col("position") + SHIFT).join(scores, on=keys)
+    return joined.rename({"persona_id": "person"})
 
 
-def groups(run: RunFolder) -> pl.DataFrame:
+def select_group_measures(run: RunFolder) -> pl.DataFrame:
     shifted = pl.col("satisfaction", "lowest_satisfaction") + SHIFT
     return run.read_table("measures").select("group_id", "condition", shifted)
 
 
-def halls(run: RunFolder) -> pl.DataFrame:
+def select_gaps(run: RunFolder) -> pl.DataFrame:
     gap = pl.col("gap_weighted_inclusivity_score") + SHIFT
     return run.read_table("discussions").select("set", pl.col("level").alias("arm"), gap)
 
 
-def sessions(run: RunFolder) -> pl.DataFrame:
-    """A column for each variable, as a survey program writes them."""
-    own = run.read_table("computed").filter(pl.col("name").str.starts_with("payoff_"))
+def select_payoffs(run: RunFolder) -> pl.DataFrame:
+    """Select payoffs with a column for each variable, as in the export of a survey program."""
+    payoffs = run.read_table("computed").filter(pl.col("name").str.starts_with("payoff_"))
     keys = ["session", "treatment", "participant_id"]
-    wide = own.select(*keys, "name", pl.col("number") + SHIFT)
-    return wide.pivot("name", index=keys, values="number").rename({"participant_id": "person"})
+    payoffs_by_participant = payoffs.select(*keys, "name", pl.col("number") + SHIFT)
+    return payoffs_by_participant.pivot("name", index=keys, values="number").rename(
+        {"participant_id": "person"}
+    )
 
 
 CASES = {
-    "cross_pollination": Case(
-        ("participants_per_condition=8",), votes, "participant", {"Changed their choice": 0.0}
+    "cross_pollination": StudyCase(
+        ("participants_per_condition=8",),
+        select_votes,
+        "participant",
+        {"Changed their choice": 0.0},
     ),
-    "focus_group": Case(
+    "focus_group": StudyCase(
         ("replications=5", "phases=[reaction]", "max_responses_per_question=4"),
-        talk,
+        select_positions,
         "group",
         {
             **{"Position on oven": SHIFT, "Position on box": SHIFT, "Final position": SHIFT},
             **{"Would buy oven": 0.0, "Would buy box": 0.0},
         },
     ),
-    "negotiation": Case(
+    "negotiation": StudyCase(
         ("groups_per_type=5", "group_types=[spouses]", "conditions=[C4, C5]"),
-        groups,
+        select_group_measures,
         "group",
         {
             "How content members are on a scale from −4 to 4": SHIFT,
             "How content the least content member is on a scale from −4 to 4": SHIFT,
         },
     ),
-    "town_hall": Case(("sets=5",), halls, "set", {"Inclusion gap": SHIFT}),
-    "workbook": Case((), sessions, "session", {PAYOFF: SHIFT}),
+    "town_hall": StudyCase(("sets=5",), select_gaps, "set", {"Inclusion gap": SHIFT}),
+    "workbook": StudyCase((), select_payoffs, "session", {PAYOFF: SHIFT}),
 }
 
 
 @pytest.fixture(scope="session", params=sorted(CASES))
-def compared(
+def comparison(
     request: pytest.FixtureRequest,
     shared_folder: SharedFolder,
-) -> tuple[Case, Path, Path]:
-    case = CASES[request.param]
+) -> tuple[StudyCase, Path, Path]:
+    study_case = CASES[request.param]
 
-    def make(folder: Path) -> None:
+    def run_study(folder: Path) -> None:
         source = small_study(request.param, folder)
-        out = folder / "run"
-        folkmoot.run(source, model="synthetic", out=out, overrides=case.overrides)
-        case.people(RunFolder(out)).write_csv(folder / "people.csv")
+        run_folder = folder / "run"
+        folkmoot.run(source, model="synthetic", out=run_folder, overrides=study_case.overrides)
+        study_case.people(RunFolder(run_folder)).write_csv(folder / "people.csv")
 
-    folder = shared_folder(f"people/{request.param}", make)
-    return case, folder / "run", folder / "people.csv"
+    folder = shared_folder(f"people/{request.param}", run_study)
+    return study_case, folder / "run", folder / "people.csv"
 
 
-def rows(finding: Finding) -> list[dict[str, TableCell]]:
+def read_rows(finding: Finding) -> list[dict[str, TableCell]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
 @pytest.mark.parametrize(
-    "compared",
+    "comparison",
     sample_daily(sorted(CASES), daily=("cross_pollination", "town_hall"), part="truths"),
     indirect=True,
 )
 def test_each_measure_of_the_claims_is_compared_by_its_unit(
-    compared: tuple[Case, Path, Path],
+    comparison: tuple[StudyCase, Path, Path],
 ) -> None:
-    case, run, file = compared
-    found = {f.key: f for f in compare_runs([run, file])}
-    told = rows(found["compare_claims"])
-    assert {row["measure"] for row in told} == {*case.measures}
-    for row in told:
-        assert row["difference"] == pytest.approx(case.measures[str(row["measure"])], abs=1e-9)
-        assert (row["runs"], row["unit"], row["paired"]) == ("people − run", case.unit, False)
-        clustered = case.unit != "participant"
+    study_case, run, file = comparison
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    claim_rows = read_rows(findings["compare_claims"])
+    assert {row["measure"] for row in claim_rows} == {*study_case.measures}
+    for row in claim_rows:
+        assert row["difference"] == pytest.approx(
+            study_case.measures[str(row["measure"])], abs=1e-9
+        )
+        assert (row["runs"], row["unit"], row["paired"]) == ("people − run", study_case.unit, False)
+        clustered = study_case.unit != "participant"
         # Shares of groups that are all equal have the interval of equal units.
         method = str(row["method"] or "CR2")
         assert not clustered or method.startswith("CR2") or method in (EQUAL_UNITS, "MOVER")
-    # The shift is the same in all arms, so effects of people are those of the run.
-    gaps = [row for row in rows(found["compare_effects"]) if row["run"] == "people − run"]
-    assert gaps and all(row["difference"] == pytest.approx(0, abs=1e-9) for row in gaps)
-    assert all(row["verdict"] != "supported" for row in gaps)
-    off = rows(found["people_calibration"])
-    named = [(capitalise(str(row["measure"])), row) for row in off]
-    for measure, row in ((name, row) for name, row in named if name in case.measures):
-        assert row["off"] == pytest.approx(-case.measures[measure], abs=1e-9)
+    # The shift is the same in all conditions, so effects of humans equal those of the run.
+    effect_rows = [
+        row for row in read_rows(findings["compare_effects"]) if row["run"] == "people − run"
+    ]
+    assert effect_rows and all(
+        row["difference"] == pytest.approx(0, abs=1e-9) for row in effect_rows
+    )
+    assert all(row["verdict"] != "supported" for row in effect_rows)
+    calibration_rows = read_rows(findings["people_calibration"])
+    named_rows = [(capitalise(str(row["measure"])), row) for row in calibration_rows]
+    for measure, row in ((name, row) for name, row in named_rows if name in study_case.measures):
+        assert row["off"] == pytest.approx(-study_case.measures[measure], abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    "compared", sample_daily(sorted(CASES), daily=("focus_group",), part="truths"), indirect=True
+    "comparison", sample_daily(sorted(CASES), daily=("focus_group",), part="truths"), indirect=True
 )
-def test_the_command_tells_the_same(compared: tuple[Case, Path, Path]) -> None:
-    case, run, file = compared
-    shown = CliRunner().invoke(
+def test_the_compare_command_prints_the_measures(comparison: tuple[StudyCase, Path, Path]) -> None:
+    study_case, run, file = comparison
+    result = CliRunner().invoke(
         app, ["compare", str(run), "--people", str(file)], env={"COLUMNS": "400"}
     )
-    assert shown.exit_code == 0, shown.output
-    assert "Measures of the claims, run by run" in shown.output
-    assert all(measure in shown.output for measure in case.measures)
+    assert result.exit_code == 0, result.output
+    assert "Measures of the claims, run by run" in result.output
+    assert all(measure in result.output for measure in study_case.measures)
 
 
 @pytest.mark.parametrize(
-    "compared",
+    "comparison",
     sample_daily(sorted(CASES), daily=("cross_pollination", "workbook"), part="truths"),
     indirect=True,
 )
-def test_a_number_that_is_none_is_told_with_column_and_line(
-    compared: tuple[Case, Path, Path], tmp_path: Path
+def test_an_invalid_number_is_reported_with_column_and_line(
+    comparison: tuple[StudyCase, Path, Path], tmp_path: Path
 ) -> None:
-    _, run, file = compared
+    _, run, file = comparison
     lines = file.read_text("utf-8").splitlines()
     names = lines[0].split(",")
-    at = len(names) - 1
-    if names[at] == "after":  # choices are texts
+    column_index = len(names) - 1
+    if names[column_index] == "after":  # choices are texts
         lines[0] = lines[0] + ",clarification_exchanges"
         lines[1:] = [f"{line},1" for line in lines[1:]]
-        at += 1
+        column_index += 1
     cells = lines[3].split(",")
-    cells[at] = "plenty"
-    column = lines[0].split(",")[at]
+    cells[column_index] = "plenty"
+    column = lines[0].split(",")[column_index]
     lines[3] = ",".join(cells)
-    wrong = tmp_path / "wrong.csv"
-    wrong.write_text("\n".join(lines), "utf-8")
+    invalid_file = tmp_path / "wrong.csv"
+    invalid_file.write_text("\n".join(lines), "utf-8")
     with pytest.raises(InputError, match=rf"wrong\.csv, line 4, {column}: .*'plenty'"):
-        compare_runs([run, wrong])
+        compare_runs([run, invalid_file])
 
 
 @pytest.mark.parametrize(
-    "compared", sample_daily(sorted(CASES), daily=("town_hall",), part="truths"), indirect=True
+    "comparison", sample_daily(sorted(CASES), daily=("town_hall",), part="truths"), indirect=True
 )
 def test_a_file_without_any_measure_names_those_of_the_run(
-    compared: tuple[Case, Path, Path], tmp_path: Path
+    comparison: tuple[StudyCase, Path, Path], tmp_path: Path
 ) -> None:
-    _, run, _ = compared
+    _, run, _ = comparison
     file = tmp_path / "other.csv"
     file.write_text("participant,shoe_size\n1,40\n2,41\n", "utf-8")
     with pytest.raises(InputError, match="no column is a measure of the run"):
         compare_runs([run, file])
 
 
-@pytest.mark.parametrize("compared", ["focus_group"], indirect=True)  # which has concepts
-def test_concepts_must_be_told_apart(tmp_path: Path, compared: tuple[Case, Path, Path]) -> None:
-    _, run, file = compared
+@pytest.mark.parametrize("comparison", ["focus_group"], indirect=True)  # this study has concepts
+def test_a_human_file_must_distinguish_concepts(
+    tmp_path: Path, comparison: tuple[StudyCase, Path, Path]
+) -> None:
+    _, run, file = comparison
     mixed = tmp_path / "mixed.csv"
     pl.read_csv(file).filter(stimulus="oven").drop("stimulus").write_csv(mixed)
     with pytest.raises(InputError, match="position needs a column stimulus"):
         compare_runs([run, mixed])
 
 
-def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, Path]) -> None:
-    _, _, file = compared
+def test_the_docs_name_the_columns_of_human_files(comparison: tuple[StudyCase, Path, Path]) -> None:
+    _, _, file = comparison
     page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text("utf-8")
     study = file.parent.name
     name = study.replace("cross_", "cross-").replace("_", " ")
@@ -221,18 +234,20 @@ def test_the_page_names_the_columns_of_these_files(compared: tuple[Case, Path, P
 
 
 @pytest.mark.parametrize(
-    "compared",
+    "comparison",
     sample_daily(sorted(CASES), daily=("cross_pollination", "negotiation"), part="truths"),
     indirect=True,
 )
-def test_a_run_beside_itself_differs_in_nothing_within_subjects(
-    compared: tuple[Case, Path, Path],
+def test_a_run_compared_with_itself_has_no_differences(
+    comparison: tuple[StudyCase, Path, Path],
 ) -> None:
-    case, run, _ = compared
-    shown = CliRunner().invoke(app, ["compare", str(run), str(run)], env={"COLUMNS": "220"})
-    assert shown.exit_code == 0, shown.output
-    told = rows({f.key: f for f in compare_runs([run, run])}["compare_claims"])
-    assert {*case.measures} <= {row["measure"] for row in told}
-    for row in told:
-        assert (row["difference"], row["unit"], row["paired"]) == (0.0, case.unit, True)
+    study_case, run, _ = comparison
+    result = CliRunner().invoke(app, ["compare", str(run), str(run)], env={"COLUMNS": "220"})
+    assert result.exit_code == 0, result.output
+    claim_rows = read_rows(
+        {finding.key: finding for finding in compare_runs([run, run])}["compare_claims"]
+    )
+    assert {*study_case.measures} <= {row["measure"] for row in claim_rows}
+    for row in claim_rows:
+        assert (row["difference"], row["unit"], row["paired"]) == (0.0, study_case.unit, True)
         assert row["verdict"] != "supported"

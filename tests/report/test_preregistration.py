@@ -23,7 +23,7 @@ from folkmoot.report.preregistration import registration_of_run
 from folkmoot.storage.run_folder import RunFolder
 from tests.contract.small import small_study
 
-FIELDS = {
+TEMPLATE_FIELDS = {
     "Study information": ["Title", "Authors", "Description", "Hypotheses"],
     "Design plan": [
         *("Study type", "Blinding", "Is there any additional blinding in this study?"),
@@ -41,7 +41,7 @@ FIELDS = {
     "Other": ["Digest of the sealed plan", "Digests of the prompts", "Sealed settings"],
 }
 STUDIES = sorted(registered_studies())
-STATED = """
+HYPOTHESES = """
 hypotheses:
   - measure: position_changed
     contrast: [acp, simple_voting]
@@ -51,8 +51,8 @@ hypotheses:
 """
 
 
-def few_votes(folder: Path) -> Path:
-    """Write a study file with two conditions of three participants who only vote; its path."""
+def write_small_study(folder: Path) -> Path:
+    """Write a study with two conditions of three participants who only vote. Return its path."""
     path = small_study("cross_pollination", folder)
     settings = yaml.safe_load(path.read_text("utf-8"))
     settings |= {"conditions": ["simple_voting", "clarified_passive"], "extra_conditions": []}
@@ -61,38 +61,38 @@ def few_votes(folder: Path) -> Path:
     return path
 
 
-def call(*words: str) -> str:
-    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+def run_command(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def fields_of(text: str) -> dict[str, str]:
-    """The text of each field of the template."""
+def read_fields(text: str) -> dict[str, str]:
+    """Map each field of the template to its text."""
     parts = re.split(r"^### (.*)$", re.sub(r"^## .*$", "", text, flags=re.M), flags=re.M)[1:]
     return dict(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("study", "finished"), [(study, study) for study in STUDIES], indirect=["finished"]
+    ("study", "finished_run"), [(study, study) for study in STUDIES], indirect=["finished_run"]
 )
-def test_the_run_of_a_preregistered_study_seals_the_plan_of_that_digest(
-    study: str, finished: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_run_of_a_preregistered_study_has_the_same_plan_digest(
+    study: str, finished_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = small_study(study, tmp_path / "study")
     pdf = ["--pdf"] if study == "town_hall" else []
-    printed = call("plan", str(path), "--model", "synthetic", *pdf)
+    printed = run_command("plan", str(path), "--model", "synthetic", *pdf)
     written = tmp_path / f"{path.stem}_preregistration.md"
     text = written.read_text("utf-8")
     assert not pdf or written.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    for section, names in FIELDS.items():
+    for section, names in TEMPLATE_FIELDS.items():
         part = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
         assert re.findall(r"^### (.*)$", part, re.M) == names
-    fields = fields_of(text)
+    fields = read_fields(text)
     assert all(fields.values())
     assert re.search(r"^1\. .*(primary)", fields["Hypotheses"], re.M)
-    run = finished
+    run = finished_run
     (digest,) = re.findall(r"Digest of the sealed plan: (\w+)", printed)
     assert digest == digest_registration(run.plan)
     assert f"`{digest}`" in fields["Digest of the sealed plan"]
@@ -100,38 +100,40 @@ def test_the_run_of_a_preregistered_study_seals_the_plan_of_that_digest(
         assert f"| {name} | {value} |" in fields["Digests of the prompts"]
     page = (run.path / "report.html").read_text("utf-8")
     assert f"Digest of the sealed plan: {digest}" in page
-    says, claims = registration_of_run(run)
-    at = claims.columns.index("claim")
-    assert claims.rows and all(f"| {row[at]} |" in text.replace("\\|", "|") for row in claims.rows)
-    assert says[-1] == "All results that are not in this table are exploratory."
+    sentences, claims = registration_of_run(run)
+    claim_index = claims.columns.index("claim")
+    assert claims.rows and all(
+        f"| {row[claim_index]} |" in text.replace("\\|", "|") for row in claims.rows
+    )
+    assert sentences[-1] == "All results that are not in this table are exploratory."
 
 
-def test_another_setting_seed_or_model_is_another_plan(tmp_path: Path) -> None:
+def test_another_setting_seed_or_model_changes_the_digest(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
 
-    def digest(*more: str) -> str:
+    def compute_digest(*options: str) -> str:
         target = tmp_path / f"{len([*tmp_path.iterdir()])}.md"
-        printed = call("plan", str(path), "--out", str(target), *more)
+        printed = run_command("plan", str(path), "--out", str(target), *options)
         return re.findall(r"Digest of the sealed plan: (\w+)", printed)[0]
 
-    same = digest("--model", "synthetic")
-    assert same == digest("--model", "synthetic")
-    others = [
-        digest("--model", "synthetic", "--seed", "7"),
-        digest("--model", "openai/gpt-4o", "--trust"),
-        digest("--model", "synthetic", "--set", "participants_per_condition=7"),
+    first_digest = compute_digest("--model", "synthetic")
+    assert first_digest == compute_digest("--model", "synthetic")
+    other_digests = [
+        compute_digest("--model", "synthetic", "--seed", "7"),
+        compute_digest("--model", "openai/gpt-4o", "--trust"),
+        compute_digest("--model", "synthetic", "--set", "participants_per_condition=7"),
     ]
-    assert len({same, *others}) == 4
-    # A budget says when a run pauses, and not what it studies.
-    assert digest("--model", "synthetic", "--budget", "5") == same
+    assert len({first_digest, *other_digests}) == 4
+    # A budget is not a part of the design.
+    assert compute_digest("--model", "synthetic", "--budget", "5") == first_digest
 
 
-def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
+def test_the_fields_have_the_content_of_the_study_file(tmp_path: Path) -> None:
     path = small_study("cross_pollination", tmp_path)
-    path.write_text(path.read_text("utf-8") + STATED, "utf-8")
+    path.write_text(path.read_text("utf-8") + HYPOTHESES, "utf-8")
     target = tmp_path / "plan.md"
-    call("plan", str(path), "--out", str(target), "--model", "synthetic", "--budget", "12")
-    fields = fields_of(target.read_text("utf-8"))
+    run_command("plan", str(path), "--out", str(target), "--model", "synthetic", "--budget", "12")
+    fields = read_fields(target.read_text("utf-8"))
     assert (
         "1. Changed their choice: Adversarial (ACP) exceeds Simple voting by more than 5 points "
         "(primary)." in (fields["Hypotheses"])
@@ -145,34 +147,36 @@ def test_the_fields_hold_what_the_study_file_says(tmp_path: Path) -> None:
         "Changed their choice: Adversarial (ACP) and Simple passive differ"
         in (fields["Exploratory analysis"])
     )
-    # What the hypothesis states is not stated a second time.
+    # The contrast of the hypothesis is not listed again.
     assert "(ACP) and Simple voting" not in fields["Exploratory analysis"]
     assert "| all other roles | synthetic |" in fields["Data collection procedures"]
 
 
-def test_a_plan_is_not_written_over_and_says_when_it_comes_late(
+def test_a_preregistration_is_not_overwritten_and_is_marked_if_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = few_votes(tmp_path)
-    call("plan", str(path), "--model", "synthetic")
-    call("plan", str(path), "--model", "synthetic")  # the same text
-    other = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
-    assert other.exit_code == 2 and "holds another text" in other.output
-    folder = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--out", "."])
-    assert folder.exit_code == 2 and "is a folder" in folder.output
+    path = write_small_study(tmp_path)
+    run_command("plan", str(path), "--model", "synthetic")
+    run_command("plan", str(path), "--model", "synthetic")  # the same text
+    other_seed = CliRunner().invoke(app, ["plan", str(path), "--model", "synthetic", "--seed", "3"])
+    assert other_seed.exit_code == 2 and "holds another text" in other_seed.output
+    folder_target = CliRunner().invoke(
+        app, ["plan", str(path), "--model", "synthetic", "--out", "."]
+    )
+    assert folder_target.exit_code == 2 and "is a folder" in folder_target.output
     assert "has already started" not in (
         tmp_path / "cross_pollination_preregistration.md"
     ).read_text("utf-8")
-    call("run", str(path), "--model", "synthetic")
-    call("plan", str(path), "--model", "synthetic", "--out", "late.md")
+    run_command("run", str(path), "--model", "synthetic")
+    run_command("plan", str(path), "--model", "synthetic", "--out", "late.md")
     assert "this text was written after data collection began" in (tmp_path / "late.md").read_text(
         "utf-8"
     )
 
 
-def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None:
-    path = few_votes(tmp_path)
+def test_deviations_show_both_versions_in_full(tmp_path: Path) -> None:
+    path = write_small_study(tmp_path)
     words = " ".join(f"word{n}" for n in range(60))
     path.write_text(
         path.read_text("utf-8").replace("One purpose can be funded.", f"Before {words}."), "utf-8"
@@ -181,52 +185,54 @@ def test_both_versions_of_what_deviated_are_told_in_full(tmp_path: Path) -> None
     study = run.path / "study.yaml"
     study.write_text(study.read_text("utf-8").replace("Before word0", "After word0"), "utf-8")
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
-    was = json.loads(json.dumps(plan["sealed"]["design"]))
-    was["data"]["settings"]["random_seed"] = 41
-    plan["changes"].append({"name": "design", "was": was})
+    earlier_design = json.loads(json.dumps(plan["sealed"]["design"]))
+    earlier_design["data"]["settings"]["random_seed"] = 41
+    plan["changes"].append({"name": "design", "was": earlier_design})
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = build_trust_section(RunFolder(run.path), run.study).versions
-    rows = {row[0]: row[1:] for row in told.rows}
+    versions = build_trust_section(RunFolder(run.path), run.study).versions
+    rows = {row[0]: row[1:] for row in versions.rows}
     assert rows["design.settings.random_seed"] == ("41", "42")
     assert rows["study.yaml.topic.description"] == (f"Before {words}.", f"After {words}.")
 
 
-def test_a_claim_that_was_sealed_otherwise_is_a_deviation_in_both_versions(
-    small_run: Callable[[str], Path], tmp_path: Path
+def test_a_claim_that_differs_from_the_plan_is_a_deviation(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
+    run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
-    before = digest_registration(plan)
+    earlier_digest = digest_registration(plan)
     plan["sealed"]["claims"]["data"][0]["margin"] = 0.5
-    assert digest_registration(plan) != before  # whatever the hash beside it says
+    assert digest_registration(plan) != earlier_digest  # the stored hash is not used
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    told = build_trust_section(RunFolder(run.path), run.study)
-    assert any("1 claim of this report differs" in d for d in told.deviations)
-    assert ("claims[1].margin", "0.5", "0.0") in told.versions.rows
+    trust_section = build_trust_section(RunFolder(run.path), run.study)
+    assert any(
+        "1 claim of this report differs" in deviation for deviation in trust_section.deviations
+    )
+    assert ("claims[1].margin", "0.5", "0.0") in trust_section.versions.rows
 
 
-def test_a_resume_keeps_the_claims_as_they_were_sealed(tmp_path: Path) -> None:
+def test_a_resume_keeps_the_sealed_claims(tmp_path: Path) -> None:
     """A resume neither adds claims after the calls nor replaces those of the sealed plan."""
-    path = few_votes(tmp_path)
+    path = write_small_study(tmp_path)
     for name, change in (("none", None), ("other", 0.5)):
-        out = tmp_path / name
+        run_folder = tmp_path / name
         with pytest.raises(RunPausedError):
-            folkmoot.run(path, model="synthetic", out=out, overrides=("budget_calls=5",))
-        plan = json.loads((out / "plan.json").read_text("utf-8"))
+            folkmoot.run(path, model="synthetic", out=run_folder, overrides=("budget_calls=5",))
+        plan = json.loads((run_folder / "plan.json").read_text("utf-8"))
         if change is None:
             del plan["sealed"]["claims"]
         else:
             plan["sealed"]["claims"]["data"][0]["margin"] = change
-        (out / "plan.json").write_text(json.dumps(plan), "utf-8")
-        folkmoot.run(path, model="synthetic", out=out)  # goes on
-        kept = json.loads((out / "plan.json").read_text("utf-8"))["sealed"]
-        assert kept.get("claims") == plan["sealed"].get("claims")
+        (run_folder / "plan.json").write_text(json.dumps(plan), "utf-8")
+        folkmoot.run(path, model="synthetic", out=run_folder)  # continues the run
+        sealed = json.loads((run_folder / "plan.json").read_text("utf-8"))["sealed"]
+        assert sealed.get("claims") == plan["sealed"].get("claims")
 
 
-def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(
-    small_run: Callable[[str], Path], tmp_path: Path
+def test_a_run_without_sealed_claims_is_reported(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    run = folkmoot.load(shutil.copytree(small_run("negotiation"), tmp_path / "run"))
+    run = folkmoot.load(shutil.copytree(run_of_small_study("negotiation"), tmp_path / "run"))
     plan = json.loads((run.path / "plan.json").read_text("utf-8"))
     del plan["sealed"]["claims"]
     (run.path / "plan.json").write_text(json.dumps(plan), "utf-8")
@@ -237,8 +243,8 @@ def test_a_run_of_an_earlier_version_says_that_no_claims_were_sealed(
 def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
-    few_votes(tmp_path).rename("study.yaml")
-    printed = [call(*shlex.split(line, comments=True)[1:]) for line in commands(page)]
+    write_small_study(tmp_path).rename("study.yaml")
+    printed = [run_command(*shlex.split(line, comments=True)[1:]) for line in commands(page)]
     (digest,) = re.findall(r"Digest of the sealed plan: (\w+)", printed[0])
     assert digest in (tmp_path / "outputs" / "study" / "report.html").read_text("utf-8")
 

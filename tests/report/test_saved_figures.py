@@ -1,4 +1,4 @@
-"""Saved figures: complete SVG and PNG files in words, with the mark below the plot."""
+"""Saved figures: complete SVG and PNG files with the mark below the plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from folkmoot.engine.study.study import registered_studies
 from folkmoot.report.document.charts import render_svgs, round_ticks
 from folkmoot.storage.findings import BarChart, Chart, Heatmap
 from folkmoot.storage.run_folder import RunFolder
-from tests.killed import undo_end
+from tests.killed import reopen_run
 from tests.sweeps import sample_daily
 
 # Daily, test_charts draws each kind of chart.
@@ -26,59 +26,59 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
-def figures(finished: RunFolder, tmp_path: Path) -> Path:
-    """All figures of a small run of each study type, as the command line writes them."""
+def figures(finished_run: RunFolder, tmp_path: Path) -> Path:
+    """Write all figures of a small run of each study type with the command."""
     folder = tmp_path / "paper" / "figures"
-    result = CliRunner().invoke(app, ["report", str(finished.path), "--figures", str(folder)])
+    result = CliRunner().invoke(app, ["report", str(finished_run.path), "--figures", str(folder)])
     assert result.exit_code == 0, result.output
     return folder
 
 
-def _texts(svg: str) -> list[str]:
+def _read_texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
-def test_a_folder_for_figures_that_cannot_be_made_is_named(
-    finished: RunFolder, tmp_path: Path
+@pytest.mark.parametrize("finished_run", ["town_hall"], indirect=True)
+def test_an_impossible_folder_for_figures_is_reported(
+    finished_run: RunFolder, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    words = ["report", str(finished.path), "--figures", str(tmp_path / "file" / "figures")]
-    result = CliRunner().invoke(app, words)
+    arguments = ["report", str(finished_run.path), "--figures", str(tmp_path / "file" / "figures")]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "a file is where a folder is needed" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
-def test_figures_of_a_killed_run_say_who_answered_in_the_words_of_a_finished_one(
-    finished: RunFolder, tmp_path: Path
+@pytest.mark.parametrize("finished_run", ["town_hall"], indirect=True)
+def test_figures_of_a_killed_run_have_the_marks_of_a_finished_one(
+    finished_run: RunFolder, tmp_path: Path
 ) -> None:
-    killed, folder = tmp_path / "killed", tmp_path / "figures"
-    shutil.copytree(finished.path, killed)
-    undo_end(killed)
-    result = CliRunner().invoke(app, ["report", str(killed), "--figures", str(folder)])
+    killed_run, folder = tmp_path / "killed", tmp_path / "figures"
+    shutil.copytree(finished_run.path, killed_run)
+    reopen_run(killed_run)
+    result = CliRunner().invoke(app, ["report", str(killed_run), "--figures", str(folder)])
     assert result.exit_code == 0, result.output
-    drawn = sorted(folder.glob("*.svg"))
-    assert drawn
-    for path in drawn:
+    svg_paths = sorted(folder.glob("*.svg"))
+    assert svg_paths
+    for path in svg_paths:
         marks = ElementTree.parse(path).getroot().findall(f"{SVG}text")
         assert marks[0].text == "SYNTHETIC: simulated respondent, not evidence about people"
         assert (marks[1].text or "").startswith("PARTIAL: the run is unfinished")
-    page = (killed / "report.html").read_text("utf-8")
+    page = (killed_run / "report.html").read_text("utf-8")
     assert '<body class="synthetic">' in page and "<strong>SYNTHETIC</strong>" in page
     assert "Answered by the embedded respondent." in page
 
 
-@pytest.mark.parametrize("finished", STUDIES, indirect=True)
-def test_figures_of_a_run_are_complete_files_in_words_and_those_of_the_page(
-    figures: Path, finished: RunFolder
+@pytest.mark.parametrize("finished_run", STUDIES, indirect=True)
+def test_figures_of_a_run_are_complete_and_equal_those_of_the_page(
+    figures: Path, finished_run: RunFolder
 ) -> None:
-    """Each is an SVG and a PNG with the mark below the plot, its labels are words and no keys, and
+    """Each figure is an SVG and a PNG with the mark below the plot. Its labels are words, and
     the report offers the same file."""
-    drawn = sorted(figures.glob("*.svg"))
-    assert drawn
-    assert [path.with_suffix(".png") for path in drawn] == sorted(figures.glob("*.png"))
-    for path in drawn:
+    svg_paths = sorted(figures.glob("*.svg"))
+    assert svg_paths
+    assert [path.with_suffix(".png") for path in svg_paths] == sorted(figures.glob("*.png"))
+    for path in svg_paths:
         root = ElementTree.parse(path).getroot()
         assert root.tag == f"{SVG}svg"
         width, height = float(root.attrib["width"]), float(root.attrib["height"])
@@ -91,21 +91,21 @@ def test_figures_of_a_run_are_complete_files_in_words_and_those_of_the_page(
         image = path.with_suffix(".png").read_bytes()
         assert image.startswith(b"\x89PNG")
         assert struct.unpack(">II", image[16:24]) == pytest.approx((3 * width, 3 * height), abs=3)
-        for text in _texts(path.read_text("utf-8")):
+        for text in _read_texts(path.read_text("utf-8")):
             assert not re.search(r"[^\W_]_[^\W_]", text), (path.name, text)
-    assert not finished.partial
-    page = (finished.path / "report.html").read_text("utf-8")
+    assert not finished_run.partial
+    page = (finished_run.path / "report.html").read_text("utf-8")
     links = re.findall(r'download="([^"]+)" href="data:image/svg\+xml;base64,([^"]+)"', page)
-    saved = {path.name: path.read_bytes() for path in drawn}
+    saved = {path.name: path.read_bytes() for path in svg_paths}
     assert {name: b64decode(data) for name, data in links} == saved
 
 
-@pytest.mark.parametrize("finished", ["town_hall"], indirect=True)
-def test_a_file_in_place_of_the_folder_is_refused_by_name(
-    finished: RunFolder, tmp_path: Path
+@pytest.mark.parametrize("finished_run", ["town_hall"], indirect=True)
+def test_a_file_at_the_path_of_the_folder_is_refused(
+    finished_run: RunFolder, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("mine")
-    command = ["report", str(finished.path), "--figures", str(tmp_path / "taken")]
+    command = ["report", str(finished_run.path), "--figures", str(tmp_path / "taken")]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0 and "taken" in result.output
     assert (tmp_path / "taken").read_text() == "mine"
@@ -123,7 +123,7 @@ def test_a_file_in_place_of_the_folder_is_refused_by_name(
         (-0.4, 0.35, False, [-0.4, -0.2, 0, 0.2]),
     ],
 )
-def test_ticks_are_round_and_those_of_counts_whole(
+def test_ticks_are_round_numbers_and_whole_for_counts(
     low: float, high: float, whole: bool, ticks: list[float]
 ) -> None:
     assert round_ticks(low, high, whole=whole) == ticks
@@ -145,7 +145,7 @@ def test_a_chart_of_counts_has_no_fractions(chart: Chart) -> None:
 
 def test_shares_and_their_changes_have_the_units_of_the_text() -> None:
     (matrix,) = render_svgs(Heatmap((("a", "b", 0.25), ("b", "a", 0.5)), unit="share of it"), "")
-    assert {"25%", "50%", "0%", "100%"} <= set(_texts(matrix))
+    assert {"25%", "50%", "0%", "100%"} <= set(_read_texts(matrix))
     changes = BarChart((("a", "x", -0.02), ("a", "y", 0.02)), "net change in share", percent=True)
     (bars,) = render_svgs(changes, "")
-    assert {"net change in share, points", "+2", "−2"} <= set(_texts(bars))
+    assert {"net change in share, points", "+2", "−2"} <= set(_read_texts(bars))

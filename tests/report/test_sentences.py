@@ -1,4 +1,4 @@
-"""Every sentence on a result that a page, a terminal or a comparison prints is made by `word`."""
+"""All sentences on results in pages, terminals and comparisons are made by `word`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = (
     "town_hall.yaml",
     "public_goods.xlsx",
 )
-# An interval, a p-value, a verdict, or why there is none. Nothing else in a finding concludes.
+# An interval, a p-value, a verdict, or the reason for a missing one.
 RESULT = re.compile(
     r"\([^)]*\d to |\bp [=<]|no interval|\b(?:supported|contradicted|ruled out|tested|"
     r"passed|not known|margin)\b",
@@ -34,15 +34,19 @@ RESULT = re.compile(
 )
 
 
-def made_elsewhere(findings: Iterable[Finding]) -> list[str]:
-    """The statements on a result that are no `Sentence`."""
-    return [f.says for f in findings if RESULT.search(f.says) and type(f.says) is not Sentence]
+def list_other_statements(findings: Iterable[Finding]) -> list[str]:
+    """List the statements on results that are not of type `Sentence`."""
+    return [
+        finding.says
+        for finding in findings
+        if RESULT.search(finding.says) and type(finding.says) is not Sentence
+    ]
 
 
-def test_findings_and_card_of_each_study_type(finished: RunFolder) -> None:
-    findings = compute_findings(find_study_of_run(finished), finished)
-    assert made_elsewhere(findings) == []
-    front = build_document(finished).front
+def test_findings_and_card_of_each_study_type_are_sentences(finished_run: RunFolder) -> None:
+    findings = compute_findings(find_study_of_run(finished_run), finished_run)
+    assert list_other_statements(findings) == []
+    front = build_document(finished_run).front
     assert front is not None
     for row in front.card:
         assert type(row.figures) is Sentence and type(row.consequence) is Sentence
@@ -50,13 +54,15 @@ def test_findings_and_card_of_each_study_type(finished: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_power_of_each_example(file: str) -> None:
+def test_power_of_each_example_is_in_sentences(file: str) -> None:
     findings = power_of(load_study_file(EXAMPLES / file))
     assert findings and all(type(finding.says) is Sentence for finding in findings)
 
 
-def test_a_comparison_of_runs(small_run: Callable[[str], Path], tmp_path: Path) -> None:
-    first = small_run("cross_pollination")
+def test_a_comparison_of_runs_is_in_sentences(
+    run_of_small_study: Callable[[str], Path], tmp_path: Path
+) -> None:
+    first = run_of_small_study("cross_pollination")
     shutil.copytree(first, tmp_path / "second")
     findings = compare_runs([first, tmp_path / "second"])
     assert findings and all(type(finding.says) is Sentence for finding in findings)

@@ -47,41 +47,41 @@ revote: true
 """
 
 
-class Shown(NamedTuple):
+class CardEntry(NamedTuple):
     verdict: str
     consequence: str
     figures: str
 
 
-def first_page(report: str) -> str:
+def cut_first_page(report: str) -> str:
     return report.split('id="glance"')[1].split("</section>")[0]
 
 
-def report_of(run: RunFolder) -> str:
+def read_report(run: RunFolder) -> str:
     return write_report(run).read_text("utf-8")
 
 
-def text_of(fragment: str) -> str:
+def strip_markup(fragment: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", fragment)).split())
 
 
-def card_of(report: str) -> dict[str, Shown]:
-    """The validity card as a reader sees it: name → verdict, consequence and figures."""
-    found = {}
+def read_card(report: str) -> dict[str, CardEntry]:
+    """Read the validity card of a page: name → verdict, consequence and figures."""
+    entries = {}
     for colour, row in re.findall(
-        r'<li class="(\w+)">(.*?)</li>', first_page(report).split('class="card"')[1], re.DOTALL
+        r'<li class="(\w+)">(.*?)</li>', cut_first_page(report).split('class="card"')[1], re.DOTALL
     ):
-        name = text_of(re.findall(r"<strong>(.*?)</strong>", row)[0])
-        verdict = text_of(re.findall(r'class="verdict">(.*?)</b>', row)[0])
+        name = strip_markup(re.findall(r"<strong>(.*?)</strong>", row)[0])
+        verdict = strip_markup(re.findall(r'class="verdict">(.*?)</b>', row)[0])
         meaning = re.findall(r'class="meaning">(.*)', row, re.DOTALL)[0]
         consequence, _, figures = meaning.partition("<small>")
         assert colour == COLOURS[verdict]
-        found[name] = Shown(verdict, text_of(consequence), text_of(figures))
-    return found
+        entries[name] = CardEntry(verdict, strip_markup(consequence), strip_markup(figures))
+    return entries
 
 
-def pilot_run(folder: Path, per_condition: int = 12, **respondent: float) -> RunFolder:
-    """A run of the pilot study with these settings of the embedded respondent."""
+def run_pilot(folder: Path, per_condition: int = 12, **respondent: float) -> RunFolder:
+    """Run the pilot study with these settings of the embedded respondent."""
     study = folder / "study.yaml"
     settings = PILOT.replace("40", str(per_condition))
     study.write_text(f"{settings}respondent: {json.dumps(respondent)}\n", "utf-8")
@@ -89,16 +89,16 @@ def pilot_run(folder: Path, per_condition: int = 12, **respondent: float) -> Run
 
 
 @pytest.fixture
-def sound(shared_folder: SharedFolder, tmp_path: Path) -> Path:
-    """A copy of the run of a respondent without a fault, for a test to ask controls in."""
-    made = shared_folder("validity/sound", pilot_run)
-    return Path(shutil.copytree(made / "run", tmp_path / "sound"))
+def sound_run(shared_folder: SharedFolder, tmp_path: Path) -> Path:
+    """Copy the run of a respondent without faults, so that a test can run controls in it."""
+    shared = shared_folder("validity/sound", run_pilot)
+    return Path(shutil.copytree(shared / "run", tmp_path / "sound"))
 
 
 def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
     finished_page: str,
 ) -> None:
-    card = card_of(finished_page)
+    card = read_card(finished_page)
     assert list(card) == THREATS
     for row in card.values():
         # A full stop within a command or a number ends no sentence.
@@ -109,81 +109,86 @@ def test_every_report_has_a_card_of_eight_threats_each_with_one_sentence(
 
 
 @pytest.mark.nightly(part="sweeps")
-def test_what_is_not_known_says_what_to_do_and_that_makes_it_known(tmp_path: Path) -> None:
-    run = pilot_run(tmp_path, per_condition=40)
-    before = card_of(report_of(run))
+def test_an_unknown_threat_names_the_command_that_makes_it_known(tmp_path: Path) -> None:
+    run = run_pilot(tmp_path, per_condition=40)
+    card_before = read_card(read_report(run))
     unknown = {"User drift", "Persona kept"}
     for name in unknown:
-        assert before[name].verdict == "not known" and not before[name].figures
-        (command,) = re.findall(r"run (folkmoot controls RUN .*?)\.$", before[name].consequence)
+        assert card_before[name].verdict == "not known" and not card_before[name].figures
+        (command,) = re.findall(
+            r"run (folkmoot controls RUN .*?)\.$", card_before[name].consequence
+        )
     arguments = command.replace("RUN", str(run.path)).split()[1:]
-    ended = CliRunner().invoke(app, [*arguments, "--participants", "40"])
-    assert ended.exit_code == 0, ended.output
-    after = card_of(report_of(run))
-    assert after["Persona kept"] == (
+    result = CliRunner().invoke(app, [*arguments, "--participants", "40"])
+    assert result.exit_code == 0, result.output
+    card_after = read_card(read_report(run))
+    assert card_after["Persona kept"] == (
         "passed",
         "Participants still give the age of their persona, and no other attribute was asked.",
-        after["Persona kept"].figures,
+        card_after["Persona kept"].figures,
     )
-    kept = "give their age; the margin is at least 90 %. Of 4 groups: 4 passed."
-    assert after["Persona kept"].figures.endswith(kept)
-    assert after["Reliability (retest)"].figures.startswith("First vote: ")
+    figures_text = "give their age; the margin is at least 90 %. Of 4 groups: 4 passed."
+    assert card_after["Persona kept"].figures.endswith(figures_text)
+    assert card_after["Reliability (retest)"].figures.startswith("First vote: ")
     for name in (*unknown, "Order effect"):
-        assert after[name].figures
+        assert card_after[name].figures
 
 
-def test_a_planted_fault_is_red_and_says_what_it_means(tmp_path: Path) -> None:
-    run = pilot_run(tmp_path, per_condition=24, drift=0.8, persona_forgetting=0.6, instability=0.7)
+def test_a_built_in_fault_is_red_with_its_consequence(tmp_path: Path) -> None:
+    run = run_pilot(tmp_path, per_condition=24, drift=0.8, persona_forgetting=0.6, instability=0.7)
     run_controls(run, {"participants": 24}, RunOptions())
-    card = card_of(report_of(run))
+    card = read_card(read_report(run))
     for name in ("User drift", "Persona kept", "Reliability (retest)"):
         assert card[name].verdict == "failed", card[name]
     assert "other people in another condition" in card["User drift"].consequence
-    apart = r"should change, shares of answers are \d+ points \(\d+ to \d+\) apart on average"
-    assert re.search(apart, card["User drift"].figures)
-    # What controls leave out is asked by the next run, because controls are asked once.
+    pattern = r"should change, shares of answers are \d+ points \(\d+ to \d+\) apart on average"
+    assert re.search(pattern, card["User drift"].figures)
+    # Controls run once, so only the next run can include other controls.
     assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
 
 
-def test_a_report_says_that_the_folder_of_the_controls_is_missing(sound: Path) -> None:
-    run_controls(RunFolder(sound), {"participants": 4}, RunOptions())
-    shutil.rmtree(sound / "controls")
-    done = CliRunner().invoke(app, ["report", str(sound)])
-    assert done.exit_code == 0, done.output
-    page = (sound / "report.html").read_text("utf-8")
+def test_a_missing_controls_folder_is_reported(sound_run: Path) -> None:
+    run_controls(RunFolder(sound_run), {"participants": 4}, RunOptions())
+    shutil.rmtree(sound_run / "controls")
+    report_result = CliRunner().invoke(app, ["report", str(sound_run)])
+    assert report_result.exit_code == 0, report_result.output
+    page = (sound_run / "report.html").read_text("utf-8")
     assert "The controls were asked, but their folder is missing: restore it from a copy." in page
     assert "The folder controls is missing, so its answers do not count." in page
     assert "No control questions were asked." not in page
-    assert card_of(page)["User drift"].consequence.endswith("but their folder is missing.")
-    # Controls are asked once, so the report proposes no command, and the command says why.
+    assert read_card(page)["User drift"].consequence.endswith("but their folder is missing.")
+    # Controls run once, so the report proposes no command, and the command names the reason.
     assert "folkmoot controls RUN" not in page
-    again = CliRunner().invoke(app, ["controls", str(sound)])
-    assert again.exit_code == 2
-    assert "the controls were asked, but" in " ".join(again.output.split())
-    checked = CliRunner().invoke(app, ["verify", str(sound)])
-    assert checked.exit_code == 4 and checked.output.count("folder controls is missing") == 1
+    controls_result = CliRunner().invoke(app, ["controls", str(sound_run)])
+    assert controls_result.exit_code == 2
+    assert "the controls were asked, but" in " ".join(controls_result.output.split())
+    verify_result = CliRunner().invoke(app, ["verify", str(sound_run)])
+    assert (
+        verify_result.exit_code == 4
+        and verify_result.output.count("folder controls is missing") == 1
+    )
 
 
-def test_controls_that_left_a_threat_out_name_its_key(sound: Path) -> None:
-    run = RunFolder(sound)
+def test_a_threat_without_controls_names_its_key(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
     run_controls(run, {"negative": False, "participants": 4}, RunOptions())
-    assert card_of(report_of(run))["User drift"].consequence == (
+    assert read_card(read_report(run))["User drift"].consequence == (
         "An effect may be one of other people in another condition: its controls left it out, so "
         "write negative: true under controls: in the study file of the next run."
     )
 
 
-def test_people_in_seats_are_the_benchmark(tmp_path: Path) -> None:
-    """Thirty people who all choose one option beside thirty models."""
+def test_humans_in_seats_are_the_benchmark(tmp_path: Path) -> None:
+    """Thirty humans choose the same option, and thirty models vote."""
     study = tmp_path / "study.yaml"
-    one = PILOT.replace("[simple_voting, acp]", "[simple_voting]").replace("40", "60")
-    study.write_text(f"{one}seats: 30\n", "utf-8")
+    one_condition = PILOT.replace("[simple_voting, acp]", "[simple_voting]").replace("40", "60")
+    study.write_text(f"{one_condition}seats: 30\n", "utf-8")
 
     def answer(_: SeatState, question: PendingQuestion) -> str:
         return "Safer streets" if question.view.options else "Words of my own."
 
     run = folkmoot.run(study, out=tmp_path / "run", seat_host=build_seat_host(answer)).folder
-    row = card_of(report_of(run))["Human benchmark"]
+    row = read_card(read_report(run))["Human benchmark"]
     assert row.verdict == "failed"
     assert row.consequence == (
         "People and models differ in a comparison that was made, so these figures are no estimate "
@@ -210,7 +215,7 @@ def test_wordings_of_a_grid_are_judged_by_the_rule_of_its_claims(tmp_path: Path)
     assert ended.exit_code == 0, ended.output
     assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
     for cell in sorted((out / "cells").iterdir()):
-        row = card_of(report_of(RunFolder(cell)))["Wording"]
+        row = read_card(read_report(RunFolder(cell)))["Wording"]
         assert row.verdict == "not known"
         assert "1 specification cannot carry a statement about robustness" in row.figures
 
@@ -224,66 +229,66 @@ QUESTIONS = {
 }
 
 
-def test_the_question_of_the_study_stands_first_with_its_estimand(
-    finished: RunFolder, finished_page: str
+def test_the_first_page_starts_with_the_studys_question_and_estimand(
+    finished_run: RunFolder, finished_page: str
 ) -> None:
-    page = first_page(finished_page)
+    page = cut_first_page(finished_page)
     contrasts = re.findall(r'<p class="contrast">(.*?)</p>', page, re.DOTALL)
-    if finished.study not in QUESTIONS:
+    if finished_run.study not in QUESTIONS:
         return
     answer, _, estimand = contrasts[0].partition("<small>")
-    first, second = QUESTIONS[finished.study]
-    assert text_of(answer).index(f" {first} ") < text_of(answer).index(f", {second} ")
+    first, second = QUESTIONS[finished_run.study]
+    assert strip_markup(answer).index(f" {first} ") < strip_markup(answer).index(f", {second} ")
     assert "difference" in answer
-    estimand = text_of(estimand)
-    # Population, treatment, outcome and unit in one sentence.
+    estimand = strip_markup(estimand)
+    # One sentence has population, treatment, outcome and unit.
     assert estimand.startswith("Among simulated ") and "independent unit: " in estimand
     assert " minus " in estimand and len(re.findall(r"\.(?: |$)", estimand)) == 1
     answers = page.split("<h3>The answer</h3>")[1].split("<h3>")[0]
     assert answers.index('class="contrast"') < answers.index("<svg")
     assert "fixed before the first call" in answers
     assert "not which of them is better" in answers
-    # Sessions of one treatment are not in the other, so the smaller number is the one that counts.
+    # Sessions belong to one treatment, so the smaller number of sessions counts.
     if "An illustration" in answers:
-        assert ("sessions in a condition" in answers) == (finished.study == "workbook")
+        assert ("sessions in a condition" in answers) == (finished_run.study == "workbook")
 
 
-def test_the_values_of_both_arms_give_the_difference(finished_page: str) -> None:
-    for contrast in re.findall(r'<p class="contrast">(.*?)<small>', first_page(finished_page)):
-        told = text_of(contrast).replace("−", "-")
-        # Of few participants, the number is printed beside the share: "33 % (2 of 6)".
-        told = re.sub(r" \(\d+ of \d+\)", "", told)
-        values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", told)
+def test_the_values_of_both_conditions_give_the_difference(finished_page: str) -> None:
+    for contrast in re.findall(r'<p class="contrast">(.*?)<small>', cut_first_page(finished_page)):
+        text = strip_markup(contrast).replace("−", "-")
+        # For few participants, counts are printed beside the share: "33 % (2 of 6)".
+        text = re.sub(r" \(\d+ of \d+\)", "", text)
+        values = re.search(r" (-?[\d.]+)(.%)?, .*? (-?[\d.]+)(.%)?; difference ([+-]?[\d.]+)", text)
         if values is None:
-            assert "unknown" in told or "tested" in told
+            assert "unknown" in text or "tested" in text
             continue
         first, second, difference = (float(values[n]) for n in (1, 3, 5))
-        # One of the last digits that are printed. Sums of decimals are not exact.
+        # The tolerance is one unit of the last printed digit, because decimals are not exact.
         assert abs(first - second - difference) <= (1.0 if values[2] else 0.01) + 1e-9
 
 
-def test_hypotheses_take_the_place_of_the_study_types_question(sound: Path, tmp_path: Path) -> None:
+def test_hypotheses_replace_the_question_of_the_study_type(sound_run: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(
         f"{PILOT.replace('40', '6')}hypotheses:\n- {{measure: participants.position_changed, "
         "contrast: [acp, simple_voting], direction: greater}\n",
         "utf-8",
     )
-    stated = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    run_with_hypothesis = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
     for run, source in (
-        (stated, "Hypotheses of the study file"),
-        (RunFolder(sound), "The study's own question"),
+        (run_with_hypothesis, "Hypotheses of the study file"),
+        (RunFolder(sound_run), "The study's own question"),
     ):
-        page = first_page(report_of(run))
-        assert f"{source}, {FIXED_BEFOREHAND}." in text_of(page)
+        page = cut_first_page(read_report(run))
+        assert f"{source}, {FIXED_BEFOREHAND}." in strip_markup(page)
         assert len(re.findall('class="contrast"', page)) == 1
 
 
-def test_controls_that_stopped_are_said_not_to_be_finished(sound: Path) -> None:
-    run = RunFolder(sound)
+def test_stopped_controls_are_reported_as_unfinished(sound_run: Path) -> None:
+    run = RunFolder(sound_run)
     with pytest.raises(BudgetReachedError):
         run_controls(run, {"participants": 2}, RunOptions(), budget_calls=4)
-    row = card_of(report_of(run))["User drift"]
+    row = read_card(read_report(run))["User drift"]
     assert row.verdict == "not known" and "`" not in row.consequence
     assert row.consequence.endswith(
         "the controls are not finished, and the folkmoot controls command that began them asks the "

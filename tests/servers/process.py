@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.servers.faults import FaultPlan
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ class ServerProcess:
     ) -> None:
         args = ["--latency", str(latency), "--answers", answers, *(plan or FaultPlan()).to_args()]
         self._process = subprocess.Popen(
-            with_default_signals(sys.executable, "-m", "tests.servers.model_server", *args),
+            add_default_signals(sys.executable, "-m", "tests.servers.model_server", *args),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

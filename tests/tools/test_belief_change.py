@@ -1,5 +1,5 @@
-"""Two public sets of belief change become tables of human answers. The files here are made up and
-have the layout of the sets."""
+"""Two public data sets of belief change become tables of human answers. The files here are invented
+and have the layout of the sets."""
 
 from __future__ import annotations
 
@@ -46,25 +46,29 @@ def convert(
     return read_experiment(table)
 
 
-def test_each_participant_of_a_debate_is_a_person(
+def test_each_participant_of_a_debate_is_one_human(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     answers = convert(capsys, tmp_path, "debates", debates=DEBATES)
-    assert [(a.person, a.item, a.before, a.after, a.arm) for a in answers] == [
+    assert [
+        (answer.person, answer.item, answer.before, answer.after, answer.arm) for answer in answers
+    ] == [
         ("d0001", "Should buses be free?", 3, 4, "Human-AI"),
         ("d0002", "Should buses be free?", 1, 1, "Human-Human, personalized"),
         # Without a first answer there is no change: the third row is left out.
         ("d0004", "Should parks close?", 2, None, "Human-AI"),
     ]
-    assert [a.attributes["argued_for_side"] for a in answers] == ["CON", "PRO", "PRO"]
-    assert all(a.text_shown == "" for a in answers)
+    assert [answer.attributes["argued_for_side"] for answer in answers] == ["CON", "PRO", "PRO"]
+    assert all(answer.text_shown == "" for answer in answers)
 
 
-def test_the_first_dialogue_about_a_proposition_is_taken_with_the_words_of_the_persuader(
+def test_the_first_dialogue_about_a_proposition_is_used_with_its_persuader_texts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     answers = convert(capsys, tmp_path, "rounds", rounds=ROUNDS, messages=MESSAGES)
-    assert [(a.person, a.item, a.before, a.after, a.arm) for a in answers] == [
+    assert [
+        (answer.person, answer.item, answer.before, answer.after, answer.arm) for answer in answers
+    ] == [
         ("t80", "I should move.", pytest.approx(66.2, abs=0.1), 71.5, "persuasion"),
         ("t80", "I should cook.", 50, 50, "control dialogue"),
     ]

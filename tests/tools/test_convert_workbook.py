@@ -1,4 +1,4 @@
-"""`python -m tools.convert_workbook`: older layouts become workbooks that run, guesses listed."""
+"""`python -m tools.convert_workbook`: older layouts become valid workbooks, with guesses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TASKS = "interview_prompts"
 Cells = dict[str, list[list[Any]]]
 
 
-def archive() -> Cells:
+def make_archive_layout() -> Cells:
     """The oldest layout: prompts_template, `question`, options between semicolons, no seed."""
     columns = ["id", "type", "is_adapted", "text", "text_adapted", "var_name", "var_type"]
     return {
@@ -85,7 +85,7 @@ def archive() -> Cells:
     }
 
 
-def without_format_response() -> Cells:
+def make_without_format_response() -> Cells:
     book = make_workbook()
     book[TASKS] = [row[:-1] for row in book[TASKS]]
     book["experimental_setting"] = [
@@ -96,35 +96,42 @@ def without_format_response() -> Cells:
     return book
 
 
-def converted(book: Cells, folder: Path) -> tuple[Path, list[str]]:
+def convert_book(book: Cells, folder: Path) -> tuple[Path, list[str]]:
     data, guesses = convert(save_workbook(book, folder / "old.xlsx"))
     path = folder / "new.xlsx"
     path.write_bytes(data)
     return path, guesses
 
 
-def run(capsys: pytest.CaptureFixture[str], *paths: Path) -> tuple[int, str]:
-    """The exit status of the tool, and what it prints."""
+def run_tool(capsys: pytest.CaptureFixture[str], *paths: Path) -> tuple[int, str]:
+    """Run the tool. Return the exit status and the output."""
     status = main([str(path) for path in paths])
-    shown = capsys.readouterr()
-    return status, shown.out + shown.err
+    captured = capsys.readouterr()
+    return status, captured.out + captured.err
 
 
-def same(one: Workbook, other: Workbook) -> bool:
-    def bare(value: Any) -> Any:
+def workbooks_agree(first: Workbook, second: Workbook) -> bool:
+    def strip_locations(value: Any) -> Any:
         if isinstance(value, dict):
-            left_out = ("at", "notes", "layout", "lines", "sheet", "columns")
-            return {k: bare(v) for k, v in value.items() if k not in left_out}
-        return [bare(v) for v in value] if isinstance(value, list) else value
+            location_keys = ("at", "notes", "layout", "lines", "sheet", "columns")
+            return {
+                key: strip_locations(part)
+                for key, part in value.items()
+                if key not in location_keys
+            }
+        return [strip_locations(part) for part in value] if isinstance(value, list) else value
 
-    return bool(bare(one.model_dump(mode="json")) == bare(other.model_dump(mode="json")))
+    return bool(
+        strip_locations(first.model_dump(mode="json"))
+        == strip_locations(second.model_dump(mode="json"))
+    )
 
 
 def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
-    path, guesses = converted(archive(), tmp_path)
+    path, guesses = convert_book(make_archive_layout(), tmp_path)
     workbook = load_workbook_config(path).workbook
-    by_name = {t.var_name: t for t in workbook.tasks}
-    assert [t.type for t in workbook.tasks] == [
+    by_name = {task.var_name: task for task in workbook.tasks}
+    assert [task.type for task in workbook.tasks] == [
         *("context", *["private_question"] * 5, "discussion", "discussion", "private_question")
     ]
     assert by_name["power"].response_options == '["Yes", "No"]'
@@ -136,7 +143,7 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     assert by_name["luck"].var_type == "category"
     assert by_name["talk_1"].var_type is None
     assert not by_name["power_2"].validate_response
-    assert [r.label for r in workbook.roles] == ["Facilitator", "Jamie", "Taylor"]
+    assert [item.label for item in workbook.roles] == ["Facilitator", "Jamie", "Taylor"]
     settings = workbook.settings
     assert (settings.num_agents_per_session, settings.num_sessions) == (2, 3)
     assert settings.session_assignment_strategy == "manual"
@@ -145,20 +152,20 @@ def test_the_archive_layout_is_converted_and_runs(tmp_path: Path) -> None:
     run = folkmoot.run(path, out=tmp_path / "out", provider=provider)
     assert run.table("sessions").height == 3
     assert sorted(set(run.table("assignment")["participant_id"])) == list("123456")
-    prompts = ["\n".join(m.content for m in r.messages) for _, r in provider.seen]
-    assert not any("{#" in p or "No Treatment" in p for p in prompts)
-    assert any("Now about trust." in p and "Trust?" in p for p in prompts)
+    prompts = ["\n".join(message.content for message in item.messages) for _, item in provider.seen]
+    assert not any("{#" in prompt or "No Treatment" in prompt for prompt in prompts)
+    assert any("Now about trust." in prompt and "Trust?" in prompt for prompt in prompts)
     assert guesses
 
 
 @pytest.fixture(scope="module")
 def guesses_of_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str]]:
-    """The guesses about the archive layout that the tool prints, and those in the new workbook."""
+    """Return the guesses about the archive layout in the output and in the new workbook."""
     folder = tmp_path_factory.mktemp("archive")
-    old = save_workbook(archive(), folder / "old.xlsx")
+    old_path = save_workbook(make_archive_layout(), folder / "old.xlsx")
     output = io.StringIO()
     with redirect_stdout(output), redirect_stderr(output):
-        status = main([str(old)])
+        status = main([str(old_path)])
     assert status == 0, output.getvalue()
     printed = [line for line in output.getvalue().splitlines() if line.startswith("Guess:")]
     sheet = load_workbook(folder / "old_converted.xlsx")["notes"]
@@ -198,15 +205,17 @@ def guesses_of_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[s
 def test_every_guess_is_on_the_terminal_and_in_the_workbook(
     guesses_of_archive: tuple[list[str], list[str]], words: tuple[str, ...]
 ) -> None:
-    printed, noted = guesses_of_archive
-    assert len([line for line in printed if all(word in line for word in words)]) == 1, printed
-    assert [line.removeprefix("Guess: ") for line in printed] == noted
+    printed_guesses, workbook_guesses = guesses_of_archive
+    assert len([line for line in printed_guesses if all(word in line for word in words)]) == 1, (
+        printed_guesses
+    )
+    assert [line.removeprefix("Guess: ") for line in printed_guesses] == workbook_guesses
 
 
 def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path) -> None:
-    path, guesses = converted(without_format_response(), tmp_path)
+    path, guesses = convert_book(make_without_format_response(), tmp_path)
     assert "format_response is 0 in all tasks: there was no such column" in guesses
-    assert any("rows 4–5: the type question became private_question" in g for g in guesses)
+    assert any("rows 4–5: the type question became private_question" in guess for guess in guesses)
     run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider())
     assert run.table("sessions")["ended"].to_list() == ["completed", "completed"]
 
@@ -214,105 +223,107 @@ def test_a_workbook_without_format_response_is_converted_and_runs(tmp_path: Path
 @pytest.mark.parametrize(
     "make", [make_workbook, make_older_layout, make_short_layout, random_assignment]
 )
-def test_what_runs_already_says_the_same_afterwards(tmp_path: Path, make: Any) -> None:
-    path, guesses = converted(make(), tmp_path)
-    assert same(
+def test_a_valid_workbook_is_unchanged_by_the_conversion(tmp_path: Path, make: Any) -> None:
+    path, guesses = convert_book(make(), tmp_path)
+    assert workbooks_agree(
         load_workbook_config(path).workbook, load_workbook_config(tmp_path / "old.xlsx").workbook
     ) == (make is not random_assignment)
     assert len(guesses) == (make is random_assignment)
 
 
-def test_the_short_layout_keeps_its_own_rules_where_columns_are_added(tmp_path: Path) -> None:
+def test_the_short_layout_keeps_its_rules_when_columns_are_added(tmp_path: Path) -> None:
     book = make_short_layout()
     book["prompt"] = [row[:-1] for row in book["prompt"]]
-    path, _ = converted(book, tmp_path)
+    path, _ = convert_book(book, tmp_path)
     workbook = load_workbook_config(path).workbook
     assert workbook.layout == "short" and not workbook.settings.reveal_private
     assert workbook.treatments[0].extra == {"mood": "quiet"}
 
 
-def test_nothing_is_overwritten_and_the_old_file_stays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = save_workbook(archive(), tmp_path / "old.xlsx")
-    before = old.read_bytes()
-    new = tmp_path / "old_converted.xlsx"
-    new.write_bytes(b"mine")
-    status, shown = run(capsys, old)
-    assert status == 2 and "already exists" in shown
-    assert new.read_bytes() == b"mine" and old.read_bytes() == before
-    other = tmp_path / "other"
-    status, shown = run(capsys, old, other)
-    assert status == 0 and (other / "old_converted.xlsx").exists()
+def test_files_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old_path = save_workbook(make_archive_layout(), tmp_path / "old.xlsx")
+    old_bytes = old_path.read_bytes()
+    new_path = tmp_path / "old_converted.xlsx"
+    new_path.write_bytes(b"mine")
+    status, output = run_tool(capsys, old_path)
+    assert status == 2 and "already exists" in output
+    assert new_path.read_bytes() == b"mine" and old_path.read_bytes() == old_bytes
+    other_folder = tmp_path / "other"
+    status, output = run_tool(capsys, old_path, other_folder)
+    assert status == 0 and (other_folder / "old_converted.xlsx").exists()
 
 
-def test_what_nobody_can_guess_is_listed_with_its_cell(
+def test_a_value_without_a_guess_is_listed_with_its_cell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = save_workbook(with_setting(archive(), "model_info", None), tmp_path / "old.xlsx")
-    status, shown = run(capsys, old)
+    old_path = save_workbook(
+        with_setting(make_archive_layout(), "model_info", None), tmp_path / "old.xlsx"
+    )
+    status, output = run_tool(capsys, old_path)
     assert status == 2
-    assert "experimental_setting!B3: model_info is blank" in shown
+    assert "experimental_setting!B3: model_info is blank" in output
     assert (tmp_path / "old_converted.xlsx").exists()
 
 
-def test_nothing_is_left_out_of_the_new_workbook_without_a_word(tmp_path: Path) -> None:
-    book = with_cell(archive(), "treatments!E2", "a remark")
+def test_omitted_content_is_reported(tmp_path: Path) -> None:
+    book = with_cell(make_archive_layout(), "treatments!E2", "a remark")
     book = with_cell(book, "agent_profiles!E4", "an answer")
     book["experimental_setting"].append(["colour", "red"])
     book["scratch"] = [["x"]]
     book["agent_roles"][0].append("colour")
-    path, guesses = converted(book, tmp_path)
-    for words in ("treatments!E2: 'a remark'", "agent_profiles!E1", "'colour red'", "scratch"):
-        assert len([g for g in guesses if words in g]) == 1, guesses
-    assert any("agent_roles!C1: the column colour" in g for g in guesses)
+    path, guesses = convert_book(book, tmp_path)
+    for text in ("treatments!E2: 'a remark'", "agent_profiles!E1", "'colour red'", "scratch"):
+        assert len([guess for guess in guesses if text in guess]) == 1, guesses
+    assert any("agent_roles!C1: the column colour" in guess for guess in guesses)
     assert any("an answer" in row for row in load_workbook_config(path).workbook.profiles.rows)
 
 
-def test_texts_stay_texts(tmp_path: Path) -> None:
-    book = archive()
+def test_text_cells_stay_text(tmp_path: Path) -> None:
+    book = make_archive_layout()
     book["agent_profiles"][2][:2] = ["007", "3.10"]
-    old = save_workbook(book, tmp_path / "old.xlsx")
-    opened = load_workbook(old)
-    cell = opened["agent_profiles"]["B4"]
+    old_path = save_workbook(book, tmp_path / "old.xlsx")
+    workbook = load_workbook(old_path)
+    cell = workbook["agent_profiles"]["B4"]
     cell.value = "=SUM, she said"
     cell.data_type = "s"
-    opened.save(old)
-    data, _ = convert(old)
+    workbook.save(old_path)
+    data, _ = convert(old_path)
     (tmp_path / "new.xlsx").write_bytes(data)
     rows = load_workbook_config(tmp_path / "new.xlsx").workbook.profiles.rows
     assert rows[0][:2] == ("007", "3.10") and rows[1][1] == "=SUM, she said"
 
 
-def test_errors_in_cells_are_not_converted_away(tmp_path: Path) -> None:
-    old = save_workbook(with_cell(archive(), "agent_profiles!B4", "#N/A"), tmp_path / "old.xlsx")
+def test_errors_in_cells_are_refused(tmp_path: Path) -> None:
+    old = save_workbook(
+        with_cell(make_archive_layout(), "agent_profiles!B4", "#N/A"), tmp_path / "old.xlsx"
+    )
     with pytest.raises(InputError, match=r"agent_profiles!B4: the cell holds the error #N/A"):
         convert(old)
 
 
-def test_damaged_workbooks_are_converted_or_refused_in_words(tmp_path: Path) -> None:
-    loaded = 0
+def test_damaged_workbooks_are_converted_or_refused_with_messages(tmp_path: Path) -> None:
+    loaded_count = 0
     for seed in range(18):
         path = write_workbook(mutate(seed), tmp_path / "old.xlsx")
         try:
             data, _ = convert(path)
             (tmp_path / "new.xlsx").write_bytes(data)
             assert config_advisories(load_workbook_config(tmp_path / "new.xlsx"))
-            loaded += 1
+            loaded_count += 1
         except InputError as error:
-            assert all(p.message for p in error.problems)
-    assert loaded > 5
+            assert all(problem.message for problem in error.problems)
+    assert loaded_count > 5
 
 
 def test_the_columns_of_a_task_are_those_of_the_layout(tmp_path: Path) -> None:
-    path, _ = converted(archive(), tmp_path)
+    path, _ = convert_book(make_archive_layout(), tmp_path)
     header = next(load_workbook(path)[TASKS].iter_rows(values_only=True))
     assert header == (*TASK_COLUMNS, "people_text", "measure")
 
 
 @pytest.mark.skipif("FOLKMOOT_WORKBOOKS" not in os.environ, reason="names no folder of workbooks")
-def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> None:
-    """Blank templates excepted: nobody can guess who the respondents are."""
+def test_collected_workbooks_run_unchanged_or_converted(tmp_path: Path) -> None:
+    """Blank templates are skipped, because they have no respondents."""
     for old in sorted(Path(os.environ["FOLKMOOT_WORKBOOKS"]).glob("*.xlsx")):
         path = old
         try:
@@ -324,14 +335,16 @@ def test_workbooks_of_others_run_as_they_are_or_converted(tmp_path: Path) -> Non
         try:
             load_workbook_config(path)
         except InputError as error:
-            assert any("there is no respondent" in p.message for p in error.problems), old
+            assert any("there is no respondent" in problem.message for problem in error.problems), (
+                old
+            )
             continue
-        out = tmp_path / f"{old.stem}_out"
-        run = folkmoot.run(path, out=out, model="synthetic", limit=1)
+        run_folder = tmp_path / f"{old.stem}_out"
+        run = folkmoot.run(path, out=run_folder, model="synthetic", limit=1)
         assert run.table("sessions").height >= 1
 
 
-@pytest.mark.parametrize("old", [archive, without_format_response])
+@pytest.mark.parametrize("old", [make_archive_layout, make_without_format_response])
 def test_every_text_in_the_prompts_of_a_converted_workbook_has_its_source(
     old: Callable[[], Cells], tmp_path: Path
 ) -> None:

@@ -43,11 +43,13 @@ def _separate_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def outputs(tmp_path_factory: pytest.TempPathFactory, small_run: Callable[[str], Path]) -> Path:
+def outputs(
+    tmp_path_factory: pytest.TempPathFactory, run_of_small_study: Callable[[str], Path]
+) -> Path:
     """A folder with a finished run of each study type, named after the type."""
     folder = tmp_path_factory.mktemp("view")
     for name in sorted(registered_studies()):
-        shutil.copytree(small_run(name), folder / "outputs" / name)
+        shutil.copytree(run_of_small_study(name), folder / "outputs" / name)
     return folder / "outputs"
 
 

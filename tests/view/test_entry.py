@@ -28,7 +28,7 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.sweeps import SCREEN_WIDTHS
 from tests.view.asking import enqueue_question, serve_seats
 from tests.view.conftest import CHROMIUM_PATH
@@ -158,7 +158,7 @@ class OpenRun:
     def __init__(self, study: Path, out: Path, *more: str) -> None:
         command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
         self.process = subprocess.Popen(
-            with_default_signals(*command, "--model", "synthetic", *more),
+            add_default_signals(*command, "--model", "synthetic", *more),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

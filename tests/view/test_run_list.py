@@ -24,7 +24,7 @@ from folkmoot.report.document.document import build_document
 from folkmoot.report.preregistration import title_of
 from folkmoot.storage.run_folder import JOURNAL, LOG_LINES, MANIFEST, PLAN, RunFolder
 from folkmoot.view.run_list import RunCollection, read_run_status
-from tests.killed import record_rows, undo_end
+from tests.killed import reopen_run, write_row_file
 from tests.view.conftest import create_viewer_server
 
 
@@ -106,13 +106,13 @@ def test_the_label_of_an_unfinished_run_follows_from_its_answers(run_copy: Path)
         ("synthetic", "MIXED", "the embedded respondent answered as synthetic; models"),
     ):
         answers.append({"role": answered_by, "answered_by": answered_by, "missing": None})
-        record_rows(run_copy, {"answers": answers})
+        write_row_file(run_copy, {"answers": answers})
         status = read_run_status(run_copy, "copy")
         assert status.mark == open_run(run_copy).mark == mark
         assert note in status.note and status.note == (
             open_run(run_copy).provenance_note if mark else ""
         )
-    record_rows(run_copy, {"answers": answers[1:2]})
+    write_row_file(run_copy, {"answers": answers[1:2]})
     status = read_run_status(run_copy, "copy")
     assert (status.mark, status.note) == ("HUMAN", "People answered.")
     with create_viewer_server(run_copy.parent) as server:
@@ -124,7 +124,7 @@ def test_a_run_killed_after_a_resume_is_unfinished(run_copy: Path) -> None:
     change_manifest(run_copy, outcome="paused", calls=3, cost_usd=0.5, mark="", synthetic=False)
     assert read_state(run_copy) == open_run(run_copy).state == "paused"
     assert read_run_status(run_copy, "copy").calls == 3
-    undo_end(run_copy, keep_manifest=True)
+    reopen_run(run_copy, keep_manifest=True)
     status, run = read_run_status(run_copy, "copy"), open_run(run_copy)
     assert status.state == run.state == "unfinished"
     assert status.calls > 3 and status.cost == "$0" and status.stages

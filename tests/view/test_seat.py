@@ -28,7 +28,7 @@ from folkmoot.engine.seats.seat_manager import SeatManager
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.view import seat
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.view.conftest import CHROMIUM_PATH
 from tests.waiting import wait_until
 
@@ -518,7 +518,7 @@ async def test_a_newcomer_tries_each_example(
     """`folkmoot try` as a newcomer types it: the first questions can be answered, and the page
     contains no private words of other participants."""
     process = subprocess.Popen(
-        with_default_signals(sys.executable, "-m", "folkmoot", "try", EXAMPLES / study, *options),
+        add_default_signals(sys.executable, "-m", "folkmoot", "try", EXAMPLES / study, *options),
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip

@@ -17,7 +17,7 @@ from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.journal.shards import SHARD_FOLDER, list_shards
 from folkmoot.errors import StorageError
 from tests.contract.runs import digest
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 
 ROOT = Path(__file__).parents[3]
 KEY = "sk-for-the-cluster-of-the-tests-0123456789"
@@ -64,7 +64,7 @@ class HeadProcess:
         address = ray.get_runtime_context().gcs_address
         command = [sys.executable, "-m", "folkmoot", "run", str(study), "--out", str(out)]
         self.process = subprocess.Popen(
-            with_default_signals(*command, "--executor", "ray", "--workers", workers, "--trust"),
+            add_default_signals(*command, "--executor", "ray", "--workers", workers, "--trust"),
             env={**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": str(ROOT)},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import folkmoot
-from tests.default_signals import with_default_signals
+from tests.default_signals import add_default_signals
 from tests.engine.cluster.runs import (
     KEY,
     ROOT,
@@ -55,7 +55,7 @@ def start_cluster(folder: Path) -> Iterator[str]:
     small_node_options = ["--include-dashboard=false", "--object-store-memory=100000000", "--block"]
     with output_file.open("w") as file:
         cluster = subprocess.Popen(
-            with_default_signals(*command, *ports, *agents, *small_node_options),
+            add_default_signals(*command, *ports, *agents, *small_node_options),
             env=build_environment(),
             cwd=folder,
             stdout=file,

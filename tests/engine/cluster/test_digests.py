@@ -34,18 +34,22 @@ def assert_same_digest(workers: int, study: str, local_run: folkmoot.Run, tmp_pa
 
 
 def test_two_workers_give_the_bytes_of_one_process(
-    cluster: None, small_run: Callable[[str], Path], tmp_path: Path
+    cluster: None, run_of_small_study: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    assert_same_digest(2, SHORT_STUDY, folkmoot.load(small_run(SHORT_STUDY)), tmp_path)
+    assert_same_digest(2, SHORT_STUDY, folkmoot.load(run_of_small_study(SHORT_STUDY)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("study", sorted(registered_studies()))
 def test_every_study_gives_the_same_bytes(
-    study: str, workers: int, cluster: None, small_run: Callable[[str], Path], tmp_path: Path
+    study: str,
+    workers: int,
+    cluster: None,
+    run_of_small_study: Callable[[str], Path],
+    tmp_path: Path,
 ) -> None:
-    assert_same_digest(workers, study, folkmoot.load(small_run(study)), tmp_path)
+    assert_same_digest(workers, study, folkmoot.load(run_of_small_study(study)), tmp_path)
 
 
 @pytest.mark.nightly(part="kills")

@@ -34,7 +34,7 @@ from tests.engine.cluster.runs import (
 )
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
-from tests.waiting import LONG, wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster is enough
 PEOPLE = 12
@@ -104,7 +104,7 @@ class DeafHead:
     def cut(self) -> Path:
         """Stop receiving reports. Return the shard of which no more entries can arrive."""
         self.listens.clear()
-        self.stuck.wait(LONG)
+        self.stuck.wait(TIMEOUT_SECONDS)
         return self.stuck_in
 
 

@@ -15,7 +15,7 @@ from folkmoot.engine.cluster.leases import Lease, Leases, apply_lease, build_rep
 from folkmoot.engine.limits.budget import Budget, CallPrice
 from folkmoot.engine.limits.lender import Loan
 from folkmoot.errors import BudgetReachedError, FolkmootError, RunPausedError
-from tests.turns import turns
+from tests.turns import yield_to_loop
 
 MODEL = "openai/m"
 
@@ -70,7 +70,7 @@ class Fleet:
         await limiter.acquire(10.0)
         self.at_once += 1
         self.max_at_once = max(self.max_at_once, self.at_once)
-        await turns(length)
+        await yield_to_loop(length)
         self.at_once -= 1
         self.done.append(number)
         limiter.release()
@@ -92,9 +92,9 @@ class Fleet:
         while True:
             for number in range(self.size):
                 lease = await self.report(number)
-                await turns(1)
+                await yield_to_loop(1)
                 self.apply_lease(number, lease)
-                await turns(3)
+                await yield_to_loop(3)
 
     async def run(self, calls: Sequence[tuple[int, float, int]]) -> list[BaseException | None]:
         """Start all calls (worker, cost, length) at once. Return the exception of each, if any."""
@@ -142,7 +142,7 @@ async def test_unused_model_gives_its_slots_to_another(concurrency: int, size: i
         asyncio.ensure_future(fleet.call(*call, model="openai/other")) for call in calls * 3
     ]
     round_trip = asyncio.ensure_future(fleet.go_round())
-    await turns(500)
+    await yield_to_loop(500)
     round_trip.cancel()
     assert all(call.done() for call in later_calls) and fleet.max_at_once <= concurrency
 
@@ -177,7 +177,7 @@ async def test_call_without_a_limit_runs_alone_if_its_expected_cost_fits() -> No
     round_trip = asyncio.ensure_future(fleet.go_round())
     assert await budget.reserve_call(CallPrice(max_usd=3.0, expected_usd=0.5)) == 3.0
     other_call = asyncio.ensure_future(fleet.workers[1].budget.reserve_call(CallPrice(0.1, 0.1)))
-    await turns(200)
+    await yield_to_loop(200)
     assert not other_call.done()  # as long as the cost of the first call is unknown
     budget.record_cost(3.0, 0.4)
     fleet.paid[0].append(0.4)
@@ -192,7 +192,7 @@ async def test_call_of_the_head_leaves_room_for_a_worker(
     fleet = Fleet(usd=usd, calls=calls, size=2)
     reserved = await fleet.budget.reserve_call(CallPrice(1.0, 1.0))
     waiting = asyncio.ensure_future(fleet.run([(0, 0.5, 1)]))
-    await turns(200)
+    await yield_to_loop(200)
     assert not waiting.done()
     # The call of the head fails without a cost.
     fleet.budget.release_reservation(reserved)
@@ -205,7 +205,7 @@ async def test_loan_of_a_lost_worker_goes_to_others() -> None:
     fleet.apply_lease(0, await fleet.report(0))
     fleet.apply_lease(0, await fleet.report(0))
     hung_calls = [asyncio.ensure_future(fleet.call(0, 0.0, 10**6)) for _ in range(4)]
-    await turns(5)
+    await yield_to_loop(5)
     fleet.apply_lease(0, await fleet.report(0))
     fleet.leases.remove_worker(0)
     fleet.workers = [fleet.create_worker(), fleet.workers[1]]
@@ -240,7 +240,7 @@ async def test_rate_learnt_by_one_worker_holds_for_all() -> None:
     fleet.workers[0].limiters[MODEL].record_success(hints)
     waiting = [asyncio.ensure_future(fleet.call(n % 3, 0.0, 0)) for n in range(30)]
     round_trip = asyncio.ensure_future(fleet.go_round())
-    await turns(500)
+    await yield_to_loop(500)
     assert len(fleet.done) == 6
     fleet.stop_calls(RunPausedError("enough"))
     await asyncio.gather(*waiting, return_exceptions=True)

@@ -14,7 +14,7 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.kit.exposure import MISATTRIBUTED_WORDS, describe_deviations
 from folkmoot.models.request import ModelRequest
 from folkmoot.studies.cross_pollination import voting
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.studies.cross_pollination.test_protocol import (
     Cast,
     join_messages,
@@ -202,13 +202,13 @@ def test_show_tells_the_kinds_of_text_in_the_prompt_of_the_final_vote(tmp_path: 
     source = run_scripted(tmp_path / "source", Talkers(), exposure="source")
     for done, kinds in ((own, ("interview", "summaries", "dialogue")), (source, ("dialogue",))):
         p = read_participants(done, "acp")[0]
-        final = shown(done.folder, p["participant_id"]).split("final vote: ")[1]
+        final = render_run_text(done.folder, p["participant_id"]).split("final vote: ")[1]
         held = final.split("in the prompt: ")[1].splitlines()[0]
         assert all(kind in held for kind in kinds)
         assert ("summaries" in held) is ("summaries" in kinds)
         simple = read_participants(done, "simple_voting")[0]["participant_id"]
-        assert "in the prompt: none of the texts" in shown(done.folder, simple)
+        assert "in the prompt: none of the texts" in render_run_text(done.folder, simple)
     (own.path / "tables" / "exposure.parquet").unlink()  # a run of an earlier version
-    assert "in the prompt" not in shown(
+    assert "in the prompt" not in render_run_text(
         own.folder, read_participants(own, "acp")[0]["participant_id"]
     )

@@ -20,7 +20,7 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.cross_pollination.findings import compute_findings
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.sweeps import sample_daily
 
 PARKS, JOBS, SAFETY = OPTIONS = ("Park improvements", "Job training", "Street safety")
@@ -265,13 +265,13 @@ def test_a_pilot_id_that_names_no_folder_is_refused(tmp_path: Path, name: str) -
 
 def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path) -> None:
     done = run_scripted(tmp_path, Cast(), revote=True)
-    listed = shown(done.folder)
+    listed = render_run_text(done.folder)
     assert all(
         f"\n{p['participant_id']}  condition {p['condition']}" in listed
         for p in read_participants(done)
     )
     p = read_participants(done, "acp")[0]
-    page = shown(done.folder, p["participant_id"])
+    page = render_run_text(done.folder, p["participant_id"])
     said = [t["content"] for key in TRANSCRIPT_FIELDS for t in p[key]]
     assert len(said) == 4
     for part in (
@@ -280,7 +280,7 @@ def test_show_lists_participants_and_prints_a_whole_conversation(tmp_path: Path)
     ):
         assert part in page
     with pytest.raises(InputError, match=r"p_9999 is not in this run .*p_0001"):
-        shown(done.folder, "p_9999")
+        render_run_text(done.folder, "p_9999")
 
 
 def test_rates_follow_from_the_votes(plain_run: tuple[Run, Cast]) -> None:

@@ -21,7 +21,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
 from folkmoot.studies.focus_group.files import TranscriptFormatter
 from folkmoot.studies.focus_group.tables import read_talk
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.studies.focus_group.at_hand import ANSWER_TEXTS, write_question
 
 STUDY_FILE = """
@@ -198,16 +198,16 @@ def test_real_profiles_sit_at_the_table_as_they_are(tmp_path: Path) -> None:
 def test_show_gives_the_talk_a_group_and_a_person(plain_run: RunFolder) -> None:
     run = plain_run
     said, people = read_talk(run), run.read_table("personas")
-    whole = shown(run, said["group"][0])
+    whole = render_run_text(run, said["group"][0])
     assert all(text in whole for text in said["text"].to_list())
     person = people.row(2, named=True)
-    own = shown(run, f"{person['group']}/{person['persona_id']}")
+    own = render_run_text(run, f"{person['group']}/{person['persona_id']}")
     assert "a coder's reading of the answers" in " ".join(own.split())
     assert person["name"] in own
     lines = said.filter(pl.col("speaker_id") == person["persona_id"])["text"].to_list()
     assert all(text in own for text in lines)
     with pytest.raises(InputError, match="p_9999"):
-        shown(run, "p_9999")
+        render_run_text(run, "p_9999")
 
 
 def test_a_run_cut_off_goes_on_to_the_same_transcript(plain_run: RunFolder, tmp_path: Path) -> None:

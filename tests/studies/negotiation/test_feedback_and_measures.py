@@ -25,7 +25,7 @@ from folkmoot.studies.negotiation.rules.operators import Portion
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
 from folkmoot.studies.negotiation.rules.tally import count_votes
 from folkmoot.studies.negotiation.tables import MEASURES
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.studies.negotiation.conftest import GROUPS, Runner, select_groups
 
 FOOD = ("barbecue", "diner", "sushi")
@@ -194,13 +194,13 @@ def test_preferences_in_another_language_are_reported(
 
 
 def test_show(full_run: Any) -> None:
-    assert "Economical for everyone" in shown(full_run.folder)
-    text = shown(full_run.folder, "team/C4/cuisine")
+    assert "Economical for everyone" in render_run_text(full_run.folder)
+    text = render_run_text(full_run.folder, "team/C4/cuisine")
     assert "sys_request_vote_cuisine" in text and "sys_synthesize_event" not in text
-    assert "room_type" in shown(full_run.folder, "team/c5/lodging")
+    assert "room_type" in render_run_text(full_run.folder, "team/c5/lodging")
     for which in ("nobody", "team/C9", "team/C4/dessert"):
         with pytest.raises(InputError, match=r"there is no|is not in this run"):
-            shown(full_run.folder, which)
+            render_run_text(full_run.folder, which)
 
 
 def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(full_run: Any) -> None:
@@ -208,7 +208,7 @@ def test_a_run_that_has_decided_nothing_yet_is_shown_as_that(full_run: Any) -> N
         def read_table(self, name: str) -> pl.DataFrame:
             return super().read_table(name).clear()
 
-    assert "No decision has been made yet." in shown(Begun(full_run.path))
+    assert "No decision has been made yet." in render_run_text(Begun(full_run.path))
 
 
 def test_the_codebook_explains_every_column(full_run: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
-from tests.fenced import blocks
-from tests.shown import shown
+from tests.fenced import find_blocks
+from tests.shown import render_run_text
 
 pytestmark = pytest.mark.xdist_group("page of a negotiation")  # one run is enough
 ROOT = Path(__file__).parents[3]
@@ -25,9 +25,11 @@ def docs_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_the_quoted_trail_is_what_the_example_says(docs_run: Run) -> None:
-    quoted = [block for block in blocks(PAGE) if block.startswith(("Grandparent 1: ", "System: "))]
+    quoted = [
+        block for block in find_blocks(PAGE) if block.startswith(("Grandparent 1: ", "System: "))
+    ]
     assert len(quoted) == 3
-    said = shown(docs_run.folder, "elder_young_01/C5/cuisine")
+    said = render_run_text(docs_run.folder, "elder_young_01/C5/cuisine")
     for block in quoted:
         assert block.strip() in said
 

@@ -22,7 +22,7 @@ from folkmoot.studies.negotiation.rules.replies import (
     summary_option,
 )
 from folkmoot.studies.negotiation.rules.strategies import Group, group_type
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.studies.negotiation.conftest import (
     Runner,
     get_question,
@@ -414,7 +414,7 @@ def test_a_refusal_that_is_only_spoken_is_asked_for_and_on_record(
     over = run.table("decisions").filter(pl.col("overridden") != "").height
     (finding,) = [f for f in run.findings if f.key == "mediator"]
     assert finding.says.endswith(f"firmly reject: {condition} {over} of 8.")
-    assert "against a firm no: " in shown(run.folder)
+    assert "against a firm no: " in render_run_text(run.folder)
 
 
 def test_a_member_with_several_options_refuses_one_or_all(run_negotiation: Runner) -> None:

@@ -21,7 +21,7 @@ from folkmoot.studies.town_hall.answers.options import STANCES
 from folkmoot.studies.town_hall.answers.outcome import ballot_type
 from folkmoot.studies.town_hall.answers.repairs import AskContext
 from folkmoot.studies.town_hall.answers.turns import speaking_answer_type, turn_answer_type
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.sweeps import sample_daily
 
 from .hall_script import (
@@ -439,7 +439,7 @@ def test_ways_out_are_recorded_and_counted_apart_and_never_as_an_option(
     ballots = hall_run.folder.read_json(f"{folder}/voting_results.json")["ballots"]
     own = next(b["votes"][0] for b in ballots if b["agent_id"] == "A02")
     assert own["vote"] is None and own["missing"] == "declined"
-    assert "declined" in shown(hall_run.folder, f"{folder}/A02")
+    assert "declined" in render_run_text(hall_run.folder, f"{folder}/A02")
 
 
 @pytest.mark.parametrize("level", ["1", "2-1"])

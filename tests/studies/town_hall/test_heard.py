@@ -15,7 +15,7 @@ from folkmoot.kit import coding
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.studies.town_hall.findings import compute_findings
-from tests.shown import shown
+from tests.shown import render_run_text
 
 from .hall_script import (
     CallKey,
@@ -114,9 +114,9 @@ def test_the_finding_gives_shares_gaps_and_quotes_by_level(
 def test_show_gives_the_quotes_beside_a_residents_own_words(
     hall_run: tuple[Run, ScriptedProvider],
 ) -> None:
-    talk = shown(hall_run[0].folder, "set01_lv2-1/A04")
+    talk = render_run_text(hall_run[0].folder, "set01_lv2-1/A04")
     assert "answered: “the lift will be built”" in talk
-    assert "not heard" in shown(hall_run[0].folder, "set01_lv4/A04")
+    assert "not heard" in render_run_text(hall_run[0].folder, "set01_lv4/A04")
 
 
 def test_embedded_codes_support_no_finding(tmp_path: Path) -> None:

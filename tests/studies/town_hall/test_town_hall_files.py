@@ -23,7 +23,7 @@ from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.files import FILES
 from tests.conftest import SharedFolder
-from tests.shown import shown
+from tests.shown import render_run_text
 
 from .hall_script import (
     CallKey,
@@ -189,16 +189,16 @@ def test_responses_between_residents_are_counted_from_the_reactions(hall_run: Ru
 
 
 def test_show_lists_reads_and_refuses(hall_run: Run) -> None:
-    listed = shown(hall_run.folder)
+    listed = render_run_text(hall_run.folder)
     assert listed.count("items passed") == 8
-    talk = shown(hall_run.folder, "set01_lv4")
+    talk = render_run_text(hall_run.folder, "set01_lv4")
     assert "A03 speaks in round 2." in talk and "The moderator sums up round 3." in talk
     assert re.search(r"A04 \w+ is the profile 0", talk) and "passed" in talk
-    one = shown(hall_run.folder, "set01_lv1/A05")
+    one = render_run_text(hall_run.folder, "set01_lv1/A05")
     assert "profile 1" in one and "A05 speaks in round 1." in one and "A03 speaks" not in one
     for who in ("set09_lv4", "set01_lv4/A99"):
         with pytest.raises(InputError, match=f"{who} is not in this run"):
-            shown(hall_run.folder, who)
+            render_run_text(hall_run.folder, who)
 
 
 def test_one_set_has_no_intervals_and_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from folkmoot.errors import InputError
 from folkmoot.studies.workbook.preparation import load_workbook_config
-from tests.bounded import bounded
+from tests.bounded import run_with_limits
 from tests.studies.workbook.workbook_builder import find_mistakes, make_workbook, save_workbook
 from tests.sweeps import sample_daily
 
@@ -166,7 +166,7 @@ for name, path in given.items():
         said[name] = str(error)
 print(json.dumps(said))
 """
-    said = json.loads(bounded(setup, body, paths, memory=300_000_000))
+    said = json.loads(run_with_limits(setup, body, paths, memory=300_000_000))
     wrong = {name: text for name, text in said.items() if BOMBS[name][1] not in text}
     assert set(said) == set(names) and not wrong
 

@@ -15,7 +15,7 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
-from tests.shown import shown
+from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
     make_provider,
     make_script,
@@ -212,13 +212,13 @@ def test_combinations_of_constants_seat_the_same_sessions(tmp_path: Path) -> Non
 
 def test_show_lists_and_shows(run: Any) -> None:
     participant = run.table("assignment")["participant_id"][0]
-    assert "market/1" in shown(run.folder) and participant in shown(run.folder)
+    assert "market/1" in render_run_text(run.folder) and participant in render_run_text(run.folder)
     name = run.table("assignment")["name"][0]
-    assert f"You are [V]{name}[/V]" in shown(run.folder, participant, prompts=True)
-    assert "What is a fair price?" in shown(run.folder, "market/2")
+    assert f"You are [V]{name}[/V]" in render_run_text(run.folder, participant, prompts=True)
+    assert "What is a fair price?" in render_run_text(run.folder, "market/2")
     for unknown in ("nobody", "market/99"):
         with pytest.raises(InputError, match="is not in this run"):
-            shown(run.folder, unknown)
+            render_run_text(run.folder, unknown)
 
 
 def test_a_conversation_that_will_be_cut_is_reported_beforehand(tmp_path: Path) -> None:

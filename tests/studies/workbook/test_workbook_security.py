@@ -23,7 +23,7 @@ from folkmoot.studies.workbook.language.expressions import (
 )
 from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
-from tests.bounded import bounded
+from tests.bounded import run_with_limits
 from tests.studies.workbook.conftest import call_in_process
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
@@ -120,7 +120,7 @@ for text in given:
         continue
     print(text[:60], "gave", said[:60])
 """
-    assert bounded(setup, body, PLACEHOLDERS) == ""
+    assert run_with_limits(setup, body, PLACEHOLDERS) == ""
 
 
 def test_filled_in_text_is_bounded() -> None:
@@ -190,7 +190,7 @@ for text in given:
         continue
     print(text, "gave", repr(evaluate_for(text, scene, ["a"])[0]))
 """
-    said = bounded(setup, body, EXPRESSIONS).splitlines()
+    said = run_with_limits(setup, body, EXPRESSIONS).splitlines()
     # Names have values only after the answers, so these two expressions are missing values.
     assert [line.partition(" gave ")[0] for line in said] == [
         "'%3000000000d' % give",
