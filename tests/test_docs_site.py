@@ -14,7 +14,7 @@ import pytest
 
 import folkmoot
 from folkmoot.cli.app import app
-from tests.view.conftest import BROWSER_FLAGS, CHROMIUM_PATH
+from tests.browsers import launch_browser
 from tools.build_site import describe_commands, describe_names, write_source
 
 ROOT = Path(__file__).parents[1]
@@ -69,18 +69,12 @@ def test_links_out_of_the_docs_lead_to_copies(tmp_path: Path) -> None:
 @pytest.mark.nightly(part="pages")
 @pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="make docs installs it")
 def test_the_site_is_built_and_loads_nothing_from_another_host(tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
     subprocess.run([sys.executable, "-m", "tools.build_site"], cwd=ROOT, check=True)
     requested_urls: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
-        )
+    with launch_browser() as browser:
         page = browser.new_page()
         page.on("request", lambda request: requested_urls.append(request.url))
         for name in ("index", "installation", "python_names", "gallery"):
             page.goto((ROOT / "site" / f"{name}.html").as_uri())
             assert page.title()
-        browser.close()
     assert requested_urls and all(url.startswith("file:") for url in requested_urls)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser
 
+from tests.browsers import launch_browser
 from tests.sweeps import SCREEN_WIDTHS
-from tests.view.conftest import BROWSER_FLAGS, CHROMIUM_PATH
 
 
 class StudioProcess:
@@ -66,12 +66,5 @@ def studio(tmp_path_factory: pytest.TempPathFactory, screen_width: int) -> Itera
 
 @pytest.fixture(scope="module")  # a browser keeps an event loop, which other tests must not use
 def browser() -> Iterator[Browser]:
-    if CHROMIUM_PATH is None:
-        pytest.skip("no Chromium on this machine")
-    expect.set_options(timeout=60_000)  # on a busy machine
-    with sync_playwright() as playwright:
-        launched_browser = playwright.chromium.launch(
-            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
-        )
+    with launch_browser() as launched_browser:
         yield launched_browser
-        launched_browser.close()

@@ -11,24 +11,20 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 from playwright import async_api
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser
 
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.view.pages import Reader
 from folkmoot.view.run_list import RunCollection
 from folkmoot.view.site import Guard, create_app
+from tests.browsers import (
+    BROWSER_FLAGS,
+    BUSY_MACHINE_TIMEOUT_MS,
+    CHROMIUM_PATH,
+    launch_browser,
+)
 from tests.servers.pages import PageResponse, PageServer
 from tests.waiting import wait_until
-
-CHROMIUM_PATH = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-)
-BROWSER_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -101,22 +97,15 @@ def page_server(outputs: Path) -> Iterator[PageServer]:
 
 @pytest.fixture(scope="module")  # a browser keeps an event loop, which other tests must not use
 def browser(outputs: Path) -> Iterator[Browser]:
-    if CHROMIUM_PATH is None:
-        pytest.skip("no Chromium on this machine")
-    expect.set_options(timeout=60_000)  # on a busy machine
-    with sync_playwright() as playwright:
-        launched_browser = playwright.chromium.launch(
-            executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)
-        )
+    with launch_browser() as launched_browser:
         yield launched_browser
-        launched_browser.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def async_browser_of_module() -> AsyncIterator[async_api.Browser]:
     if CHROMIUM_PATH is None:
         pytest.skip("no Chromium on this machine")
-    async_api.expect.set_options(timeout=60_000)  # on a busy machine
+    async_api.expect.set_options(timeout=BUSY_MACHINE_TIMEOUT_MS)
     async with async_api.async_playwright() as playwright:
         launched_browser = await playwright.chromium.launch(
             executable_path=CHROMIUM_PATH, args=list(BROWSER_FLAGS)

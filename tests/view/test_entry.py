@@ -28,10 +28,10 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.browsers import CHROMIUM_PATH
 from tests.default_signals import add_default_signals
 from tests.sweeps import SCREEN_WIDTHS
 from tests.view.asking import enqueue_question, serve_seats
-from tests.view.conftest import CHROMIUM_PATH
 from tests.view.test_seat import SCREENSHOT_FOLDER, SeatedRun
 
 VOTE_STUDY = """

@@ -30,9 +30,9 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings, SelfDescription
 from folkmoot.view import seat
 from folkmoot.view.seat.confirmation import GONE_ON, NOT_TICKED
 from folkmoot.view.seat.pages import ANSWERED, STALE
+from tests.browsers import CHROMIUM_PATH
 from tests.sweeps import sample_daily
 from tests.view.asking import enqueue_question, serve_seats
-from tests.view.conftest import CHROMIUM_PATH
 from tests.view.test_seat import read_shown_state, wait_for_change
 
 in_a_browser = pytest.mark.skipif(CHROMIUM_PATH is None, reason="no Chromium on this machine")

@@ -15,8 +15,8 @@ from folkmoot.engine.seats.seat_manager import SEAT_CLOSED, WITHDRAWN
 from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.models.request import JsonObject
 from folkmoot.view.seat.confirmation import NOT_TICKED
+from tests.browsers import CHROMIUM_PATH
 from tests.view.asking import enqueue_question, serve_seats
-from tests.view.conftest import CHROMIUM_PATH
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM_PATH is None, reason="no Chromium on this machine"),

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from tests.view.conftest import CHROMIUM_PATH
+from tests.browsers import CHROMIUM_PATH
 from tests.view.test_seat import SCREENSHOT_FOLDER, SeatedRun, read_shown_state, wait_for_change
 
 pytestmark = [
