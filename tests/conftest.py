@@ -116,6 +116,16 @@ def _no_power_cut() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def read_workbooks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read workbooks in this process, because a child process for each takes a quarter of a second.
+    For tests of valid workbooks only."""
+    from folkmoot import spreadsheet_cells
+    from tests.in_process import call_in_process
+
+    monkeypatch.setattr(spreadsheet_cells, "run_in_child", call_in_process)
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
     """A folder of this name that is filled once, by whichever process of the session needs it

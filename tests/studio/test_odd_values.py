@@ -26,11 +26,10 @@ from folkmoot.studies.workbook.spreadsheet.reading import read_workbook
 from folkmoot.studio.fields import walk_fields
 from folkmoot.studio.study_forms import WorkbookForm, read_study_form, word_problems
 from folkmoot.studio.study_text import change_values
-from tests.studies.workbook.conftest import read_workbooks_in_process
 from tests.sweeps import sample_daily
 
 # `test_studio_mistakes` reads workbooks in child processes, as in normal use.
-__all__ = ["read_workbooks_in_process"]
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
 
 TEXTS = [
     'it\'s "so"',

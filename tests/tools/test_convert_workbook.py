@@ -19,7 +19,6 @@ from folkmoot.studies.workbook import STUDY
 from folkmoot.studies.workbook.config import Workbook
 from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
 from tests.helpers_provenance import assert_every_text_has_its_source
-from tests.studies.workbook.conftest import read_workbooks_in_process  # noqa: F401
 from tests.studies.workbook.test_workbook_mutations import mutate
 from tests.studies.workbook.test_workbook_reading import make_older_layout, make_short_layout
 from tests.studies.workbook.test_workbook_sources import run_workbook
@@ -34,6 +33,8 @@ from tests.studies.workbook.workbook_builder import (
     write_workbook,
 )
 from tools.convert_workbook import convert, main
+
+pytestmark = pytest.mark.usefixtures("read_workbooks_in_process")
 
 TASKS = "interview_prompts"
 Cells = dict[str, list[list[Any]]]

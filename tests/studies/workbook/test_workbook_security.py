@@ -24,7 +24,7 @@ from folkmoot.studies.workbook.language.expressions import (
 from folkmoot.studies.workbook.language.placeholders import MAX_OUTPUT, render_text
 from folkmoot.studies.workbook.preparation import check_config, load_workbook_config
 from tests.bounded import run_with_limits
-from tests.studies.workbook.conftest import call_in_process
+from tests.in_process import call_in_process
 from tests.studies.workbook.workbook_builder import (
     evaluate_expression,
     find_mistakes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from folkmoot.studies.workbook.spreadsheet.qualtrics import importing
-from tests.studies.workbook.conftest import call_in_process
+from tests.in_process import call_in_process
 
 
 @pytest.fixture(autouse=True)
