@@ -113,6 +113,20 @@ def test_a_score_that_a_member_cannot_state_is_missing_without_a_reask(
     assert rows["satisfaction"].is_null().all() and set(rows["unknown"]) == {"unknown_option"}
 
 
+@pytest.mark.parametrize("other_score", [3, None])
+@pytest.mark.parametrize("score", ["high", "2-3", True, 9])
+def test_an_unreadable_score_is_unparsed_and_not_the_way_out_of_the_member(
+    run_negotiation: Runner, score: Any, other_score: int | None
+) -> None:
+    scores = {"barbecue": score, "diner": other_score}
+    team = select_groups("team", size=2)
+    run = run_negotiation(script_own_scores(scores), groups=team, conditions=["C3"])
+    rows = run.table("own_scores").filter(topic="cuisine")
+    reasons = dict(rows.select("option", "missing").unique().iter_rows())
+    expected = {"barbecue": "unparsed", "diner": "cannot_say" if other_score is None else None}
+    assert expected.items() <= reasons.items()
+
+
 def test_scores_of_a_member_who_declines_are_missing(run_negotiation: Runner) -> None:
     def reply_to(request: ModelRequest, address: str) -> str:
         if asks_for_own_scores(request) and "/traveler_2/" in address:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from folkmoot.conversation.answer_types import CANNOT_SAY, DECLINED, Json, Missing, Text
+from folkmoot.conversation.answer_types import DECLINED, Json, Missing, Text
 from folkmoot.conversation.choices import Choice
 from folkmoot.conversation.transcript import Speaker, Transcript, Utterance
 from folkmoot.engine.session.asking import AskResult
@@ -359,7 +359,7 @@ async def _ask_for_scores(
                 firm_no=option in rejected if ballot else None,
                 objection=("; ".join(ballot.objections) or None) if ballot else None,
                 reason=(reasons[0] or None) if ballot and reasons else None,
-                missing=None if is_scored else ballot_read.missing or CANNOT_SAY,
+                missing=None if is_scored else ballot_read.reason_without_score(option),
                 text_score=text_score_of.get(option),
                 text_primary=option == stated_tally.first_choice(member.id),
                 options_shown="; ".join(shuffled),

@@ -281,6 +281,15 @@ class BallotRead:
     asked_again: bool = False
     # The address of the reply in the journal.
     address: str = ""
+    # The options with null in place of a score.
+    cannot_say: frozenset[str] = frozenset()
+
+    def reason_without_score(self, option: str) -> str:
+        """Return why an option has no score."""
+        if option in self.cannot_say:
+            return CANNOT_SAY
+        # If other options have null, `missing` is their reason and not that of this option.
+        return "unparsed" if self.cannot_say or not self.missing else self.missing
 
 
 OPTIONS_ON_THE_TABLE = "options on the table"
@@ -330,21 +339,22 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
             stated_options.add(option)
             if score.score is not None:
                 scores.setdefault(option, score.score)
+    cannot_say = frozenset(stated_options - scores.keys())
     hard_no, objections = read_hard_no(form, options, unmatched)
     problems: dict[str, Sequence[str]] = {OPTIONS_ON_THE_TABLE: unmatched} if unmatched else {}
     unscored = [option for option in options if option not in stated_options]
     if unscored:
         problems[OPTIONS_SCORED] = unscored
     if not (scores or hard_no or objections):
-        return BallotRead(None, problems, CANNOT_SAY if stated_options else "unparsed")
+        missing = CANNOT_SAY if cannot_say else "unparsed"
+        return BallotRead(None, problems, missing, cannot_say=cannot_say)
     liked_options = sorted(
         (option for option, score in scores.items() if score > 0 and option not in hard_no),
         key=lambda option: -scores[option],
     )
     top, acceptable = "".join(liked_options[:1]), tuple(liked_options[1:])
-    return BallotRead(
-        MemberBallot(member_id, top, acceptable, hard_no, scores, objections), problems
-    )
+    ballot = MemberBallot(member_id, top, acceptable, hard_no, scores, objections)
+    return BallotRead(ballot, problems, cannot_say=cannot_say)
 
 
 def read_hard_no(
