@@ -212,8 +212,8 @@ def answer_quality_finding(quality: OfRun) -> Finding:
         f"without changes. {format_count(total('reasks'), 're-ask')} followed. The minimal "
         "structure replaced the answers of "
         f"{format_count(total('minimal_structures'), 'resident')}; "
-        f"{format_count(total('dropped'), 'field')} had to be dropped (ids that do not exist, "
-        "self-references, levels out of range).",
+        f"{format_count(total('dropped'), 'field')} had to be dropped (values that cannot be "
+        "read, ids that do not exist, self-references, levels out of range).",
         ResultTable.from_records(rows),
         notes=(
             "Answers that could not be read are left out of the denominators and never counted "

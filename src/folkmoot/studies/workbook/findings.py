@@ -278,7 +278,7 @@ def _describe_course(measure: Measure, treatment: str, rows: Sequence[Mapping[st
         f"{_format_mean(measure, row[f'mean{_share_suffix(measure)}'])} in round {row['round']}"
         for row in (rows[0], rows[-1])
     )
-    return f"{treatment}: {first}, {last}"
+    return f"{treatment}: {first}, {last}" if len(rows) > 1 else f"{treatment}: {first}"
 
 
 def _measure_results(measure: Measure, results: Sequence[Result], by: str) -> list[Result]:
