@@ -215,18 +215,19 @@ def position_rows(folder: Path) -> Rows:
     speakers = statements.pivot_table(
         index=speaker_columns, columns="when", values="position"
     ).reset_index()
-    shifts = read_table(folder, "opinions").groupby(["group", "persona_id"]).changed.sum()
-    speakers = speakers.merge(shifts.rename("shifts").reset_index(), on=["group", "persona_id"])
+    coded = read_table(folder, "opinions").groupby(["group", "persona_id"]).changed.sum()
+    coded = coded.rename("changes coded").reset_index()
+    speakers = speakers.merge(coded, on=["group", "persona_id"])
     if speakers.group.nunique() == 1:
         renamed = speakers.rename(columns={"name": "person"})
-        return renamed[["person", "before", "after", "shifts"]].to_dict("records")
+        return renamed[["person", "before", "after", "changes coded"]].to_dict("records")
     groups = speakers.groupby("group")
     return [
         {
             "group": group,
             "mean before": rows.before.mean(),
             "mean after": rows.after.mean(),
-            "shifts": rows.shifts.sum(),
+            "changes coded": rows["changes coded"].sum(),
         }
         for group, rows in groups
     ]

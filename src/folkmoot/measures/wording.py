@@ -499,7 +499,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "without a position": "Statements without a position, not counted: {statements}.",
         "closer": "Positions came closer to the others' first positions by {change} on the scale "
         "from −1 to 1{spread}.",
-        "disagreeing": "{share} of the answers disagree openly.",
+        "disagreeing": "{share} of the answers after the first one to each question disagree "
+        "openly.",
         "apart": "Level {levels} is reported apart from the main comparison.",
         "passed items": "Share of the ballot items of vulnerable residents that passed, as a mean "
         "over sets: {values}.",

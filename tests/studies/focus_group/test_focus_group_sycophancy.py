@@ -253,6 +253,8 @@ def test_dissent_has_no_interval_over_participants_who_heard_each_other() -> Non
     polite = [PositionedAnswer(f"q{i}", 2, "agree") for i in range(100)]
     open_ = [PositionedAnswer(f"q{i}", 2, "disagree" if i % 4 == 0 else None) for i in range(100)]
     said = sycophancy.compute_check(polite, []).describe_check()
-    assert said.endswith("0 % of the answers disagree openly.")
+    assert said.endswith("0 % of the answers after the first one to each question disagree openly.")
     said = sycophancy.compute_check(open_, []).describe_check()
-    assert said.endswith("25 % of the answers disagree openly.")
+    assert said.endswith(
+        "25 % of the answers after the first one to each question disagree openly."
+    )

@@ -191,7 +191,7 @@ def test_the_check_catches_a_group_that_pleases(tmp_path: Path, groups: RunFolde
     assert honest.towards.value > 0
     assert pleased.converge_p < 0.01 and pleased.spread_after < 0.7 * honest.spread_after
     (found,) = (f for f in STUDY.findings(pleasing) if f.key == "sycophancy")
-    assert "of the answers disagree openly" in found.says
+    assert "of the answers after the first one to each question disagree openly" in found.says
     assert any("p < .001" in note or "p = .00" in note for note in found.notes)
     # All follow the public statements, beyond the private positions of the others.
     assert pleased.towards.value < 0 and "closer to the others' first positions by −" in found.says

@@ -365,10 +365,12 @@ def position_finding(concept: Concept) -> Finding | None:
         sentences.append(word("description", "waverers", count=count, people=people))
     if unknown:
         sentences.append(word("description", "without a position", statements=unknown))
-    shifts = concept.opinions.group_by(PERSON).agg(shifts=pl.col("changed").sum())
-    pairs = pairs.join(shifts, on=PERSON, how="left", maintain_order="left")
+    coded_changes = concept.opinions.group_by(PERSON).agg(
+        pl.col("changed").sum().alias("changes coded")
+    )
+    pairs = pairs.join(coded_changes, on=PERSON, how="left", maintain_order="left")
     if concept.has_one_talk:
-        rows = pairs.select(pl.col("name").alias("person"), "before", "after", "shifts")
+        rows = pairs.select(pl.col("name").alias("person"), "before", "after", "changes coded")
         chart = LineChart(
             tuple(carry_positions_forward(concept.opinions)),
             "turn",
@@ -378,7 +380,7 @@ def position_finding(concept: Concept) -> Finding | None:
         rows = pairs.group_by("group", maintain_order=True).agg(
             pl.col("before").mean().alias("mean before"),
             pl.col("after").mean().alias("mean after"),
-            pl.col("shifts").sum(),
+            pl.col("changes coded").sum(),
         )
         chart = LineChart(
             tuple(
@@ -401,6 +403,8 @@ def position_finding(concept: Concept) -> Finding | None:
             if is_planted
             else "Participants stated the positions before and after in private. The positions "
             "between them are a coder's reading of the answers.",
+            "`changes coded`: the answers in the discussion that the coder read as a change of "
+            "position. They are not the changes between before and after.",
             *_unread_answers(concept),
         ),
         section="Positions",
