@@ -373,6 +373,21 @@ def test_runs_with_the_same_participants_are_compared_within_participants(tmp_pa
     assert "that the effects differ is not shown" in unpaired["compare_effects"].says
 
 
+def test_figures_of_a_paired_comparison_are_of_those_known_in_both_runs(tmp_path):
+    """Only the first 61 participants took part in the second run. All 61 changed in the first."""
+    first = write_run(tmp_path / "first", {"acp": (61, 150), "simple_voting": (12, 150)})
+    second = write_run(tmp_path / "second", {"acp": (30, 61), "simple_voting": (12, 150)})
+    result = compute_comparison([seal_participants(run, "seed 1") for run in (first, second)])
+    rows = {row["condition"]: row for row in read_rows(result["compare_claims"])}
+    row = rows["Adversarial (ACP)"]
+    assert row["paired"] is True
+    assert (row["first"], row["second"]) == (pytest.approx(30 / 61), 1.0)
+    assert row["difference"] == pytest.approx(30 / 61 - 1)
+    # Votes are compared in the same way. These people start from the same votes in both runs.
+    votes = {row["votes"]: row for row in read_rows(result["compare_votes"])}
+    assert votes["initial"]["total_variation_distance_points"] == 0
+
+
 @pytest.mark.parametrize("draws", [1, 5])
 def test_a_comparison_with_humans_names_its_texts(tmp_path, draws):
     """With five draws the draws are the units, so the results hold for further draws as well."""
