@@ -195,6 +195,22 @@ def test_the_same_run_twice_shows_no_difference(base_run):
     assert {row["runs"] for row in read_rows(result["compare_claims"])} == {"first (2) − first"}
 
 
+def test_prompts_are_compared_by_their_texts_and_not_by_their_folder(base_run, tmp_path):
+    def seal_prompts(folder: Path, prompts: dict[str, str]) -> Path:
+        plan = {"sealed": {"design": {"hash": folder.name, "data": {"prompts": prompts}}}}
+        (folder / "plan.json").write_text(json.dumps(plan))
+        return folder
+
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    first = seal_prompts(base_run, {"vote.md": "0a"})
+    same_run = write_run(tmp_path / "same", counts, prompts="own")
+    changed_run = write_run(tmp_path / "changed", counts)
+    same = compute_comparison([first, seal_prompts(same_run, {"vote.md": "0a"})])["designs"]
+    changed = compute_comparison([first, seal_prompts(changed_run, {"vote.md": "0b"})])["designs"]
+    assert "settings that matter are the same" in same.says
+    assert changed.says == "The designs differ in prompts."
+
+
 @pytest.mark.parametrize("key", sorted(CALL_KEYS))
 def test_call_settings_are_not_a_difference_in_design(base_run, tmp_path, key):
     values = {"batch": True, "endpoints": {"a": "http://localhost:1/v1"}}

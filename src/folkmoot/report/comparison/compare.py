@@ -367,6 +367,8 @@ def _flatten_settings(sample: Sample) -> dict[str, str]:
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
             _flatten_into(key, value, settings)
+    for key, text in sample.sealed_settings.items():
+        _flatten_into(key, text, settings)
     served = sorted(
         {
             model
