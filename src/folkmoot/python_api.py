@@ -53,7 +53,10 @@ from folkmoot.storage.run_folder import PLAN, STUDY_FILE_NAME, RunFolder
 _log = logging.getLogger(__name__)
 # The width of printed text in characters, as notebooks show it.
 PRINTED_WIDTH = 100
-IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… names another folder.'
+IN_PYTHON = (
+    'In Python: if_exists="new" starts a new run beside it, out=… names another folder, '
+    "accept_changes=True is --accept-changes."
+)
 
 
 class Run:
