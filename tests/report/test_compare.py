@@ -18,7 +18,7 @@ from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.compare import compare_runs
-from folkmoot.storage.findings import Finding, TableCell
+from folkmoot.storage.findings import Finding, TableCell, column_heading
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
@@ -193,6 +193,13 @@ def test_the_same_run_twice_shows_no_difference(base_run):
     assert result["compare_claims"].says.count(": 0 points (") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {row["runs"] for row in read_rows(result["compare_claims"])} == {"first (2) − first"}
+
+
+def test_runs_are_displayed_under_their_names(base_run, tmp_path):
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    other_run = write_run(tmp_path / "second_run", counts, model="b")
+    columns = compute_comparison([base_run, other_run])["designs"].grid.columns
+    assert [*map(column_heading, columns)] == ["setting", "first", "second_run"]
 
 
 def test_prompts_are_compared_by_their_texts_and_not_by_their_folder(base_run, tmp_path):

@@ -68,7 +68,7 @@ from folkmoot.report.comparison.samples import (
     same_people,
     split_by_condition,
 )
-from folkmoot.storage.findings import Finding, ResultTable
+from folkmoot.storage.findings import Finding, ResultTable, RunName
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CONDITION_COLUMNS,
@@ -221,7 +221,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
                 {
                     "setting": key,
                     **{
-                        name: run_settings.get(key, "—")
+                        RunName(name): run_settings.get(key, "—")
                         for name, run_settings in settings_by_run.items()
                     },
                 }
