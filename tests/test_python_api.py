@@ -110,6 +110,7 @@ def test_a_changed_cell_keeps_the_run_and_the_error_names_a_remedy(model: Counti
         folkmoot.run(STUDY, {"people": 5}, provider=model)
     assert "people" in str(error.value)
     assert 'if_exists="new"' in "".join(error.value.__notes__)
+    assert "accept_changes=True is --accept-changes" in "".join(error.value.__notes__)
     assert {
         path.name: path.read_bytes() for path in first.path.iterdir() if path.is_file()
     } == file_contents
@@ -120,6 +121,12 @@ def test_a_changed_cell_keeps_the_run_and_the_error_names_a_remedy(model: Counti
     assert {
         path.name: path.read_bytes() for path in first.path.iterdir() if path.is_file()
     } == file_contents
+
+
+def test_a_change_can_be_accepted(model: CountingProvider) -> None:
+    first = folkmoot.run(STUDY, {}, provider=model)
+    second = folkmoot.run(STUDY, {"people": 5}, provider=model, accept_changes=True)
+    assert second.path == first.path and second.table("votes").height == 5
 
 
 def test_if_exists_error_refuses_only_existing_runs(model: CountingProvider) -> None:

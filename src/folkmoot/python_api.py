@@ -36,6 +36,7 @@ from folkmoot.engine.session.folder_access import IfExists, choose_folder, open_
 from folkmoot.engine.study.consent import Consent
 from folkmoot.engine.study.study import (
     Study,
+    analysed_parts,
     codebook_of_run,
     find_study,
     find_study_of_run,
@@ -53,7 +54,10 @@ from folkmoot.storage.run_folder import PLAN, STUDY_FILE_NAME, RunFolder
 _log = logging.getLogger(__name__)
 # The width of printed text in characters, as notebooks show it.
 PRINTED_WIDTH = 100
-IN_PYTHON = 'In Python: if_exists="new" starts a new run beside it, out=… names another folder.'
+IN_PYTHON = (
+    'In Python: if_exists="new" starts a new run beside it, out=… names another folder, '
+    "accept_changes=True is --accept-changes."
+)
 
 
 class Run:
@@ -62,7 +66,8 @@ class Run:
         run = folkmoot.load("outputs/pilot_001")
         run.findings, run.tables["participants"], run.report()
 
-    The tables of an unfinished run hold the rows recorded until now.
+    The tables of an unfinished run hold the rows recorded until now. Findings and report cover its
+    complete parts alone, as `partial` says.
     """
 
     def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
@@ -70,7 +75,8 @@ class Run:
         self._loaded_file = study_file
 
     def __repr__(self) -> str:
-        partial = f"; {self.partial}" if self.partial else ""
+        # Which parts are complete is not computed here: it reads the tables.
+        partial = f"; {self.folder.partial}" if self.folder.partial else ""
         tables = ", ".join(self.folder.table_names()) or "none"
         return f"Run({str(self.path)!r}: {self.folder.study}; tables {tables}{partial})"
 
@@ -114,8 +120,15 @@ class Run:
 
     @property
     def partial(self) -> str:
-        """The caveat for all results of an unfinished run. Empty for a finished run."""
-        return self.folder.partial
+        """The caveat for all findings of an unfinished run. Empty for a finished run."""
+        if not self.folder.partial:
+            return ""
+        # As in the report: only the study type knows which parts are complete. A study type that
+        # is not registered has no findings either.
+        try:
+            return analysed_parts(self.study, self.folder).partial
+        except InputError:
+            return self.folder.partial
 
     @property
     def unusable(self) -> str:

@@ -108,6 +108,7 @@ def assert_reported(folder: Path, study: str, state: str) -> int:
     assert says in " ".join(done.output.split())
     page = " ".join((folder / "report.html").read_text("utf-8").split())
     assert says in page and f"{counted} {'is' if count == 1 else 'are'} complete" in page
+    assert folkmoot.load(folder).partial == says
     run = open_run(folder)
     found = compute_findings(find_study_of_run(run), run)
     assert found[0].key == COMPLETE and not {FAILED_FINDING_KEY, "partial"} & {f.key for f in found}

@@ -113,9 +113,13 @@ def test_compare_shows_both_transcripts_and_the_readers_of_the_text(
     base = run_of_small_study("focus_group")
     utterance_id, text = find_first_quoted_utterance(base)
     fork = folkmoot.fork(base, utterance_id, say=CHANGED_TEXT, out=tmp_path / "fork")
-    finding = next(
-        finding for finding in compare_runs([RunFolder(base), fork.folder]) if finding.key == "fork"
+    findings = {finding.key: finding for finding in compare_runs([RunFolder(base), fork.folder])}
+    # Codings depend on what was said. They do not make the participants other people.
+    assert findings["designs"].says == (
+        "The designs differ in changed reply. "
+        f"{fork.folder.id} drew the same people as {base.name}."
     )
+    finding = findings["fork"]
     assert CHANGED_TEXT in finding.says and text in finding.says
     rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
     spans = fork.table("provenance").filter(pl.col("source_id") == utterance_id)

@@ -18,7 +18,7 @@ from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.proportions import holm
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.compare import compare_runs
-from folkmoot.storage.findings import Finding, TableCell
+from folkmoot.storage.findings import Finding, TableCell, column_heading
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
@@ -193,6 +193,29 @@ def test_the_same_run_twice_shows_no_difference(base_run):
     assert result["compare_claims"].says.count(": 0 points (") == 2
     assert "that the effects differ is not shown" in result["compare_effects"].says
     assert {row["runs"] for row in read_rows(result["compare_claims"])} == {"first (2) − first"}
+
+
+def test_runs_are_displayed_under_their_names(base_run, tmp_path):
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    other_run = write_run(tmp_path / "second_run", counts, model="b")
+    columns = compute_comparison([base_run, other_run])["designs"].grid.columns
+    assert [*map(column_heading, columns)] == ["setting", "first", "second_run"]
+
+
+def test_prompts_are_compared_by_their_texts_and_not_by_their_folder(base_run, tmp_path):
+    def seal_prompts(folder: Path, prompts: dict[str, str]) -> Path:
+        plan = {"sealed": {"design": {"hash": folder.name, "data": {"prompts": prompts}}}}
+        (folder / "plan.json").write_text(json.dumps(plan))
+        return folder
+
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    first = seal_prompts(base_run, {"vote.md": "0a"})
+    same_run = write_run(tmp_path / "same", counts, prompts="own")
+    changed_run = write_run(tmp_path / "changed", counts)
+    same = compute_comparison([first, seal_prompts(same_run, {"vote.md": "0a"})])["designs"]
+    changed = compute_comparison([first, seal_prompts(changed_run, {"vote.md": "0b"})])["designs"]
+    assert "settings that matter are the same" in same.says
+    assert changed.says == "The designs differ in prompts."
 
 
 @pytest.mark.parametrize("key", sorted(CALL_KEYS))
@@ -371,6 +394,21 @@ def test_runs_with_the_same_participants_are_compared_within_participants(tmp_pa
     # Simple voting is the same in both runs, so the effects differ as much as the changes.
     assert "the effects differ (+10 points" in paired["compare_effects"].says
     assert "that the effects differ is not shown" in unpaired["compare_effects"].says
+
+
+def test_figures_of_a_paired_comparison_are_of_those_known_in_both_runs(tmp_path):
+    """Only the first 61 participants took part in the second run. All 61 changed in the first."""
+    first = write_run(tmp_path / "first", {"acp": (61, 150), "simple_voting": (12, 150)})
+    second = write_run(tmp_path / "second", {"acp": (30, 61), "simple_voting": (12, 150)})
+    result = compute_comparison([seal_participants(run, "seed 1") for run in (first, second)])
+    rows = {row["condition"]: row for row in read_rows(result["compare_claims"])}
+    row = rows["Adversarial (ACP)"]
+    assert row["paired"] is True
+    assert (row["first"], row["second"]) == (pytest.approx(30 / 61), 1.0)
+    assert row["difference"] == pytest.approx(30 / 61 - 1)
+    # Votes are compared in the same way. These people start from the same votes in both runs.
+    votes = {row["votes"]: row for row in read_rows(result["compare_votes"])}
+    assert votes["initial"]["total_variation_distance_points"] == 0
 
 
 @pytest.mark.parametrize("draws", [1, 5])

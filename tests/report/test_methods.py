@@ -136,3 +136,12 @@ def test_the_checklist_counts_items_that_the_run_does_not_record(finished_page: 
     rows = re.findall("<tr>.*?</tr>", table.split("<tbody>")[1], re.DOTALL)
     assert int(total) == len(rows) == 14 + 8
     assert int(filled) == sum("not recorded" not in row for row in rows)
+
+
+def test_the_checklist_does_not_claim_that_a_request_has_the_whole_conversation(
+    finished_page: str,
+) -> None:
+    """Study types limit what a speaker is shown, for example to the latest messages."""
+    (row,) = re.findall("<tr>(?:(?!</tr>).)*B\\.5.*?</tr>", html.unescape(finished_page), re.DOTALL)
+    assert "Each contains the part of the conversation that the study shows the speaker." in row
+    assert "everything" not in row

@@ -60,6 +60,29 @@ def test_one_participant_per_condition_detects_nothing():
     assert "cannot be distinguished from chance" in finding.says
 
 
+@pytest.mark.parametrize(
+    "participants, says",
+    [
+        (2, "no difference is detected with a power of 80 %, however many change in another."),
+        (
+            3,
+            "a difference is detected with a power of 80 % when 99 % or more change in another; at "
+            "the strictest level for 3 primary claims, none is detected.",
+        ),
+    ],
+)
+def test_a_design_that_detects_no_difference_says_so(participants, says):
+    (finding, *_) = power_report(find_pilot_size(participants), claim_count=3)
+    assert finding.says.endswith(f"If 10 % change in one condition, {says}")
+
+
+def test_small_sessions_that_detect_no_change_say_so():
+    (finding,) = power_report(DesignSize("clustered", 2, 2, 1, "session"))
+    assert finding.says.endswith(
+        "and no rate is detected as different from 10 % with a power of 80 %."
+    )
+
+
 def test_sets_are_the_units_of_a_paired_design():
     size = find_design_size(
         "town_hall.yaml", "sets=20", "levels=[1, 2-1, 3, 4]", "residents.general=16"

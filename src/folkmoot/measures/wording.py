@@ -176,12 +176,16 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people": "For an interval of {width} points to each side of a share, ask {most} people in "
         "each arm{groups} if the simulation tells nothing of them, and {fewest} if it follows them "
         "at a correlation of {fit}.",
-        "shares": "{title}: {conditions} of {participants}. If {base} change in one condition, a "
-        "difference is detected with a power of {power} when {rate} or more change in another.",
-        "shares, several claims": "{title}: {conditions} of {participants}. If {base} change in "
-        "one condition, a difference is detected with a power of {power} when {rate} or more "
-        "change in another; at the strictest level for {claims} primary claims, from {adjusted} "
-        "on.",
+        "shares": "{title}: {conditions} of {participants}. If {base} change in one condition, "
+        "{detected}.",
+        "rate": "a difference is detected with a power of {power} when {rate} or more change in "
+        "another",
+        "no detectable rate": "no difference is detected with a power of {power}, however many "
+        "change in another",
+        "strictest rate": "{detected}; at the strictest level for {claims} primary claims, from "
+        "{adjusted} on",
+        "no strictest rate": "{detected}; at the strictest level for {claims} primary claims, none "
+        "is detected",
         "chance": "A true change from 10 % to 20 % is detected with a power of {power} at {units} "
         "per condition.",
         "participants": "To detect a change from 10 % to 20 % with a power of {power}, {needed} "
@@ -197,7 +201,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "independent ones at an ICC of {icc} (the similarity of people in one conversation).",
         "clusters": "{title}: {conditions} of {units} with {members} participants. At an ICC of "
         "{icc} (how alike people in one conversation are) {people} participants are worth {worth}, "
-        "and a change from {base} to {rate} is detected with a power of {power}.",
+        "and {detected}.",
+        "change": "a change from {base} to {rate} is detected with a power of {power}",
+        "no detectable change": "no rate is detected as different from {base} with a power of "
+        "{power}",
         "too small": "{title}: {units} per condition. Differences need at least two; with one, an "
         "effect cannot be distinguished from chance.",
         "unknown size": "{title}: the settings do not say how many take part in each condition, so "

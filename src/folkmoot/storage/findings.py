@@ -311,8 +311,16 @@ def cell_in_points(value: float | None, in_points: bool) -> float | None:
     return Points(value) if in_points and value is not None else value
 
 
+class RunName(str):
+    """The name of a run as the name of a table column. It is displayed as it is written."""
+
+    __slots__ = ()
+
+
 def column_heading(column: str) -> str:
     """Return the heading under which a column is displayed."""
+    if isinstance(column, RunName):
+        return column
     # Reports call p values that Holm's method adjusts "adjusted p". The key is that of data files.
     return "adjusted p" if column == "holm_p" else column.replace("_", " ")
 

@@ -25,7 +25,7 @@ from folkmoot.measures.inference.claims import (
     refuse_few_units,
     without_result,
 )
-from folkmoot.measures.inference.differences import Side, estimate_difference
+from folkmoot.measures.inference.differences import Side, arm_means, estimate_difference
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     Estimate,
@@ -65,7 +65,7 @@ class MeasureComparison:
 
     measure: str
     arm: str
-    # (other run, first run).
+    # (other run, first run), of the rows that the difference is about.
     means: tuple[float, float]
     result: Result
     # True if the comparison is within subjects.
@@ -157,7 +157,6 @@ def _compare_arm(
         paired=paired and bool(first.claim.subject),
         estimand=f"The {first.claim.kind} of {name} in {arm_name}, {names[0]} minus {names[1]}.",
     )
-    means = (_mean_of_rows(own_rows), _mean_of_rows(base_rows))
     if not all(side.units for side in sides):
         result = without_result(claim, "no subject is known in both")
     else:
@@ -165,12 +164,7 @@ def _compare_arm(
         if result.why and unit == DRAWS:
             why = word("refusal", "few draws", draws=result.estimate.unit_count)
             result = replace(result, verdict=why, why=why)
-    return MeasureComparison(name, arm_name, means, result, paired)
-
-
-def _mean_of_rows(rows: pl.DataFrame) -> float:
-    mean = rows["value"].mean()
-    return float(mean) if isinstance(mean, float) else math.nan
+    return MeasureComparison(name, arm_name, arm_means(*sides), result, paired)
 
 
 def is_equivalent(result: Result, margin: float) -> bool:
@@ -209,7 +203,8 @@ def measures_finding(
         ResultTable.from_records(
             rows,
             "First minus second run; 95 % intervals one by one, verdicts by Holm's p. Paired: runs "
-            "that drew the same people are compared within subjects.",
+            "that drew the same people are compared within subjects. All figures of such a row are "
+            "about the subjects that are known in both runs.",
         ),
         draw_differences(results, f"difference to {base}"),
         notes=(
@@ -414,7 +409,9 @@ def compare_effects(
         ResultTable.from_records(
             rows,
             "Within a run the first condition minus the second. Between runs the difference of "
-            "these: within subjects if both runs drew the same people, otherwise by MOVER.",
+            "these: within subjects that are known in both runs if these drew the same people, "
+            "otherwise by MOVER. Subjects known in one run only can make it unequal to the "
+            "difference of the effects above it.",
         ),
         draw_differences(run_results, "effect"),
         notes=(

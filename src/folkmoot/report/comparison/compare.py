@@ -68,7 +68,7 @@ from folkmoot.report.comparison.samples import (
     same_people,
     split_by_condition,
 )
-from folkmoot.storage.findings import Finding, ResultTable
+from folkmoot.storage.findings import Finding, ResultTable, RunName
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
     CONDITION_COLUMNS,
@@ -221,7 +221,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
                 {
                     "setting": key,
                     **{
-                        name: run_settings.get(key, "—")
+                        RunName(name): run_settings.get(key, "—")
                         for name, run_settings in settings_by_run.items()
                     },
                 }
@@ -367,6 +367,8 @@ def _flatten_settings(sample: Sample) -> dict[str, str]:
     for key, value in sample.config.items():
         if key not in HANDLING_KEYS:
             _flatten_into(key, value, settings)
+    for key, text in sample.sealed_settings.items():
+        _flatten_into(key, text, settings)
     served = sorted(
         {
             model
@@ -447,22 +449,23 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
     tests: list[tuple[str, float, float]] = []
     base, *others = runs
     for time in ("initial", "final"):
-        base_counts = _count_choices(base, f"{time}_choice")
         for sample in others:
-            sample_counts = _count_choices(sample, f"{time}_choice")
-            if not base_counts or not sample_counts:
+            first, second, matched = _read_choices(base, sample, f"{time}_choice")
+            if not first or not second:
                 continue
-            options = sorted({*base_counts, *sample_counts})
+            options = sorted({*first, *second})
             base_votes, sample_votes = (
-                [counts.get(option, 0) for option in options]
-                for counts in (base_counts, sample_counts)
+                [own.count(option) for option in options] for own in (first, second)
             )
             distance, p_value = (
                 total_variation(base_votes, sample_votes),
                 homogeneity_p(base_votes, sample_votes),
             )
-            same_choice = _same_choice(base, sample, f"{time}_choice", options)
-            p_value = same_choice[1] if same_choice else p_value
+            same_choice = None
+            if matched:
+                table = transition_table(first, second, options)
+                same_choice = float(table.trace() / table.sum())
+                p_value = stuart_maxwell(table).p
             if time == "final" and _shared_conversations(base, sample):
                 # Both tests assume independent votes. Votes cast after shared texts are not
                 # independent.
@@ -476,7 +479,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                     "runs": f"{sample.name} − {base.name}",
                     "total_variation_distance_points": distance,
                     "jensen_shannon_bits": jensen_shannon(base_votes, sample_votes),
-                    "same_person_same_choice_share": same_choice[0] if same_choice else None,
+                    "same_person_same_choice_share": same_choice,
                     "p": finite_or_none(p_value),
                 }
             )
@@ -521,8 +524,8 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
         ResultTable.from_records(
             rows,
             "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
-            "both runs drew the same people; none for final votes of participants who shared a "
-            "conversation or a draw of texts.",
+            "both runs drew the same people (all figures are then of those who voted in both); "
+            "none for final votes of participants who shared a conversation or a draw of texts.",
         ),
         notes=(HOLM_NOTE,),
         section=SECTION,
@@ -536,18 +539,15 @@ def _shared_conversations(*runs: Sample) -> bool:
     return any(units_of(table, fewest_draws).of.n_unique() < table.height for table in tables)
 
 
-def _same_choice(
-    base: Sample, sample: Sample, column: str, options: Sequence[str]
-) -> tuple[float, float] | None:
-    # (share of participants with the same choice in both runs, p of Stuart and Maxwell's test of
-    # equal distributions).
-    if not same_people(base, sample):
-        return None
-    matched = matched_units(base.tables["participants"], sample.tables["participants"], column)
-    if not matched.height:
-        return None
-    table = transition_table(matched["first"].to_list(), matched["second"].to_list(), options)
-    return float(table.trace() / table.sum()), stuart_maxwell(table).p
+def _read_choices(base: Sample, sample: Sample, column: str) -> tuple[list[str], list[str], bool]:
+    # The choices in each run, and whether both lists hold the same people in the same order. Of
+    # runs that drew the same people, only those who chose in both runs count.
+    first, second = (run.tables.get("participants", pl.DataFrame()) for run in (base, sample))
+    if column not in first.columns or column not in second.columns:
+        return [], [], False
+    if same_people(base, sample) and (both := matched_units(first, second, column)).height:
+        return both["first"].to_list(), both["second"].to_list(), True
+    return first[column].drop_nulls().to_list(), second[column].drop_nulls().to_list(), False
 
 
 def _count_choices(sample: Sample, column: str) -> dict[str, int]:

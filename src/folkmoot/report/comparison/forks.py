@@ -21,7 +21,7 @@ from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.inference.clustered import clustered_mean
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.report.comparison.figures import Figure
-from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
+from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, RunName
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.storage.tables import is_one_of
@@ -75,8 +75,8 @@ def compare_talks(base: RunFolder, fork: RunFolder, change: ReplyChange) -> Find
         rows.append(
             {
                 "speaker": speaker.speaker if speaker is not None else "",
-                base.id: _in_words(first),
-                fork.id: "as before" if is_same else _in_words(second),
+                RunName(base.id): _in_words(first),
+                RunName(fork.id): "as before" if is_same else _in_words(second),
                 "changed words in the prompt": "yes" if address in prompts_after else "no",
                 "address": address,
             }

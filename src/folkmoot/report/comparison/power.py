@@ -422,17 +422,20 @@ def _share_power_finding(size: DesignSize, title: str, claim_count: int) -> Find
             }
         )
     detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
+    detected = _tell_detectable("rate", detectable)
+    # A difference that is not detected at 5 % is not detected at a stricter level either.
+    if claim_count > 1 and math.isfinite(detectable):
+        case = "strictest rate" if math.isfinite(adjusted) else "no strictest rate"
+        least = format_percent(adjusted)
+        detected = word("power", case, detected=detected, claims=claim_count, adjusted=least)
     says = word(
         "power",
-        "shares, several claims" if claim_count > 1 else "shares",
+        "shares",
         title=title,
         conditions=format_count(size.arms, "condition"),
         participants=format_count(n, "participant"),
         base=format_percent(BASE),
-        power=format_percent(POWER),
-        rate=_format_rate(detectable),
-        claims=claim_count,
-        adjusted=_format_rate(adjusted),
+        detected=detected,
     )
     return Finding(
         "power_differences",
@@ -631,9 +634,7 @@ def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]
             icc=f"{icc:g}",
             people=people,
             worth=f"{worth:.0f}",
-            base=format_percent(BASE),
-            rate=_format_rate(detectable_share(BASE, worth)),
-            power=format_percent(POWER),
+            detected=_tell_detectable("change", detectable_share(BASE, worth)),
         ),
         ResultTable.from_records(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
@@ -680,5 +681,8 @@ def _assumed_icc(iccs: Sequence[float]) -> float:
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 
-def _format_rate(share: float) -> str:
-    return format_percent(share) if math.isfinite(share) else "no rate at all"
+def _tell_detectable(case: str, share: float) -> Sentence:
+    # `share` is NaN if no share is large enough. It is the smallest one that differs from `BASE`.
+    case = case if math.isfinite(share) else f"no detectable {case}"
+    rate, base, power = map(format_percent, (share, BASE, POWER))
+    return word("power", case, rate=rate, base=base, power=power)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import open_run
-from folkmoot.engine.session.plan import CLAIMS, DESIGN
+from folkmoot.engine.session.plan import CLAIMS, DESIGN, FORK, sealed_data
 from folkmoot.engine.settings import run_claims
 from folkmoot.engine.settings.claims import NOT_MEASURED, evaluate_claims
 from folkmoot.engine.study.study import (
@@ -33,6 +35,7 @@ from folkmoot.people.sources.people_table import (
     list_unclear_arms,
     read_people,
 )
+from folkmoot.randomness import digest
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
@@ -55,6 +58,9 @@ NAMES_IN_RUNS = {
 TEXTS = tuple(NAMES_IN_RUNS.values())
 CHANGES = ("initial_choice", "final_choice", "position_changed")
 EVERYBODY = "everybody"
+# First words of the sealed parts that do not say who takes part in which condition. The sample that
+# is coded depends on what was said, so it differs between runs of the same participants.
+PARTS_WITHOUT_PARTICIPANTS = (DESIGN, CLAIMS, FORK, "controls", "codebook", "coding")
 CONDITION = "condition"
 # Conditions that serve as a baseline in the built-in study types, the plainest first.
 PLAINER = ("control", "baseline", "simple_voting", "simple_passive", "clarified_passive")
@@ -73,6 +79,9 @@ class Sample:
     manifest: Mapping[str, Any]
     # The hashes of the sealed parts of the plan.
     sealed: Mapping[str, str] = field(default_factory=dict)
+    # What the sealed plan adds to the settings: the changed reply of a fork, and a digest of the
+    # prompts in place of their folder.
+    sealed_settings: Mapping[str, str] = field(default_factory=dict)
     # The ids of participants that humans played.
     seated: frozenset[str] = frozenset()
     # Why the run is unfinished and what is covered, or empty.
@@ -138,8 +147,19 @@ def _load_sample(source: RunFolder | Path | str) -> Sample:
     kind = run.study or "run"
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))
-    facts = (run.id, kind, tables, run.config, run.manifest, sealed, seated)
+    facts = (run.id, kind, tables, run.config, run.manifest, sealed, _sealed_settings(run), seated)
     return Sample(*facts, partial=run.partial, results=results)
+
+
+def _sealed_settings(run: RunFolder) -> dict[str, str]:
+    settings = {}
+    if prompts := sealed_data(run.plan).get(DESIGN, {}).get("prompts"):
+        settings["prompts"] = f"#{digest(json.dumps(prompts, sort_keys=True), size=3).hex()}"
+    if (change := fork_change(run)) is not None:
+        reply = "unchanged" if change.reply is None else f"“{change.reply}”"
+        reply = "left out" if change.dropped else f"by {change.model}" if change.model else reply
+        settings["changed reply"] = f"{change.address}: {reply}"
+    return settings
 
 
 def _find_study(run: RunFolder) -> Study | None:
@@ -184,8 +204,12 @@ def people_in(run: Sample) -> Sample | None:
 
 def same_people(first: Sample, second: Sample) -> bool:
     """Return whether two runs drew the same participants in the same conditions."""
-    # The parts of both sealed plans are compared. Only designs and claims may differ.
-    parts = (first.sealed.keys() & second.sealed.keys()) - {DESIGN, CLAIMS}
+    # The parts of both sealed plans are compared, except for those that do not name participants.
+    parts = {
+        part
+        for part in first.sealed.keys() & second.sealed.keys()
+        if part.partition(" ")[0] not in PARTS_WITHOUT_PARTICIPANTS
+    }
     return bool(parts) and all(first.sealed[part] == second.sealed[part] for part in parts)
 
 

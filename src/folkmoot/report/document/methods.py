@@ -304,7 +304,9 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         ),
         (
             *("B.5", "whether sessions kept state"),
-            "No: each request contains everything that the speaker has heard.",
+            "No: requests are independent of each other. Each contains the part of the "
+            "conversation that the study shows the speaker."
+            + (" People remember what they read." if people else ""),
         ),
         (
             *("C.1", "exact prompts"),
