@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.exposure import ExposureRow
@@ -25,9 +26,11 @@ from folkmoot.report.document.front import (
     question_of,
     trust_lights,
 )
+from folkmoot.report.document.html import write_report
 from folkmoot.report.document.validity import CardRow
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 
 
 def test_every_report_starts_with_question_design_answer_and_light(
@@ -181,6 +184,24 @@ def test_each_problem_of_a_run_has_a_light(
     front_page = build_front_page(run, find_study_of_run(run), [], [])
     assert front_page.colour == colour
     assert any(reason in light.reason for light in front_page.lights)
+
+
+def test_a_run_killed_before_its_first_row_is_labelled_by_its_journal(
+    finished_run: RunFolder, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    shutil.copytree(finished_run.path, folder)
+    shutil.rmtree(folder / TABLES)
+    (folder / MANIFEST).unlink()
+    killed_run = open_run(folder)
+    assert killed_run.is_synthetic and killed_run.mark == SYNTHETIC_MARK
+    assert killed_run.provenance_note == SYNTHETIC_NOTE
+    page = write_report(killed_run).read_text("utf-8")
+    assert '<body class="synthetic">' in page and "<strong>SYNTHETIC</strong>" in page
+    assert "Answered by the embedded respondent." in page
+    calls = killed_run.manifest["calls"]
+    assert f"The tables hold no answer: {calls:,} calls ended" in page
+    assert "simulated by models that its tables do not name yet." in page
 
 
 def test_warnings_of_findings_and_plan_are_amber(pilot_run: RunFolder, tmp_path: Path) -> None:

@@ -448,7 +448,8 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
     # While a process writes the run, its answers have not been counted.
     if "answers" in run.manifest and not (run.manifest["answers"] or {}).get("count"):
-        yield TrustLight("red", "The run recorded no answer.")
+        calls = run.manifest.get("calls", 0) if run.partial else 0
+        yield TrustLight("red", _describe_no_answer(calls))
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
         yield TrustLight("red", f"Answered {who} the embedded respondent.")
@@ -459,6 +460,16 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
     if deviations:
         more = f" ({len(deviations) - 1} more below)" if len(deviations) > 1 else ""
         yield TrustLight("amber", f"Differs from the sealed plan: {deviations[0]}{more}")
+
+
+def _describe_no_answer(calls: int) -> str:
+    # Rows are recorded when an item of the protocol ends, so replies of a killed run may have none.
+    if not calls:
+        return "The run recorded no answer."
+    return (
+        f"The tables hold no answer: {format_count(calls, 'call')} ended, but no part of the run "
+        "that records answers did."
+    )
 
 
 def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:

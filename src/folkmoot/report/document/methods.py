@@ -93,7 +93,9 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
     yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
-    yield f"Participants were simulated by {_describe_models(run, times)}."
+    # A killed run may have no answers in its tables, which name the role of each model.
+    models = _describe_models(run, times) or "models that its tables do not name yet"
+    yield f"Participants were simulated by {models}."
     yield (
         f"Temperature: {describe_setting(run.config, 'temperature')}; reply limit in tokens: "
         f"{describe_setting(run.config, 'max_tokens')}."
