@@ -411,7 +411,8 @@ def trust_lights(
             TrustLight(
                 "green",
                 f"{format_count(answers, 'answer')}, at most {format_percent(MOST_MISSING)} of "
-                "them missing; no deviation from the plan; all checks outside the card passed.",
+                "them without a valid value; no deviation from the plan; all checks outside the "
+                "card passed.",
             )
         ]
     yield from sorted(found, key=lambda light: COLOURS_WORST_FIRST.index(light.colour))
@@ -476,7 +477,7 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
     answers = run.manifest.get("answers", {})
     missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
     if missing > MOST_MISSING:
-        yield TrustLight("amber", f"{format_percent(missing)} of answers are missing.")
+        yield TrustLight("amber", f"{format_percent(missing)} of answers have no valid value.")
     cut = run.manifest.get("cut_replies", {}).get("kept", 0)
     if cut:
         yield TrustLight(
