@@ -271,7 +271,10 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    # A control is more direct than a check, so only failed checks are added to its evidence.
+    # A control is more direct than a check, so only failed checks are added to its verdicts. A
+    # control without a verdict, often of few answers, contradicts no check that passed.
+    if any(check.verdict == PASSED for check in checks):
+        control = [evidence for evidence in control if evidence.verdict != NOT_KNOWN]
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
 
