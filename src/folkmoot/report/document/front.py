@@ -73,6 +73,9 @@ OF_ALL = ("", "all")
 MOST_LISTED = 2
 # A share of answers. If more are missing, the missing answers may decide the result.
 MOST_MISSING = 0.05
+# The text of a condition without decisions. In an unfinished run its decisions may still follow.
+NOTHING_ASKED = "nothing is asked of participants"
+NOTHING_COVERED = "no decision in what the figures cover so far"
 
 
 class Step(NamedTuple):
@@ -93,6 +96,8 @@ class DesignLane(NamedTuple):
     size: str
     # The decisions in order.
     steps: tuple[Step, ...]
+    # The text in place of steps, if there are none.
+    without_steps: str
 
 
 class PrimaryContrast(NamedTuple):
@@ -321,8 +326,10 @@ def design_lanes(
     # texts are joined. Without recorded exposure, each planned condition has a line without
     # decisions.
     by, sizes = _arm_sizes(run, study)
+    without_steps = NOTHING_COVERED if run.partial else NOTHING_ASKED
     if not run.has_table(ExposureRow.table):
-        yield from (DesignLane(condition_name(arm), size, ()) for arm, size in sizes.items())
+        for arm, size in sizes.items():
+            yield DesignLane(condition_name(arm), size, (), without_steps)
         return
     table = run.scan_table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
     prompts = pl.struct("participant_id", "address").n_unique()
@@ -349,7 +356,12 @@ def design_lanes(
         each = " each" if size and len(arms) > 1 and not everybody else ""
         # Sizes are those of the plan, and a partial run has fewer.
         planned = " planned" if size and run.partial else ""
-        yield DesignLane(_arms_in_words(arms, by, names or {}), size + planned + each, merged)
+        yield DesignLane(
+            _arms_in_words(arms, by, names or {}),
+            size + planned + each,
+            merged,
+            without_steps,
+        )
 
 
 def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> str:

@@ -419,9 +419,10 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
-    if not run.has_table(ExposureRow.table):
+    # An unfinished run may still record decisions and ages.
+    if run.is_finished and not run.has_table(ExposureRow.table):
         return word("advice", "no decisions")
-    if control == FACT and not read_ages(run):
+    if run.is_finished and control == FACT and not read_ages(run):
         return word("advice", "no ages")
     if are_controls_missing(run):
         return word("advice", "missing")
