@@ -510,10 +510,12 @@ def test_unreadable_answers_are_reported_at_the_end(server: ServerThread, tmp_pa
         await session.ask(ANN, "What do you think?")
 
     output = format_outcome(run(server, tmp_path / "run", ask_in_two_formats))
-    assert "3 of 6 answers missing (unparsed: 3)." in output
+    assert "3 of 6 answers without a valid value (unparsed: 3)." in output
     assert "1 of 6 answers needed a second question about which option" in output
     assert "1 of 6 answers could not be read. The tables hold the minimal answer" in output
-    assert "missing" not in format_outcome(run(server, tmp_path / "said", ask_for_opinion))
+    assert "without a valid value" not in format_outcome(
+        run(server, tmp_path / "said", ask_for_opinion)
+    )
 
 
 def format_outcome(finished_run: Run) -> str:

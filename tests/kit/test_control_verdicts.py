@@ -9,6 +9,10 @@ import polars as pl
 
 from folkmoot.kit.controls.findings import findings_in
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST
+from folkmoot.kit.findings import respondent_checks_finding
+from folkmoot.measures.diagnostics import INSTABILITY, Check, Margin, Verdict
+from folkmoot.measures.inference.estimates import Estimate
+from folkmoot.measures.wording import Sentence
 from folkmoot.report.document.validity import CardRow, build_validity_card
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
@@ -142,6 +146,34 @@ def test_a_retest_without_answers_has_no_verdict(
     }
     row = find_card_row(run_of_small_study("cross_pollination"), findings, "Reliability (retest)")
     assert row.verdict == "not known"
+
+
+def test_a_retest_without_a_verdict_leaves_a_check_that_passed(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    def find_verdict(check_verdict: Verdict, given: str, participant_count: int) -> Verdict:
+        answers = [
+            make_answer(RETEST, participant, given, moment="first", expected="yes")
+            for participant in list_participants("A", participant_count)
+        ]
+        agreement = Estimate(1.0, 0.9, 1.0, 144, 6)
+        check = Check(
+            "instability", INSTABILITY, agreement, Margin(low=0.4), check_verdict, Sentence("Same.")
+        )
+        findings = [
+            *compute_findings(make_votes("A") + answers),
+            respondent_checks_finding([check]),
+        ]
+        folder = run_of_small_study("cross_pollination")
+        return find_card_row(folder, findings, "Reliability (retest)").verdict
+
+    assert find_verdict("passed", "yes", 6) == "passed"
+    assert find_verdict("not known", "yes", 6) == "not known"
+    assert find_verdict("failed", "yes", 6) == "failed"
+    # A control with a verdict replaces a check that did not fail.
+    assert find_verdict("passed", "no", 60) == "failed"
+    assert find_verdict("not known", "yes", 60) == "passed"
+    assert find_verdict("failed", "yes", 60) == "failed"
 
 
 def test_the_order_control_fails_only_with_an_alarm() -> None:

@@ -13,8 +13,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import folkmoot
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.errors import RunPausedError
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import Verdict
@@ -25,9 +28,12 @@ from folkmoot.report.document.front import (
     question_of,
     trust_lights,
 )
+from folkmoot.report.document.html import write_report
 from folkmoot.report.document.validity import CardRow
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
-from folkmoot.storage.run_folder import RunFolder
+from folkmoot.storage.manifest import SYNTHETIC_MARK, SYNTHETIC_NOTE
+from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
+from tests.contract.small import small_study
 
 
 def test_every_report_starts_with_question_design_answer_and_light(
@@ -85,6 +91,37 @@ def test_conditions_with_the_same_exposure_share_a_lane_with_planned_sizes(
     if finished_run.study in expected:
         assert sizes <= expected[finished_run.study]
         assert len(sizes - {""}) > 0
+
+
+def report_paused_run(study: str, budget_calls: int, folder: Path) -> str:
+    """Return the report of a small run that pauses at a budget of calls."""
+    overrides = ("concurrency=1", f"budget_calls={budget_calls}")
+    with pytest.raises(RunPausedError):
+        folkmoot.run(
+            small_study(study, folder), model="synthetic", out=folder / "run", overrides=overrides
+        )
+    return write_report(open_run(folder / "run")).read_text("utf-8")
+
+
+@pytest.mark.parametrize("finished_run", ["workbook"], indirect=True)
+def test_a_condition_without_a_complete_part_is_not_one_that_asks_nothing(
+    finished_run: RunFolder, tmp_path: Path
+) -> None:
+    # The second of four sessions is not complete. The first belongs to one of two conditions.
+    page = report_paused_run("workbook", finished_run.manifest["calls"] * 3 // 8, tmp_path)
+    assert page.count("no decision in what the figures cover so far") == 1
+    assert "nothing is asked of participants" not in page
+    lanes = design_lanes(finished_run, find_study_of_run(finished_run))
+    assert {lane.without_steps for lane in lanes} == {"nothing is asked of participants"}
+
+
+@pytest.mark.parametrize("study", ["cross_pollination", "focus_group"])
+def test_an_unfinished_run_does_not_say_that_its_tables_hold_no_ages(
+    study: str, tmp_path: Path
+) -> None:
+    page = report_paused_run(study, 12, tmp_path)
+    assert "An effect may be one of other people in another condition: to know it, run" in page
+    assert "Participants may forget who they are: to know it, run" in page
 
 
 def test_main_answers_start_with_hypotheses_and_omit_model_checks() -> None:
@@ -181,6 +218,24 @@ def test_each_problem_of_a_run_has_a_light(
     front_page = build_front_page(run, find_study_of_run(run), [], [])
     assert front_page.colour == colour
     assert any(reason in light.reason for light in front_page.lights)
+
+
+def test_a_run_killed_before_its_first_row_is_labelled_by_its_journal(
+    finished_run: RunFolder, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    shutil.copytree(finished_run.path, folder)
+    shutil.rmtree(folder / TABLES)
+    (folder / MANIFEST).unlink()
+    killed_run = open_run(folder)
+    assert killed_run.is_synthetic and killed_run.mark == SYNTHETIC_MARK
+    assert killed_run.provenance_note == SYNTHETIC_NOTE
+    page = write_report(killed_run).read_text("utf-8")
+    assert '<body class="synthetic">' in page and "<strong>SYNTHETIC</strong>" in page
+    assert "Answered by the embedded respondent." in page
+    calls = killed_run.manifest["calls"]
+    assert f"The tables hold no answer: {calls:,} calls ended" in page
+    assert "simulated by models that its tables do not name yet." in page
 
 
 def test_warnings_of_findings_and_plan_are_amber(pilot_run: RunFolder, tmp_path: Path) -> None:

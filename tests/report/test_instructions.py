@@ -12,6 +12,7 @@ import pytest
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.folder_access import open_run
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.measures.diagnostics import repeats_itself
 from folkmoot.models.request import Completion, ModelRequest, Usage
@@ -19,7 +20,9 @@ from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.instructions import check_instructions
+from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
+from tests.killed import reopen_run, write_row_file
 from tests.studies.cross_pollination.test_protocol import JOBS, SETTINGS, Cast, number
 
 SENTENCE = "I think that the park is the better choice for all of us."
@@ -52,6 +55,14 @@ def run_with_failures(
         "cross_pollination", config, out=folder / "run", provider=ScriptedProvider(reply)
     )
     return run.folder
+
+
+def read_instructions(run: RunFolder) -> dict[str, Any]:
+    """Return the row of the only model in the finding on instructions."""
+    finding = check_instructions(run)
+    assert finding is not None
+    (row,) = finding.grid.rows
+    return dict(zip(finding.grid.columns, row, strict=True))
 
 
 SINGLE_CONDITION = {"participants_per_condition": 24, "disagreement_threshold": 1.0}
@@ -110,6 +121,20 @@ def test_the_limit_comes_from_the_study_file(limit: float, has_alarm: bool, tmp_
     finding = check_instructions(run)
     assert finding is not None and bool(finding.alarms) is has_alarm
     assert find_study_of_run(run).name == "cross_pollination"
+
+
+def test_replies_of_a_killed_run_without_a_recorded_answer_are_left_out(tmp_path: Path) -> None:
+    run = run_with_failures("unclear", 0, tmp_path, **SINGLE_CONDITION)
+    assert read_instructions(run)["verdict"] == "passed"
+    tables = {name: run.read_table(name).to_dicts() for name in run.table_names()}
+    del tables[PROVENANCE]
+    reopen_run(run.path)
+    tables["answers"] = tables["answers"][:3]
+    write_row_file(run.path, tables)
+    row = read_instructions(open_run(run.path))
+    assert row["first_replies"] == 3 and row["verdict"] == "not known"
+    write_row_file(run.path, {})
+    assert check_instructions(open_run(run.path)) is None
 
 
 REPETITIVE_TEXTS = (

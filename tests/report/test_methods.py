@@ -83,7 +83,7 @@ def test_the_methods_section_has_the_facts_that_a_paper_needs(tmp_path: Path) ->
     assert controls.startswith("No control questions were asked.")
     assert "user drift not known" in controls
     assert f"{run.manifest['calls']:,} calls" in record
-    assert "Missing answers were not scored" in record
+    assert "Answers without a valid value were not scored" in record
     run_controls(run, {"participants": 3}, RunOptions())
     controls = read_paragraphs(read_report(run))[3]
     assert "asked again: 12 answers of 12 participants" in controls

@@ -15,7 +15,7 @@ import folkmoot
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import RunPausedError
 from folkmoot.kit.controls.asking import run_controls
-from folkmoot.report.document.front import DesignLane, Step
+from folkmoot.report.document.front import NOTHING_ASKED, DesignLane, Step
 from folkmoot.storage.run_folder import MANIFEST, TABLES, RunFolder
 from folkmoot.view.making import make_pages
 from folkmoot.view.overview import FINDINGS
@@ -173,8 +173,8 @@ def test_the_rest_of_the_page_is_shown_while_findings_are_computed(
 
 def test_a_condition_without_questions_is_labelled() -> None:
     lanes = [
-        DesignLane("C1, C2", "5 groups each", ()),
-        DesignLane("C3", "", (Step("decision", ("wishes",)),)),
+        DesignLane("C1, C2", "5 groups each", (), NOTHING_ASKED),
+        DesignLane("C3", "", (Step("decision", ("wishes",)),), NOTHING_ASKED),
     ]
     macro = '{% import "_parts.html.j2" as parts %}{{ parts.lanes(lanes, true) }}'
     rendered = template_environment().from_string(macro).render(lanes=lanes)

@@ -538,7 +538,8 @@ def _describe_missing_answers(folder: RunFolder) -> str:
             f"{reason}: {reason_count:,}" for reason, reason_count in missing.items()
         )
         sentences.append(
-            f"{missing_count:,} of {format_count(count, 'answer')} missing ({reasons})."
+            f"{missing_count:,} of {format_count(count, 'answer')} without a valid value "
+            f"({reasons})."
         )
     if clarified:
         sentences.append(

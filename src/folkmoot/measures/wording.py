@@ -425,7 +425,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "more units": "more participants or groups are needed",
         "more wordings": "try more wordings or more participants",
         "more people": "more people have to answer",
-        "no reply": "the journal holds no reply",
+        "no reply": "no first reply of a recorded answer could be checked",
         "not checked": "the model was not checked",
         "wordings": "to know it, put {fewest} or more wordings of the prompts into folders and run "
         "`folkmoot run STUDY --grid {axis}=FOLDER,FOLDER,…`",

@@ -368,7 +368,7 @@ def _analysis_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
             "Data exclusion",
             (
                 "Claims use all rows, or only the rows listed below. Answers that are unreadable, "
-                "declined or refused are missing and never scored. No participant is excluded "
+                "declined or refused are never scored. No participant is excluded "
                 "because of an answer" + (", but for these checks." if checks else "."),
                 *checks,
                 "A first reply fails if it needs a further request, repeats itself or is cut by "

@@ -88,6 +88,8 @@ TotalsReader = Callable[[Mapping[str, Any]], RunTotals | None]
 
 # A process that ends otherwise writes tables and removes the rows that wait for them.
 WITH_ROWS = ("failed", "interrupted")
+# The label for the role of replies without a row in the table of answers.
+UNRECORDED_ROLE = "a role without recorded answers"
 # The states of an unfinished run that do not come from its manifest.
 GOING_ON, UNFINISHED = "still going on", "unfinished"
 
@@ -574,6 +576,17 @@ class RunSoFar(UnsettledRun):
         # The manifest, if there is one, is that of an earlier process.
         return super().is_synthetic or SYNTHETIC_MODEL in self._answered_by
 
+    @cached_property
+    def _answerers(self) -> set[tuple[Any, ...]]:
+        recorded = super()._answerers if self.has_table("answers") else set()
+        is_recorded = any(answered_by == SYNTHETIC_MODEL for _, answered_by, _ in recorded)
+        # Rows are recorded when an item of the protocol ends. Replies before that are only in the
+        # journal of a killed run, which does not tell the role.
+        replied = (name for model in self.manifest.get("models", ()) for name in model["served"])
+        if is_recorded or not any(name.startswith(f"{SYNTHETIC_MODEL}/") for name in replied):
+            return recorded
+        return recorded | {(UNRECORDED_ROLE, SYNTHETIC_MODEL, None)}
+
     @property
     def mark(self) -> str:
         return self._label_so_far.mark if self._answered_by else super().mark
@@ -610,8 +623,6 @@ class RunSoFar(UnsettledRun):
 
     @property
     def _answered_by(self) -> set[str]:
-        if not self.has_table("answers"):
-            return set()
         return {answered_by for _, answered_by, _ in self._answerers if answered_by is not None}
 
     @cached_property

@@ -12,6 +12,7 @@ import pytest
 import folkmoot
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook.findings import option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
@@ -163,6 +164,11 @@ def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
     run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider(number="lots"))
     found = index_findings(run)["answer_quality"]
     assert found.headline and "8 failed validation" in found.says
+    # The answers are kept, so no sentence of the report calls them missing.
+    assert "0 are missing" in found.says
+    page = write_report(run.folder).read_text("utf-8")
+    assert " of answers have no valid value." in page
+    assert not re.search(r"answers are missing|remained missing|issing: unparsed", page)
 
 
 def test_constants_are_compared(tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
         f"{strict:,} of {format_count(closed.height, 'closed answer')} "
         f"({format_percent(strict / closed.height)}"
         f") are exact or stated. {contradict} (agrees: other or several). "
-        f"{f'Missing: {ways_out}. ' if ways_out else ''}{consequence}",
+        f"{f'Without a valid value: {ways_out}. ' if ways_out else ''}{consequence}",
         ResultTable.from_records(
             [
                 {

@@ -73,6 +73,9 @@ OF_ALL = ("", "all")
 MOST_LISTED = 2
 # A share of answers. If more are missing, the missing answers may decide the result.
 MOST_MISSING = 0.05
+# The text of a condition without decisions. In an unfinished run its decisions may still follow.
+NOTHING_ASKED = "nothing is asked of participants"
+NOTHING_COVERED = "no decision in what the figures cover so far"
 
 
 class Step(NamedTuple):
@@ -93,6 +96,8 @@ class DesignLane(NamedTuple):
     size: str
     # The decisions in order.
     steps: tuple[Step, ...]
+    # The text in place of steps, if there are none.
+    without_steps: str
 
 
 class PrimaryContrast(NamedTuple):
@@ -321,8 +326,10 @@ def design_lanes(
     # texts are joined. Without recorded exposure, each planned condition has a line without
     # decisions.
     by, sizes = _arm_sizes(run, study)
+    without_steps = NOTHING_COVERED if run.partial else NOTHING_ASKED
     if not run.has_table(ExposureRow.table):
-        yield from (DesignLane(condition_name(arm), size, ()) for arm, size in sizes.items())
+        for arm, size in sizes.items():
+            yield DesignLane(condition_name(arm), size, (), without_steps)
         return
     table = run.scan_table(ExposureRow.table).with_columns(pl.col("condition").fill_null(""))
     prompts = pl.struct("participant_id", "address").n_unique()
@@ -349,7 +356,12 @@ def design_lanes(
         each = " each" if size and len(arms) > 1 and not everybody else ""
         # Sizes are those of the plan, and a partial run has fewer.
         planned = " planned" if size and run.partial else ""
-        yield DesignLane(_arms_in_words(arms, by, names or {}), size + planned + each, merged)
+        yield DesignLane(
+            _arms_in_words(arms, by, names or {}),
+            size + planned + each,
+            merged,
+            without_steps,
+        )
 
 
 def _arms_in_words(arms: Sequence[str], by: str, names: Mapping[str, str]) -> str:
@@ -411,7 +423,8 @@ def trust_lights(
             TrustLight(
                 "green",
                 f"{format_count(answers, 'answer')}, at most {format_percent(MOST_MISSING)} of "
-                "them missing; no deviation from the plan; all checks outside the card passed.",
+                "them without a valid value; no deviation from the plan; all checks outside the "
+                "card passed.",
             )
         ]
     yield from sorted(found, key=lambda light: COLOURS_WORST_FIRST.index(light.colour))
@@ -448,7 +461,8 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("red", f"{capitalise(run.partial.removeprefix('PARTIAL: '))}.")
     # While a process writes the run, its answers have not been counted.
     if "answers" in run.manifest and not (run.manifest["answers"] or {}).get("count"):
-        yield TrustLight("red", "The run recorded no answer.")
+        calls = run.manifest.get("calls", 0) if run.partial else 0
+        yield TrustLight("red", _describe_no_answer(calls))
     if run.is_synthetic:
         who = "in part by" if run.mark == MIXED_MARK else "by"
         yield TrustLight("red", f"Answered {who} the embedded respondent.")
@@ -461,11 +475,21 @@ def _serious_lights(run: RunFolder, deviations: Sequence[str]) -> Iterator[Trust
         yield TrustLight("amber", f"Differs from the sealed plan: {deviations[0]}{more}")
 
 
+def _describe_no_answer(calls: int) -> str:
+    # Rows are recorded when an item of the protocol ends, so replies of a killed run may have none.
+    if not calls:
+        return "The run recorded no answer."
+    return (
+        f"The tables hold no answer: {format_count(calls, 'call')} ended, but no part of the run "
+        "that records answers did."
+    )
+
+
 def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:
     answers = run.manifest.get("answers", {})
     missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
     if missing > MOST_MISSING:
-        yield TrustLight("amber", f"{format_percent(missing)} of answers are missing.")
+        yield TrustLight("amber", f"{format_percent(missing)} of answers have no valid value.")
     cut = run.manifest.get("cut_replies", {}).get("kept", 0)
     if cut:
         yield TrustLight(

@@ -74,16 +74,18 @@ class FirstReplies:
 
 
 def count_first_replies(
-    replies: Iterable[FirstReply], units: Mapping[str, Hashable] | None = None
+    replies: Iterable[FirstReply], units: Mapping[str, Hashable]
 ) -> dict[str, FirstReplies]:
     """Count the first replies of each model. Humans are left out.
 
-    `units`: a map from the address of a reply to the independent unit of the reply.
+    `units`: a map from the address of a recorded answer to its independent unit. None: the reply is
+    a unit of its own.
     """
-    # A reply without an entry is a separate unit.
+    # A killed run has replies without a recorded answer. Their unit is unknown, so they are left
+    # out, as they are by all other checks of replies.
     counts: dict[str, FirstReplies] = defaultdict(FirstReplies)
     for reply in replies:
-        if reply.model == HUMAN_MODEL:
+        if reply.model == HUMAN_MODEL or reply.address not in units:
             continue
         looped, cut = repeats_itself(reply.text), reply.finish.startswith(FINISH_LENGTH)
         of_model = counts[reply.model]
@@ -93,8 +95,8 @@ def count_first_replies(
         of_model.cut += cut
         has_failed = reply.asked_again or looped or cut
         of_model.failed += has_failed
-        unit = (units or {}).get(reply.address) or of_model.replies
-        of_unit = of_model.by_unit.setdefault(unit, [0, 0])
+        unit = units[reply.address]
+        of_unit = of_model.by_unit.setdefault(of_model.replies if unit is None else unit, [0, 0])
         of_unit[0] += has_failed
         of_unit[1] += 1
     return dict(counts)
@@ -114,7 +116,7 @@ def _interval_of(share: Estimate) -> str:
 def check_instructions(run: RunFolder, unit_of: UnitOf = speaker_of) -> Finding | None:
     """Return the finding on whether the models of a run followed the instructions.
 
-    Returns None if the journal cannot be read, or if the journal holds no first replies.
+    Returns None if the journal cannot be read, or if it holds no first reply of a recorded answer.
     """
     try:
         with JournalReader(run.path / JOURNAL) as journal:

@@ -93,7 +93,9 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
     yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
-    yield f"Participants were simulated by {_describe_models(run, times)}."
+    # A killed run may have no answers in its tables, which name the role of each model.
+    models = _describe_models(run, times) or "models that its tables do not name yet"
+    yield f"Participants were simulated by {models}."
     yield (
         f"Temperature: {describe_setting(run.config, 'temperature')}; reply limit in tokens: "
         f"{describe_setting(run.config, 'max_tokens')}."
@@ -246,8 +248,8 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     if answers:
         yield (
             f"Of {answers.get('count', 0):,} answers, {exact:.1f} % were in the requested form and "
-            f"{missing:.1f} % remained missing. {answers.get('reasks', 0):,} re-asks were made "
-            "because a reply could not be parsed. Missing answers were not scored."
+            f"{missing:.1f} % had no valid value. {answers.get('reasks', 0):,} re-asks were made "
+            "because a reply could not be parsed. Answers without a valid value were not scored."
         )
     if run.partial:
         yield "The run did not finish: these figures cover a part of it."
@@ -326,7 +328,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
             *("E.2", "filtering and post-processing"),
             "Answers are parsed by documented steps, and the table of answers gives the share of "
             f"each step. Re-asks: {manifest.get('answers', {}).get('reasks', 0):,}. Unreadable "
-            "answers are missing with a reason and are never scored.",
+            "answers have a recorded reason and are never scored.",
         ),
         (
             *("F.1", "code shared"),

@@ -163,6 +163,7 @@ class _Writer:
                         {"sees": list(step.sees) or ["nothing shown"], "decision": step.decision}
                         for step in lane.steps
                     ],
+                    "without": lane.without_steps,
                 }
                 for lane in front.lanes
             ],

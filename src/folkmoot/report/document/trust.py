@@ -31,7 +31,7 @@ PARSE_STEPS = {
     "repaired": "JSON repaired by a library",
     "own_words": "without the lines in the names of other speakers",
     "minimal": "minimal structure in place of an unreadable reply",
-    "missing": "no answer (never scored)",
+    "missing": "no valid value (never scored)",
 }
 
 
@@ -181,7 +181,9 @@ def _answers_table(manifest: Mapping[str, Any]) -> ResultTable:
     count, reasks = answers.get("count", 0), answers.get("reasks", 0)
     why = "; ".join(f"{name} {reason}" for reason, name in answers.get("missing", {}).items())
     caption = f"{count:,} answers; {reasks:,} re-asks because a reply could not be parsed"
-    return ResultTable.from_records(rows, caption + (f"; missing: {why}" if why else ""))
+    return ResultTable.from_records(
+        rows, caption + (f"; without a valid value: {why}" if why else "")
+    )
 
 
 def _software_table(manifest: Mapping[str, Any]) -> ResultTable:

@@ -271,7 +271,10 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
 
 
 def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) -> list[Evidence]:
-    # A control is more direct than a check, so only failed checks are added to its evidence.
+    # A control is more direct than a check, so only failed checks are added to its verdicts. A
+    # control without a verdict, often of few answers, contradicts no check that passed.
+    if any(check.verdict == PASSED for check in checks):
+        control = [evidence for evidence in control if evidence.verdict != NOT_KNOWN]
     return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
 
 
@@ -416,9 +419,10 @@ def _controls_asked(run: RunFolder) -> Collection[str] | None:
 
 
 def _advice(run: RunFolder, findings: Sequence[Finding], control: str) -> Sentence:
-    if not run.has_table(ExposureRow.table):
+    # An unfinished run may still record decisions and ages.
+    if run.is_finished and not run.has_table(ExposureRow.table):
         return word("advice", "no decisions")
-    if control == FACT and not read_ages(run):
+    if run.is_finished and control == FACT and not read_ages(run):
         return word("advice", "no ages")
     if are_controls_missing(run):
         return word("advice", "missing")
