@@ -14,7 +14,8 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
-from folkmoot.studies.workbook.findings import option_shares
+from folkmoot.studies.workbook.config import Measure
+from folkmoot.studies.workbook.findings import by_round, option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
@@ -79,6 +80,18 @@ def test_rounds_are_recognised_and_drawn_as_lines(run: Any) -> None:
     points = {(s, x): y for s, x, y in found.chart.items}
     assert points["calm", 3] - points["calm", 1] == pytest.approx(2)
     assert points["calm", 1] - points["NONE", 1] == pytest.approx(4, abs=0.5)
+
+
+def test_the_course_of_a_treatment_with_values_in_one_round_is_told_once() -> None:
+    measure = Measure("give", ((1, "give_1"), (2, "give_2")), computed=False)
+    cells = [
+        ("s1", "calm", "give_2", 5.0),
+        ("s2", "NONE", "give_1", 3.0),
+        ("s2", "NONE", "give_2", 4.0),
+    ]
+    values = pl.DataFrame(cells, ["session", "treatment", "name", "number"], orient="row")
+    sentence = by_round(measure, values, ["calm", "NONE"]).says
+    assert sentence.endswith("calm: 5 in round 2; NONE: 3 in round 1, 4 in round 2.")
 
 
 def test_treatments_are_compared_by_session(run: Any) -> None:
