@@ -290,6 +290,15 @@ def test_repeated_numbers_are_compared_with_human_retests(r, verdict):
     # After a conversation, answers can show randomness but not stability.
     result_after_talk = check_instability([replace(pair, untouched=False) for pair in pairs])
     assert result_after_talk.verdict == ("failed" if verdict == "failed" else "not known")
+    # Agreement across a conversation is not shown as a measure of noise.
+    assert (result_after_talk.value is not None) == (verdict == "failed")
+
+
+def test_equal_answers_beside_answers_after_a_talk_keep_their_reason() -> None:
+    retest = [Repeat(participant, "rating", 5.0, 5.0, True) for participant in range(40)]
+    after_talk = [Repeat(number, "mood", number, number) for number in map(float, range(40))]
+    result = check_instability([*retest, *after_talk])
+    assert result.value is None and "All participants gave the same answer" in result.says
 
 
 def test_a_correlation_below_one_is_not_printed_as_one() -> None:

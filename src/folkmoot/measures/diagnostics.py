@@ -212,17 +212,12 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
     merely_asked = _share_changed(choices) if choices else _retest_correlation(numbers)
     if merely_asked.verdict != NOT_KNOWN:
         return merely_asked
-    for kind in (True, False):
-        check = _own_agreement([r for r in repeats if r.is_choice is kind])
-        if check.verdict == FAILED:
-            return check
-        if merely_asked.value is None and check.value is not None:
-            merely_asked = check
-    return merely_asked
+    # Agreement across new information is no measure of noise, so only its failure is reported.
+    by_kind = ([r for r in repeats if r.is_choice is kind] for kind in (True, False))
+    return next(filter(None, map(_find_random_answers, by_kind)), merely_asked)
 
 
 INSTABILITY = "Instability"
-NOT_ASKED_AGAIN = word("refusal", "not asked again")
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
@@ -244,7 +239,8 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
 def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
-        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        why = word("refusal", "not asked again")
+        return unchecked_result("instability", INSTABILITY, margin, why)
     r = agreement_with_oneself(numbers)
     if not math.isfinite(r.value):
         why = word("refusal", "all answers equal")
@@ -265,15 +261,15 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
 
-def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    # Fails if repeated answers agree only by chance. The verdict is never "passed".
+def _find_random_answers(repeats: Sequence[Repeat]) -> Check | None:
+    # Returns a failed check if repeated answers agree only by chance.
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
-        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        return None
     agreement = agreement_with_oneself(repeats)
     if margin.judge_interval(agreement) != FAILED:
-        return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
+        return None
     sign = "κ" if repeats[0].is_choice else "r"
     figures = f"{agreement.value:.2f}, {_bounds_in_words(agreement)}".replace("-", "−")
     limit = word("check", FAILED, margin=margin)
