@@ -302,22 +302,24 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
             word("refusal", "one order"),
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
-    at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     units = {n if answer.who is None else answer.who for n, answer in enumerate(answers)}
     if len(units) < FEWEST_UNITS:
         return unchecked_result("position_bias", title, margin, word("refusal", "few who chose"))
-    is_decided_by_place = found.answers >= FEW and abs(effect.value) > POSITION
-    if not any(e.has_interval for e in found.by_place.values()) and not is_decided_by_place:
+    # If every answer was decided by its place, there is no variance for an interval. Otherwise a
+    # place without an interval has too few answers, such as the last place of the longest list.
+    decided = [
+        place for place in found.by_place if found.chosen_places == {place} and found.answers >= FEW
+    ]
+    measured = decided or [place for place, e in found.by_place.items() if e.has_interval]
+    if not measured:
         why = word("refusal", "few differences")
         return unchecked_result("position_bias", title, margin, why)
+    at = max(measured, key=lambda place: abs(found.by_place[place].value))
+    effect = found.by_place[at]
     p = adjusted[list(found.by_place).index(at)]
     verdicts = {margin.judge_interval(estimate) for estimate in found.by_place.values()}
     verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
-    if effect.has_interval:
-        failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
-    else:
-        # Every answer was decided by its place, so there is no variance for an interval.
-        failed = is_decided_by_place
+    failed = bool(decided) or (margin.judge_interval(effect) == FAILED and p < _ALPHA)
     bounds = points_span(effect.low, effect.high, POSITION)
     ends = (100 * effect.low, 100 * effect.high) if effect.has_interval else ()
     digits = needed_digits(ends, 100 * POSITION)

@@ -164,6 +164,8 @@ def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
     run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider(number="lots"))
     found = index_findings(run)["answer_quality"]
     assert found.headline and "8 failed validation" in found.says
+    rows = {row[0]: row[-1] for row in index_findings(run)["respondent_checks"].grid.rows}
+    assert "were outside the allowed answers" in rows["Answers off the list"]
 
 
 def test_open_answers_are_not_counted_as_closed(run: Any) -> None:
