@@ -56,6 +56,14 @@ def test_totals_add_up_and_duration_is_the_longest_bound() -> None:
     assert total.duration_seconds(concurrency=102, spacing=3.0) == 3060
 
 
+def test_embedded_respondent_takes_longer_for_longer_prompts() -> None:
+    # Measured: 1,900 calls of a town hall and 9,200 calls of a cross-pollination both took 15 s.
+    short_prompts = RunEstimate((StageEstimate("a", 9_232, 7_700_000, 670_000),), 30)
+    long_prompts = RunEstimate((StageEstimate("a", 1_878, 7_900_000, 1_400_000),), 30)
+    assert 10 < short_prompts.processor_seconds < 25
+    assert 10 < long_prompts.processor_seconds < 25
+
+
 def test_token_is_four_bytes() -> None:
     assert estimate_tokens("four", "five") == 2 == estimate_tokens("\ud55c\uad6d") and (
         estimate_tokens("") == 0

@@ -41,6 +41,7 @@ def build_vote_row(
         "reasks": int(how == "clarified"),
         "missing": None,
         "words": 1,
+        "said": PARKS,
         "how": how,
         "agrees": agrees,
     }

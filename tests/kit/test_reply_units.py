@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,7 +10,7 @@ import pytest
 
 import folkmoot
 from folkmoot.engine.study.study import find_study_of_run
-from folkmoot.kit.reply_units import reply_unit_of
+from folkmoot.kit.reply_units import check_replies, reply_unit_of
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.run_folder import RunFolder
 
@@ -104,3 +105,36 @@ def test_participants_with_a_shared_history_are_one_unit(
     (unit_note,) = (note for note in notes if f"judged over {units}" in note)
     # If sources are not recorded, the note names the setting for units.
     assert ("`reply_unit`" in unit_note) == ("scope" in units)
+
+
+def test_votes_and_stances_in_json_replies_are_checked(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    run = RunFolder(run_of_small_study("town_hall"))
+    study, unit = find_study_of_run(run), reply_unit_of(find_study_of_run(run), run)
+    votes = run.read_table("votes")["vote"].drop_nulls()
+    checks = check_replies(run, unit.of, unit.name, study.choices)
+    (yes_share,) = (check for check in checks if check.key == "acquiescence")
+    assert yes_share.value is not None
+    assert yes_share.value.value == pytest.approx((votes == "yes").mean())
+    assert f"{len(votes)} yes/no answers" in yes_share.says
+    # The options have the order that was drawn for the set.
+    orders = run.read_table("option_orders").sort("set", "field", "position")
+    choices = list(study.choices(run))
+    shown_orders = {choice.options for choice in choices}
+    for _, order in orders.group_by("set", "field"):
+        if order["field"][0] != "changes":
+            assert tuple(order["option"]) in shown_orders
+    stances = run.read_table("rounds").select("overall_stance", "stance_after")
+    count = sum(choice.options[2] == "neutral" for choice in choices if len(choice.options) == 5)
+    assert count == sum(column.drop_nulls().len() for column in stances)
+
+
+def test_a_ballot_that_two_conditions_share_is_one_choice(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    run = RunFolder(run_of_small_study("negotiation"))
+    cast = run.read_table("ballots").drop_nulls("top_choice")
+    choices = list(find_study_of_run(run).choices(run))
+    assert 0 < len(choices) == cast.n_unique(["group_id", "topic", "member_id"]) < cast.height
+    assert {"; ".join(choice.options) for choice in choices} <= set(cast["options_shown"])

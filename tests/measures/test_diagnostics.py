@@ -290,6 +290,15 @@ def test_repeated_numbers_are_compared_with_human_retests(r, verdict):
     # After a conversation, answers can show randomness but not stability.
     result_after_talk = check_instability([replace(pair, untouched=False) for pair in pairs])
     assert result_after_talk.verdict == ("failed" if verdict == "failed" else "not known")
+    # Agreement across a conversation is not shown as a measure of noise.
+    assert (result_after_talk.value is not None) == (verdict == "failed")
+
+
+def test_equal_answers_beside_answers_after_a_talk_keep_their_reason() -> None:
+    retest = [Repeat(participant, "rating", 5.0, 5.0, True) for participant in range(40)]
+    after_talk = [Repeat(number, "mood", number, number) for number in map(float, range(40))]
+    result = check_instability([*retest, *after_talk])
+    assert result.value is None and "All participants gave the same answer" in result.says
 
 
 def test_a_correlation_below_one_is_not_printed_as_one() -> None:
@@ -337,6 +346,20 @@ def test_position_bias_is_found():
     )
 
 
+def test_a_place_without_an_interval_fails_no_run() -> None:
+    # Four participants saw the longer list, and three of them chose its last option.
+    long_list = ("a", "b", "c", "d")
+    longer_choices = [
+        Shown(options, chosen, f"y{n}")
+        for n, (options, chosen) in enumerate(
+            [(long_list, "d"), (long_list[::-1], "a"), (long_list, "a"), (long_list[::-1], "a")]
+        )
+    ]
+    result = check_position_bias([*draw_choices(0.0, 600), *longer_choices])
+    assert result.value is not None and result.value.has_interval
+    assert result.verdict == "not known"
+
+
 def test_a_wide_interval_around_no_effect_does_not_pass():
     result = check_position_bias(draw_choices(0.0, 90))
     assert result.verdict == "not known"
@@ -360,12 +383,40 @@ def test_acquiescence_is_found():
 
 
 def test_one_sided_yes_shares_fail():
-    ballot = json.dumps(["Yes", "No"])
-    assert check_yes_share([make_row(options=ballot, value="Yes")] * 60).verdict == "failed"
-    mixed_rows = [make_row(options=ballot, value=value) for value in ("Yes", "No") * 30]
-    assert check_yes_share(mixed_rows).verdict != "failed"
-    assert check_yes_share([make_row(options=ballot, value="No")] * 60).verdict == "failed"
-    assert check_yes_share([make_row(value="Park improvements")] * 60).verdict == "not known"
+    ballot = ("Yes", "No")
+    assert check_yes_share([Shown(ballot, "Yes", None)] * 60).verdict == "failed"
+    mixed_choices = [Shown(ballot, chosen, None) for chosen in ballot * 30]
+    assert check_yes_share(mixed_choices).verdict != "failed"
+    assert check_yes_share([Shown(ballot, "No", None)] * 60).verdict == "failed"
+    park_votes = [Shown(tuple(OPTION_NAMES), "Park improvements", None)] * 60
+    assert check_yes_share(park_votes).verdict == "not known"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_yes_or_no"),
+    [
+        (("yes", "no", "unsure"), True),
+        (("yes", "no", "refused: the museum"), True),
+        (("agree", "disagree"), True),
+        (("Strongly agree", "Agree", "Disagree", "Strongly disagree"), False),
+        (("strong_support", "support", "neutral", "oppose", "strong_oppose"), False),
+        (("agree", "disagree", "partial_agree", "cite", "question"), False),
+    ],
+)
+def test_a_scale_is_no_yes_or_no_question(options: tuple[str, ...], is_yes_or_no: bool) -> None:
+    result = check_yes_share([Shown(options, options[1], n) for n in range(60)])
+    assert (result.value is not None) == is_yes_or_no
+
+
+def test_a_workbook_reply_with_options_or_a_range_is_a_closed_answer() -> None:
+    open_rows = [make_row("workbook", said=None, how=None)] * 40
+    closed_rows = [
+        make_row("workbook", said="5"),
+        make_row("workbook", said="a lot", reasks=1),
+    ] * 30
+    result = check_off_list([*open_rows, *closed_rows])
+    assert result.verdict == "failed" and "50 % of 60 replies" in result.says
+    assert check_off_list(open_rows).value is None
 
 
 def test_check_answers_reads_the_table_of_any_study():

@@ -8,7 +8,7 @@ Reports use these units to check the replies of study types that declare no `rep
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import polars as pl
@@ -16,6 +16,7 @@ import polars as pl
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.study.study import Study
 from folkmoot.measures.diagnostics import Check, Row
+from folkmoot.measures.position import Shown
 from folkmoot.measures.reply_checks import UnitOf, check_answers, speaker_of
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -54,14 +55,22 @@ def name_reply_units(run: RunFolder, name: str) -> str:
     return f"started {name}" if run.partial and name != SPEAKER else name
 
 
-def check_replies(run: RunFolder, unit_of: UnitOf, unit_name: str) -> list[Check]:
-    """Return the checks of all replies in the table `answers` of a run.
+def check_replies(
+    run: RunFolder,
+    unit_of: UnitOf,
+    unit_name: str,
+    choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: (),
+) -> list[Check]:
+    """Return the checks of all replies of a run.
 
-    - `unit_of`: returns the independent unit of a row.
+    - `unit_of`: returns the independent unit of a row of the table `answers`.
     - `unit_name`: the noun for such a unit, such as "group".
+    - `choices`: returns the choices that other tables hold, as `Study.choices` does.
     """
-    answers = RowStream(run.scan_table("answers"))
-    return check_answers(answers, unit_of, name_reply_units(run, unit_name))
+    # The choices are those of all recorded parts, like the replies in `answers`.
+    answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
+    unit_text = name_reply_units(run, unit_name)
+    return check_answers(answers, unit_of, unit_text, choices(run.whole))
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:

@@ -212,17 +212,12 @@ def check_instability(repeats: Collection[Repeat]) -> Check:
     merely_asked = _share_changed(choices) if choices else _retest_correlation(numbers)
     if merely_asked.verdict != NOT_KNOWN:
         return merely_asked
-    for kind in (True, False):
-        check = _own_agreement([r for r in repeats if r.is_choice is kind])
-        if check.verdict == FAILED:
-            return check
-        if merely_asked.value is None and check.value is not None:
-            merely_asked = check
-    return merely_asked
+    # Agreement across new information is no measure of noise, so only its failure is reported.
+    by_kind = ([r for r in repeats if r.is_choice is kind] for kind in (True, False))
+    return next(filter(None, map(_find_random_answers, by_kind)), merely_asked)
 
 
 INSTABILITY = "Instability"
-NOT_ASKED_AGAIN = word("refusal", "not asked again")
 
 
 def _share_changed(choices: Sequence[Repeat]) -> Check:
@@ -244,7 +239,8 @@ def _share_changed(choices: Sequence[Repeat]) -> Check:
 def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     margin = Margin(low=human_band("within_person_r_considerations").low)
     if not numbers:
-        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        why = word("refusal", "not asked again")
+        return unchecked_result("instability", INSTABILITY, margin, why)
     r = agreement_with_oneself(numbers)
     if not math.isfinite(r.value):
         why = word("refusal", "all answers equal")
@@ -265,15 +261,15 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
     return Check("instability", INSTABILITY, r, margin, verdict, says)
 
 
-def _own_agreement(repeats: Sequence[Repeat]) -> Check:
-    # Fails if repeated answers agree only by chance. The verdict is never "passed".
+def _find_random_answers(repeats: Sequence[Repeat]) -> Check | None:
+    # Returns a failed check if repeated answers agree only by chance.
     margin = Margin(low=OWN_AGREEMENT)
     values = {answer for r in repeats for answer in (r.first, r.last)}
     if len(repeats) < FEWEST_PAIRS or len(values) < 2:
-        return unchecked_result("instability", INSTABILITY, margin, NOT_ASKED_AGAIN)
+        return None
     agreement = agreement_with_oneself(repeats)
     if margin.judge_interval(agreement) != FAILED:
-        return Check("instability", INSTABILITY, agreement, margin, NOT_KNOWN, NOT_ASKED_AGAIN)
+        return None
     sign = "κ" if repeats[0].is_choice else "r"
     figures = f"{agreement.value:.2f}, {_bounds_in_words(agreement)}".replace("-", "−")
     limit = word("check", FAILED, margin=margin)
@@ -306,22 +302,24 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
             word("refusal", "one order"),
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
-    at, effect = max(found.by_place.items(), key=lambda item: abs(item[1].value))
     units = {n if answer.who is None else answer.who for n, answer in enumerate(answers)}
     if len(units) < FEWEST_UNITS:
         return unchecked_result("position_bias", title, margin, word("refusal", "few who chose"))
-    is_decided_by_place = found.answers >= FEW and abs(effect.value) > POSITION
-    if not any(e.has_interval for e in found.by_place.values()) and not is_decided_by_place:
+    # If every answer was decided by its place, there is no variance for an interval. Otherwise a
+    # place without an interval has too few answers, such as the last place of the longest list.
+    decided = [
+        place for place in found.by_place if found.chosen_places == {place} and found.answers >= FEW
+    ]
+    measured = decided or [place for place, e in found.by_place.items() if e.has_interval]
+    if not measured:
         why = word("refusal", "few differences")
         return unchecked_result("position_bias", title, margin, why)
+    at = max(measured, key=lambda place: abs(found.by_place[place].value))
+    effect = found.by_place[at]
     p = adjusted[list(found.by_place).index(at)]
     verdicts = {margin.judge_interval(estimate) for estimate in found.by_place.values()}
     verdict: Verdict = PASSED if verdicts == {PASSED} else NOT_KNOWN
-    if effect.has_interval:
-        failed = margin.judge_interval(effect) == FAILED and p < _ALPHA
-    else:
-        # Every answer was decided by its place, so there is no variance for an interval.
-        failed = is_decided_by_place
+    failed = bool(decided) or (margin.judge_interval(effect) == FAILED and p < _ALPHA)
     bounds = points_span(effect.low, effect.high, POSITION)
     ends = (100 * effect.low, 100 * effect.high) if effect.has_interval else ()
     digits = needed_digits(ends, 100 * POSITION)

@@ -21,7 +21,11 @@ class Shown:
 
     options: tuple[str, ...]
     chosen: str
+    # The unit for which the order was drawn, usually the participant. None: not known.
     who: Hashable
+    # The independent unit of the choice, such as a group of participants who talk to each other.
+    # None: the same unit as `who`.
+    unit: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class PositionEffects:
     orders: int
     # Number of choices.
     answers: int
+    # The places of the chosen options. A single place decided all choices.
+    chosen_places: frozenset[int] = frozenset()
 
     @property
     def first(self) -> Estimate | None:
@@ -61,9 +67,9 @@ def shown_in(
         if row.get("options") and row.get("value") is not None:
             options = parse_options(row["options"])
             if row["value"] in options:
-                speaker = row.get("speaker_id")
-                who = None if speaker is None else (part_of(row), speaker)
-                found.append(Shown(options, str(row["value"]), who))
+                speaker, part = row.get("speaker_id"), part_of(row)
+                who = None if speaker is None else (part, speaker)
+                found.append(Shown(options, str(row["value"]), who, part))
     return found
 
 
@@ -105,4 +111,5 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
             estimate = clustered_coefficient(chosen, design, len(names), who)
             # A difference of shares cannot exceed 1, but the linear fit does not know this limit.
             found[k] = replace(estimate, low=max(estimate.low, -1.0), high=min(estimate.high, 1.0))
-    return PositionEffects(found, len(orders), len(answers))
+    chosen_places = frozenset(a.options.index(a.chosen) + 1 for a in answers)
+    return PositionEffects(found, len(orders), len(answers), chosen_places)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 
 import numpy as np
 
-from folkmoot.conversation.answer_types import WAYS_OUT
+from folkmoot.conversation.answer_types import CHOICE, NUMBER, WAYS_OUT
 from folkmoot.conversation.reply_forms import looks_like_refusal
 from folkmoot.measures.diagnostics import (
     FAILED,
@@ -168,20 +169,22 @@ def check_answers(
     answers: Collection[Row],
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
-    shown: Sequence[Shown] | None = None,
+    choices: Iterable[Shown] = (),
 ) -> list[Check]:
-    """Return all checks that can be computed from the table `answers` of any study type.
+    """Return all checks that can be computed from the answers of any study type.
 
     - `unit_of`: returns the independent unit to which a row belongs.
     - `unit_name`: the noun for such a unit, such as "group".
-    - `shown`: the choices with the order of their options, if the study type recorded them itself.
+    - `choices`: choices that the study type records in tables of its own, because the column
+      `value` of `answers` does not hold them.
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
+    all_choices = [*shown_in(answers, unit_of), *choices]
     return [
         *check_answer_form(answers, (), unit_of, unit_name),
-        check_yes_share(answers, unit_of, unit_name),
-        check_position_bias(shown_in(answers, unit_of) if shown is None else shown),
+        check_yes_share(all_choices, unit_name),
+        check_position_bias(all_choices),
     ]
 
 
@@ -301,6 +304,13 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     return Check("cut", title, share, margin, FAILED if bad else PASSED, says)
 
 
+def is_closed_answer(row: Row) -> bool:
+    """Return True if a reply had to be a single choice or number, in a row of `answers`."""
+    # Workbooks have a kind of their own for open and closed answers. The first reply is recorded
+    # for closed answers alone. Runs of earlier versions did not record it.
+    return row["said"] is not None if "said" in row else row.get("kind") in (CHOICE, NUMBER)
+
+
 def check_off_list(
     answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
 ) -> Check:
@@ -308,17 +318,17 @@ def check_off_list(
     # Refusals do not count.
 
     def is_off_list(row: Row) -> bool | None:
-        if row.get("kind") not in ("choice", "number") or _refusal_reason(row):
+        if not is_closed_answer(row) or _refusal_reason(row):
             return None
         return bool(row.get("reasks") or row.get("parse_step") == "missing")
 
-    return share_check(
-        "off_list",
-        "Answers off the list",
-        count_faults(answers, is_off_list, unit_of),
-        REASKED,
-        unit_name=unit_name,
-    )
+    key, title = "off_list", "Answers off the list"
+    faults = count_faults(answers, is_off_list, unit_of)
+    # A run without such replies may still have choices in JSON answers.
+    if not faults:
+        why = word("refusal", "no closed answers")
+        return unchecked_result(key, title, Margin(high=REASKED), why)
+    return share_check(key, title, faults, REASKED, unit_name=unit_name)
 
 
 def check_over_length(
@@ -357,18 +367,16 @@ def _longest_option_words(options: str) -> int:
     return max(len(option.split()) for option in json.loads(options))
 
 
-def check_yes_share(
-    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
-) -> Check:
+def check_yes_share(choices: Iterable[Shown], unit_name: str = UNIT_NAME) -> Check:
     """Check the share of yes among yes/no answers, for runs without opposite statements."""
     # The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
-
-    def is_yes(row: Row) -> bool | None:
-        if not (row.get("value") and row.get("options") and _yes_or_no(row["options"])):
-            return None
-        return str(row["value"]).casefold() in YES
-
-    votes = count_faults(answers, is_yes, unit_of)
+    votes: Faults = {}
+    for number, choice in enumerate(choices):
+        if _yes_or_no(choice.options):
+            unit = choice.who if choice.unit is None else choice.unit
+            counts = votes.setdefault(number if unit is None else unit, [0, 0])
+            counts[0] += choice.chosen.casefold() in YES
+            counts[1] += 1
     asked = sum(counts[1] for counts in votes.values())
     title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
     if asked < FEW:
@@ -387,6 +395,11 @@ NO = frozenset({"no", "disagree", "oppose", "reject", "against"})
 
 
 @lru_cache(maxsize=1024)
-def _yes_or_no(options: str) -> bool:
-    listed = {option.casefold() for option in json.loads(options)}
-    return bool(listed & YES and listed & NO)
+def _yes_or_no(options: tuple[str, ...]) -> bool:
+    # A scale, such as one from "strongly agree" to "strongly disagree", is no yes/no question.
+    listed = {option.casefold() for option in options}
+    is_scale = any(_WORDS.split(option)[-1] in YES for option in listed - YES)
+    return bool(listed & YES and listed & NO) and not is_scale
+
+
+_WORDS = re.compile(r"[\W_]+")

@@ -588,6 +588,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "few yes or no": "Too few yes/no answers to say.",
         "no answers": "No answers in this run.",
         "no such answers": "No such answers in this run.",
+        "no closed answers": "No reply of this run had to be a single choice or number.",
         "no finish reasons": "The model reports no finish reasons.",
         "earlier version": "An earlier version made this run. Participants could not decline "
         "closed answers in it.",

@@ -15,7 +15,6 @@ from folkmoot.engine.calls.model_routing import image_problems, price_problems
 from folkmoot.engine.calls.progress import format_duration
 from folkmoot.engine.run.dry_run import (
     ASSUMED_LATENCY,
-    SYNTHETIC_LATENCY,
     RunEstimate,
     TokenRange,
 )
@@ -236,10 +235,12 @@ def _list_facts(
 ) -> Iterator[CheckFact]:
     config, specs = study_file.config, notices.models
     is_local = all(spec.local for spec in specs)
-    seconds = estimate.duration_seconds(
-        concurrency=1 if is_local else config.concurrency,
-        spacing=0.0 if is_local else config.api_sleep_seconds,
-        latency=SYNTHETIC_LATENCY if is_local else ASSUMED_LATENCY,
+    seconds = (
+        estimate.processor_seconds
+        if is_local
+        else estimate.duration_seconds(
+            concurrency=config.concurrency, spacing=config.api_sleep_seconds
+        )
     )
     yield CheckFact("Model", ", ".join(spec.name for spec in specs))
     for spec in notices.embedding_models:
@@ -378,7 +379,7 @@ def _describe_run_cost(
 
 def _describe_pace(study_file: StudyFile, is_local: bool) -> str:
     if is_local:
-        return ""
+        return " of processor time"
     spacing = study_file.config.api_sleep_seconds
     if spacing:
         return f" (calls at least {spacing:g} s apart: api_sleep_seconds)"

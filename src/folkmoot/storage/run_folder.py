@@ -201,6 +201,11 @@ class RunFolder:
         return str(self.manifest.get("study") or self.config.get("study") or "")
 
     @property
+    def whole(self) -> RunFolder:
+        """The run with the rows of all its parts, also if this is a view of some parts."""
+        return self
+
+    @property
     def is_finished(self) -> bool:
         """True if the run finished."""
         return self.state == "done"

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
@@ -182,6 +183,20 @@ def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
     page = write_report(run.folder).read_text("utf-8")
     assert " of answers have no valid value." in page
     assert not re.search(r"answers are missing|remained missing|issing: unparsed", page)
+    rows = {row[0]: row[-1] for row in index_findings(run)["respondent_checks"].grid.rows}
+    assert "were outside the allowed answers" in rows["Answers off the list"]
+
+
+def test_open_answers_are_not_counted_as_closed(run: Any) -> None:
+    # An open question has no list of options and no type.
+    is_closed = pl.col("options").is_not_null() | pl.col("var_type").is_in(["integer", "float"])
+    responses = run.table("responses").filter(pl.col("role").is_in(["Buyer", "Seller"]))
+    closed, total = responses.filter(is_closed).height, responses.height
+    found = index_findings(run)[CLOSED_ANSWERS_KEY]
+    assert 0 < closed < total
+    assert found.says.startswith(f"{closed} of {closed} closed answers (100 %)")
+    answers = found.grid.columns.index("answers")
+    assert sum(row[answers] for row in found.grid.rows) == closed
 
 
 def test_constants_are_compared(tmp_path: Path) -> None:

@@ -50,9 +50,11 @@ from folkmoot.storage.run_folder import RunFolder
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-# Seconds for one reply of a hosted model, and of the embedded respondent (processor time).
+# Seconds for one reply of a hosted model.
 ASSUMED_LATENCY = 2.0
-SYNTHETIC_LATENCY = 0.001
+# Seconds of processor time for one token of a request or a reply of the embedded respondent. It
+# reads whole prompts, so long prompts take longer than many calls. Measured with the examples.
+SYNTHETIC_SECONDS_PER_TOKEN = 2e-6
 
 
 class StageEstimate(NamedTuple):
@@ -224,6 +226,12 @@ class RunEstimate:
         # spacing, and the longest series of calls that wait for each other.
         calls = self.calls
         return max(calls / concurrency * latency, self.longest_chain * latency, calls * spacing)
+
+    @property
+    def processor_seconds(self) -> float:
+        """The estimated duration in seconds if the embedded respondent gives all replies."""
+        # It computes one reply after the other, whatever the concurrency.
+        return (self.input_tokens + self.output_tokens) * SYNTHETIC_SECONDS_PER_TOKEN
 
 
 # The maximal work of one dry run: about five seconds. It is counted in bytes of prompts and not in

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from folkmoot.conversation.answer_types import CHOICE, NUMBER
 from folkmoot.hints import join_first, join_words
 from folkmoot.measures.inference.estimates import ALPHA, format_count, format_percent
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
@@ -32,8 +33,6 @@ STRICT_HOW = ("exact", "stated")
 CONTRADICTING = ("other", "several")
 HOW = (*STRICT_HOW, "clarified", "refused", "unreadable")
 AGREES = ("same", *CONTRADICTING, "none")
-# Answer kinds that are not a single choice or number.
-OPEN_KINDS = ("text", "json")
 # The columns of `answers` that a study type receives of the answers to leave out.
 COLUMNS = ("address", "stage", "scope", "speaker_id", "role", "kind", "how", "agrees", "missing")
 
@@ -90,10 +89,12 @@ def add_strict_findings(
     answers = run.scan_table("answers")
     recorded_columns = answers.collect_schema().names()
     columns = [name for name in COLUMNS if name in recorded_columns]
-    closed = answers.filter(~pl.col("kind").is_in(OPEN_KINDS)).select(columns).collect()
-    # Runs of earlier versions do not record how an answer was given.
+    # Runs of earlier versions do not record how an answer was given, or its first reply.
     if "how" not in recorded_columns:
-        return [*findings, _describe_earlier_run(closed.height)]
+        is_closed = pl.col("kind").is_in((CHOICE, NUMBER))
+        return [*findings, _describe_earlier_run(answers.select(is_closed.sum()).collect().item())]
+    # The first reply is recorded for closed answers alone.
+    closed = answers.filter(pl.col("said").is_not_null()).select(columns).collect()
     excluded = closed.filter(
         pl.col("missing").is_null()
         & (

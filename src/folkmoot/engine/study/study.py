@@ -49,6 +49,7 @@ from folkmoot.errors import InputError, Problem
 from folkmoot.hints import command_line, did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
+from folkmoot.measures.position import Shown
 from folkmoot.measures.reply_checks import UnitOf
 from folkmoot.measures.retest import Repeat
 from folkmoot.models.request import Message
@@ -167,6 +168,10 @@ class Study(Generic[ConfigT]):
     # Returns the questions that participants answered twice, with both answers. The report uses
     # them to detect models that answer at random.
     repeats: Callable[[RunFolder], Collection[Repeat]] = lambda _run: ()
+    # Returns the choices that participants made inside larger answers, such as JSON. The table
+    # `answers` does not hold these choices, but the study's own tables do. The checks of the model
+    # read them beside the choices in `answers`. Tables of an unfinished run may be missing.
+    choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: ()
     # Returns the independent unit of a row of `answers`, see `reply_checks.py`. By default it is
     # the conversation in which the speaker heard others, see `kit.reply_units`.
     reply_unit: UnitOf | None = None

@@ -125,7 +125,7 @@ def build_document(
     if run.has_table("answers") and RESPONDENT_CHECKS_KEY not in {
         finding.key for finding in findings
     }:
-        checks = check_replies(run, unit.of, unit.name)
+        checks = check_replies(run, unit.of, unit.name, study.choices)
         checks.append(check_instability(study.repeats(run)))
         findings.append(respondent_checks_finding(checks))
     findings = [_name_reply_unit(finding, run, unit) for finding in findings]

@@ -40,7 +40,6 @@ from folkmoot.kit.findings import HUMAN_BENCHMARK_SECTION, RESPONDENT_CHECKS_KEY
 from folkmoot.measures.diagnostics import (
     FAILED,
     INSTABILITY,
-    NOT_ASKED_AGAIN,
     NOT_KNOWN,
     PASSED,
     POSITION_BIAS,
@@ -264,9 +263,7 @@ def _checks(findings: Sequence[Finding], *titles: str) -> list[Evidence]:
     return [
         Evidence("", _verdict(row["verdict"]), word("figure", "check", says=row["says"]))
         for row in _rows(findings, RESPONDENT_CHECKS_KEY)
-        if row["check"] in titles
-        and row.get("value") is not None
-        and row["says"] != NOT_ASKED_AGAIN
+        if row["check"] in titles and row.get("value") is not None
     ]
 
 

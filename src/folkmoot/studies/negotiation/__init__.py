@@ -21,6 +21,7 @@ from folkmoot.studies.negotiation.files import derived_files
 from folkmoot.studies.negotiation.findings import compute_findings
 from folkmoot.studies.negotiation.measures import (
     group_of_answer,
+    listed_choices,
     repeated_statements,
     strict_tables,
 )
@@ -63,6 +64,7 @@ STUDY = Study(
     conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_statements,
+    choices=listed_choices,
     reply_unit=group_of_answer,
     reply_unit_name="group",
     derived=derived_files,

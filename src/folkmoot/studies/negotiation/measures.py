@@ -5,8 +5,8 @@ A session is one group under one condition.
 
 # Satisfaction comes from the members' own scores, which the researcher collects before the
 # mediation and uses under all conditions. Other measures come from scores that a fixed rule gives
-# to the members' texts. The unit of analysis is the group. `strict_tables` and
-# `repeated_statements` prepare data for checks that all study types share.
+# to the members' texts. The unit of analysis is the group. `strict_tables`,
+# `listed_choices` and `repeated_statements` prepare data for checks that all study types share.
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from folkmoot.kit.findings import split_address
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none
+from folkmoot.measures.position import Shown
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.run_folder import RunFolder
@@ -45,6 +46,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
 from folkmoot.studies.negotiation.rules.tally import STRONG_REJECTION, Tally, text_scores
 from folkmoot.studies.negotiation.tables import (
     MEASURES,
+    BallotRow,
     NotAskedAgainRow,
     OwnScoreRow,
     read_table,
@@ -652,6 +654,19 @@ def group_of_answer(row: Mapping[str, Any]) -> Hashable:
     part = str(part_of_stage(row))
     # The negotiation of a group is named by group and condition.
     return part.rpartition("-")[0] if row["stage"] == "negotiation" else part
+
+
+def listed_choices(run: RunFolder) -> list[Shown]:
+    """Return the first choices on ballots, with the options in the order shown to the member."""
+    # C5 repeats the rows of the ballots of C4. A member's ballot counts once.
+    cast = read_table(run, BallotRow).drop_nulls(["top_choice", "options_shown"])
+    ballots = cast.unique(["group_id", "topic", "member_id"], keep="first", maintain_order=True)
+    columns = ("group_id", "member_id", "top_choice", "options_shown")
+    return [
+        Shown(tuple(shown.split("; ")), chosen, (group, member), unit=group)
+        for group, member, chosen, shown in ballots.select(columns).iter_rows()
+        if chosen in shown.split("; ")
+    ]
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:

@@ -33,6 +33,7 @@ from folkmoot.studies.town_hall.findings import compute_findings
 from folkmoot.studies.town_hall.measures import (
     compare_levels,
     comparison_rows,
+    listed_choices,
     repeated_satisfaction,
     set_of_answer,
 )
@@ -75,6 +76,7 @@ STUDY: Study[TownHallConfig] = Study(
     conditions=name_conditions,
     findings=compute_findings,
     repeats=repeated_satisfaction,
+    choices=listed_choices,
     reply_unit=set_of_answer,
     reply_unit_name="set",
     derived=derived_files,

@@ -26,6 +26,7 @@ from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.estimates import Estimate, difference_or_none, finite_or_none
+from folkmoot.measures.position import Shown
 from folkmoot.measures.retest import Repeat
 from folkmoot.storage.rows import Row
 from folkmoot.storage.run_folder import RunFolder
@@ -594,6 +595,34 @@ def set_of_answer(row: Mapping[str, Any]) -> Hashable:
     """
     # A discussion is named by its set and its level.
     return str(row["stage"]).partition("_")[0]
+
+
+# Table and column of a choice from a list → the field of `option_orders` with the list.
+_LISTS_OF_CHOICES = {
+    ("rounds", "overall_stance"): "stances",
+    ("rounds", "stance_after"): "stances",
+    ("reactions", "my_feeling"): "feelings",
+    ("references", "interaction_type"): "interactions",
+    ("votes", "vote"): "votes",
+}
+
+
+def listed_choices(run: RunFolder) -> list[Shown]:
+    """Return the choices of residents in JSON answers, with the options in the order shown."""
+    # `change_type` is left out, because two stances determine it. The order is drawn for a set, and
+    # not for each resident, so the set is the unit.
+    options: dict[tuple[int, str], tuple[str, ...]] = {}
+    if run.has_table("option_orders"):
+        lists = run.read_table("option_orders").sort("position")
+        for set_number, field, option in lists.select("set", "field", "option").iter_rows():
+            options[set_number, field] = (*options.get((set_number, field), ()), option)
+    return [
+        Shown(options[set_number, field], chosen, f"set{set_number:02d}")
+        for (table, column), field in _LISTS_OF_CHOICES.items()
+        if options and run.has_table(table)
+        for set_number, chosen in run.rows(table, "set", column)
+        if chosen is not None
+    ]
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:

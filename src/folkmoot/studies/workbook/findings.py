@@ -20,18 +20,18 @@ from folkmoot.hints import capitalise, join_words
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
-from folkmoot.kit.reply_units import name_reply_units
+from folkmoot.kit.reply_units import check_replies
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
-from folkmoot.measures.position import shown_in
-from folkmoot.measures.reply_checks import check_answers, part_of_stage
+from folkmoot.measures.position import Shown, shown_in
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
-from folkmoot.storage.run_folder import RowStream, RunFolder
+from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.config import (
     NUMBERS,
@@ -91,7 +91,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         option_shares(responses, treatments, _closed_options(design)),
         by_constants(run, measures, values, results),
         quality_finding(responses),
-        fitness_finding(run, responses),
+        fitness_finding(run),
         exposure_finding(run),
     )
 
@@ -620,20 +620,22 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
     )
 
 
-def fitness_finding(run: RunFolder, responses: pl.DataFrame) -> Finding:
+def fitness_finding(run: RunFolder) -> Finding:
     """Build the finding on the quality checks that all studies share."""
-    # The check of position bias uses the recorded order of options.
-    # The position is known only for closed lists.
-    closed_answers = responses.filter(pl.col("position").is_not_null())
-    # Participants of a session answer each other, so the session is the independent unit.
-    session = pl.concat_str("experiment_id", "session", separator=" ", ignore_nulls=True)
-    shown_options = shown_in(
-        closed_answers.select("options", "value", speaker_id=session).iter_rows(named=True)
-    )
-    answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
-    unit_name = name_reply_units(run, "session")
-    checks = check_answers(answers, part_of_stage, unit_name, shown_options)
+    checks = check_replies(run, part_of_stage, "session", listed_choices)
     return kit.respondent_checks_finding([*checks, check_instability(repeated_answers(run))])
+
+
+def listed_choices(run: RunFolder) -> list[Shown]:
+    """Return the valid choices of participants from lists of options, in the order shown."""
+    if not run.has_table("responses"):
+        return []
+    # The position is known only for closed lists and valid choices. Participants of a session
+    # answer each other, so the session is the independent unit.
+    session = pl.concat_str("experiment_id", "session", separator=" ", ignore_nulls=True)
+    closed_answers = run.scan_table("responses").filter(pl.col("position").is_not_null())
+    rows = closed_answers.select("options", "value", speaker_id=session).collect()
+    return shown_in(rows.iter_rows(named=True))
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
