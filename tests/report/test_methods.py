@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 import folkmoot
@@ -136,3 +137,15 @@ def test_the_checklist_counts_items_that_the_run_does_not_record(finished_page: 
     rows = re.findall("<tr>.*?</tr>", table.split("<tbody>")[1], re.DOTALL)
     assert int(total) == len(rows) == 14 + 8
     assert int(filled) == sum("not recorded" not in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("finished_run", "source"),
+    [("cross_pollination", "quota,"), ("focus_group", "grounded,"), ("town_hall", "not recorded:")],
+    indirect=["finished_run"],
+)
+def test_the_checklist_names_the_source_of_personas_in_the_study_file(
+    finished_page: str, source: str
+) -> None:
+    table = html.unescape(finished_page).split("GUIDE-LLM reporting checklist</h3>")[1]
+    assert f"Source of the personas: {source}" in table.split("</table>")[0]
