@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 import folkmoot
@@ -145,3 +146,15 @@ def test_the_checklist_does_not_claim_that_a_request_has_the_whole_conversation(
     (row,) = re.findall("<tr>(?:(?!</tr>).)*B\\.5.*?</tr>", html.unescape(finished_page), re.DOTALL)
     assert "Each contains the part of the conversation that the study shows the speaker." in row
     assert "everything" not in row
+
+
+@pytest.mark.parametrize(
+    ("finished_run", "source"),
+    [("cross_pollination", "quota,"), ("focus_group", "grounded,"), ("town_hall", "not recorded:")],
+    indirect=["finished_run"],
+)
+def test_the_checklist_names_the_source_of_personas_in_the_study_file(
+    finished_page: str, source: str
+) -> None:
+    table = html.unescape(finished_page).split("GUIDE-LLM reporting checklist</h3>")[1]
+    assert f"Source of the personas: {source}" in table.split("</table>")[0]

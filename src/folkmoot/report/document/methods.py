@@ -321,7 +321,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
             "People's words are in the journal; `folkmoot withdraw` deletes them. Consent and "
             f"storage: {BLANK}"
             if people
-            else f"No person answered. Source of the personas: {BLANK}",
+            else f"No person answered. Source of the personas: {_describe_personas(run)}",
         ),
         ("E.1", "human validation of outputs", _describe_validation(card.get("Human benchmark"))),
         (
@@ -379,6 +379,13 @@ def _describe_purpose(run: RunFolder) -> str:
     roles_text = f" (roles: {join_words(sorted(roles))})" if roles else ""
     study_type = run.study.replace("_", " ")
     return f"Simulated participants and other roles of a {study_type} study{roles_text}."
+
+
+def _describe_personas(run: RunFolder) -> str:
+    # A name such as `grounded`, or a file. Some study types have further settings for personas.
+    personas = run.config.get("personas")
+    source = personas.get("source") if isinstance(personas, Mapping) else personas
+    return f"{source}, by the key personas of study.yaml." if source else BLANK
 
 
 def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
