@@ -175,7 +175,7 @@ def check_answers(
 
     - `unit_of`: returns the independent unit to which a row belongs.
     - `unit_name`: the noun for such a unit, such as "group".
-    - `choices`: choices that the study type records in tables of its own, because the column
+    - `choices`: choices that the study type records in other tables, because the column
       `value` of `answers` does not hold them.
     """
     # Position bias is estimated over all choices together, clustered by participant. Each

@@ -455,7 +455,7 @@ def starting_points(runs: Sequence[Sample]) -> Finding | None:
                 continue
             options = sorted({*first, *second})
             base_votes, sample_votes = (
-                [own.count(option) for option in options] for own in (first, second)
+                [choices.count(option) for option in options] for choices in (first, second)
             )
             distance, p_value = (
                 total_variation(base_votes, sample_votes),

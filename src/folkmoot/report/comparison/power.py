@@ -422,7 +422,7 @@ def _share_power_finding(size: DesignSize, title: str, claim_count: int) -> Find
             }
         )
     detectable, adjusted = detectable_share(BASE, n), detectable_share(BASE, n, alpha=strict)
-    detected = _tell_detectable("rate", detectable)
+    detected = _describe_detectable("rate", detectable)
     # A difference that is not detected at 5 % is not detected at a stricter level either.
     if claim_count > 1 and math.isfinite(detectable):
         case = "strictest rate" if math.isfinite(adjusted) else "no strictest rate"
@@ -634,7 +634,7 @@ def _clustered_power_finding(size: DesignSize, title: str, iccs: Sequence[float]
             icc=f"{icc:g}",
             people=people,
             worth=f"{worth:.0f}",
-            detected=_tell_detectable("change", detectable_share(BASE, worth)),
+            detected=_describe_detectable("change", detectable_share(BASE, worth)),
         ),
         ResultTable.from_records(rows, "Two-sided, α = .05; design effect 1 + (m − 1) ICC."),
         section=SECTION,
@@ -681,7 +681,7 @@ def _assumed_icc(iccs: Sequence[float]) -> float:
     return 0.05 if 0.05 in iccs or not iccs else iccs[0]
 
 
-def _tell_detectable(case: str, share: float) -> Sentence:
+def _describe_detectable(case: str, share: float) -> Sentence:
     # `share` is NaN if no share is large enough. It is the smallest one that differs from `BASE`.
     case = case if math.isfinite(share) else f"no detectable {case}"
     rate, base, power = map(format_percent, (share, BASE, POWER))

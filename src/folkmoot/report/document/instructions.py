@@ -79,7 +79,7 @@ def count_first_replies(
     """Count the first replies of each model. Humans are left out.
 
     `units`: a map from the address of a recorded answer to its independent unit. None: the reply is
-    a unit of its own.
+    itself a unit.
     """
     # A killed run has replies without a recorded answer. Their unit is unknown, so they are left
     # out, as they are by all other checks of replies.
