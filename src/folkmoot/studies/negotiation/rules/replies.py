@@ -286,10 +286,7 @@ class BallotRead:
 
     def reason_without_score(self, option: str) -> str:
         """Return why an option has no score."""
-        if option in self.cannot_say:
-            return CANNOT_SAY
-        # If other options have null, `missing` is their reason and not that of this option.
-        return "unparsed" if self.cannot_say or not self.missing else self.missing
+        return CANNOT_SAY if option in self.cannot_say else self.missing or "unparsed"
 
 
 OPTIONS_ON_THE_TABLE = "options on the table"
@@ -346,7 +343,7 @@ def read_scores(form: ScoreForm | OwnScores, member_id: str, options: Sequence[s
     if unscored:
         problems[OPTIONS_SCORED] = unscored
     if not (scores or hard_no or objections):
-        missing = CANNOT_SAY if cannot_say else "unparsed"
+        missing = "unparsed" if unscored else CANNOT_SAY
         return BallotRead(None, problems, missing, cannot_say=cannot_say)
     liked_options = sorted(
         (option for option, score in scores.items() if score > 0 and option not in hard_no),
