@@ -19,7 +19,7 @@ from folkmoot.engine.run.fork_repeats import pairs_of, repeat_fork, resume_repea
 from folkmoot.engine.run.verify import verify_run
 from folkmoot.engine.study.study import registered_studies
 from folkmoot.errors import DriftError, ForeignJournalError, InputError, StorageError
-from folkmoot.models.request import Completion, ModelRequest
+from folkmoot.models.request import Completion, ModelRequest, Provider
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.pooled import pooled_findings
@@ -203,28 +203,17 @@ def test_killed_fork_is_resumed_where_it_stopped(finished_hall: Path, tmp_path: 
         return await inner.complete_request(request, address=address)
 
     utterance_id, _ = find_first_quoted_utterance(finished_hall)
-    whole_fork = folkmoot.fork(
-        finished_hall,
-        utterance_id,
-        say=CHANGED_TEXT,
-        out=tmp_path / "whole",
-        provider=people_of("town_hall"),
-    )
-    with pytest.raises(Crash):
-        folkmoot.fork(
-            finished_hall,
-            utterance_id,
-            say=CHANGED_TEXT,
-            out=tmp_path / "fork",
-            provider=ScriptedProvider(answer),
+
+    def fork_hall(name: str, provider: Provider) -> folkmoot.Run:
+        out = tmp_path / name
+        return folkmoot.fork(
+            finished_hall, utterance_id, say=CHANGED_TEXT, out=out, provider=provider
         )
-    fork = folkmoot.fork(
-        finished_hall,
-        utterance_id,
-        say=CHANGED_TEXT,
-        out=tmp_path / "fork",
-        provider=people_of("town_hall"),
-    )
+
+    whole_fork = fork_hall("whole", people_of("town_hall"))
+    with pytest.raises(Crash):
+        fork_hall("fork", ScriptedProvider(answer))
+    fork = fork_hall("fork", people_of("town_hall"))
     assert fork.manifest["journal_digest"] == whole_fork.manifest["journal_digest"]
     assert fork.manifest["fork"]["asked"] == whole_fork.manifest["fork"]["asked"] > 4
     with JournalReader(fork.path / JOURNAL) as journal:

@@ -112,8 +112,13 @@ def test_pilot_killed_at_any_moment_gives_the_same_results(
     assert read_table_bytes(tmp_path / "run") == undisturbed_pilot
 
 
-def test_ctrl_c_waits_for_calls_in_flight(
-    tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
+@pytest.mark.parametrize(
+    "number",
+    # Daily, SIGHUP comes from a terminal that is closed, below, and SIGTERM in test_grids.
+    sample_daily([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], daily=1, part="kills"),
+)
+def test_signals_wait_for_calls_in_flight(
+    number: signal.Signals, tmp_path: Path, serve: Serve, undisturbed_panel: dict[str, bytes]
 ) -> None:
     server = serve(FaultPlan(hold_after=50))
     command_line, study, out = (
@@ -123,7 +128,7 @@ def test_ctrl_c_waits_for_calls_in_flight(
     )
     code, printed = command_line.run_until(
         lambda: len(server.model.log) >= 50,
-        interrupt(server, signal.SIGINT),
+        interrupt(server, number),
         *build_run_arguments(study, out),
     )
     assert code == 130 and has_resume_command(printed), printed
@@ -291,29 +296,6 @@ def test_batch_calls_of_a_killed_run_are_reported_until_they_are_answered(
     batch_api.plan = BatchPlan(expire=frozenset({1}))
     command_line.run(*command, "--resume")
     assert "in batches" not in command_line.run("verify", tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "number",
-    # Daily, SIGHUP comes from a terminal that is closed, below, and SIGTERM in test_grids.
-    sample_daily([signal.SIGTERM, signal.SIGHUP], daily=0, part="kills"),
-)
-def test_hang_up_waits_for_calls_in_flight(
-    number: signal.Signals, tmp_path: Path, serve: Serve
-) -> None:
-    server = serve(FaultPlan(hold_after=50))
-    command_line, study, out = (
-        CommandLine(server.openai),
-        write_panel_study(tmp_path),
-        tmp_path / "run",
-    )
-    code, printed = command_line.run_until(
-        lambda: len(server.model.log) >= 50,
-        interrupt(server, number),
-        *build_run_arguments(study, out),
-    )
-    assert code == 130 and has_resume_command(printed), printed
-    assert count_journaled_requests(out) == Counter(server.model.log)
 
 
 def test_closed_terminal_loses_no_reply(tmp_path: Path, serve: Serve) -> None:

@@ -75,22 +75,31 @@ def dialogues(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+def kill_and_check_controls(
+    server: ServerThread, command_line: CommandLine, run: Path, *, participants: int, calls: int
+) -> None:
+    """Check that controls that are killed after some calls give the tables of undisturbed ones."""
+    flags = ["--no-negative", "--no-retest", "--no-persona", "--trust"]
+    flags += ["--participants", str(participants)]
+    killed_run = run.with_name("killed")
+    shutil.copytree(run, killed_run)
+    command_line.run("controls", run, *flags)
+    assert not kill_and_finish(
+        server, command_line, killed_run / CONTROLS, calls, "controls", killed_run, *flags
+    )
+    assert read_table_bytes(killed_run / CONTROLS) == read_table_bytes(run / CONTROLS)
+    command_line.run("verify", killed_run)
+
+
 def test_kill_inside_a_fork_of_a_control_loses_no_call(
     dialogues: Path, tmp_path: Path, serve: Serve
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
-    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "2", "--trust"]
-    complete_run, killed_run = tmp_path / "whole", tmp_path / "killed"
-    for folder in (complete_run, killed_run):
-        shutil.copytree(dialogues, folder)
-    command_line.run("controls", complete_run, *flags)
+    complete_run = tmp_path / "whole"
+    shutil.copytree(dialogues, complete_run)
     # The forks of two dialogues take most of these calls, one after the other in each.
-    assert not kill_and_finish(
-        server, command_line, killed_run / CONTROLS, 12, "controls", killed_run, *flags
-    )
-    assert read_table_bytes(killed_run / CONTROLS) == read_table_bytes(complete_run / CONTROLS)
-    command_line.run("verify", killed_run)
+    kill_and_check_controls(server, command_line, complete_run, participants=2, calls=12)
 
 
 # Daily, a kill inside a fork.
@@ -100,18 +109,11 @@ def test_kill_inside_a_session_that_a_control_repeats_loses_no_call(
 ) -> None:
     server = serve(latency=0.02, answers="respondent")
     command_line = CommandLine(server.openai)
-    flags = ["--no-negative", "--no-retest", "--no-persona", "--participants", "1", "--trust"]
-    complete_run, killed_run = tmp_path / "whole", tmp_path / "killed"
+    complete_run = tmp_path / "whole"
     path = small_study("workbook", tmp_path)
     command_line.run("run", path, "--model", MODEL, "--out", complete_run, "--trust")
-    shutil.copytree(complete_run, killed_run)
-    command_line.run("controls", complete_run, *flags)
     # All but the first two calls belong to games.
-    assert not kill_and_finish(
-        server, command_line, killed_run / CONTROLS, 20, "controls", killed_run, *flags
-    )
-    assert read_table_bytes(killed_run / CONTROLS) == read_table_bytes(complete_run / CONTROLS)
-    command_line.run("verify", killed_run)
+    kill_and_check_controls(server, command_line, complete_run, participants=1, calls=20)
 
 
 # Daily, a kill inside a fork of a control.

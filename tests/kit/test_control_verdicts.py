@@ -110,29 +110,18 @@ def test_a_retest_without_answers_has_no_verdict(
         make_answer(RETEST, participant, "yes", moment="first", expected="yes")
         for participant in list_participants("A")
     ]
-    answers += [
-        make_answer(
-            RETEST,
-            participant,
-            None,
-            question="rank",
-            moment="first",
-            expected="2",
-            missing="declined",
-        )
-        for participant in list_participants("B")
-    ]
     # A question that could not be asked again is not a missing answer.
     answers += [
         make_answer(
             RETEST,
             participant,
             None,
-            question="wish",
+            question=question,
             moment="first",
-            expected="",
-            missing="open_answer",
+            expected=expected,
+            missing=missing,
         )
+        for question, expected, missing in (("rank", "2", "declined"), ("wish", "", "open_answer"))
         for participant in list_participants("B")
     ]
     findings = compute_findings(make_votes("AB") + answers)

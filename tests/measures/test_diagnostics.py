@@ -419,6 +419,17 @@ def test_a_workbook_reply_with_options_or_a_range_is_a_closed_answer() -> None:
     assert check_off_list(open_rows).value is None
 
 
+def test_yes_no_choices_of_a_coder_are_no_yes_saying():
+    options = json.dumps(["yes", "no"])
+    coder_rows = [
+        make_row(value="yes", speaker_id=f"p{i}", options=options, role="coder") for i in range(60)
+    ]
+    for role, verdict in (("coder", "not known"), ("participant", "failed")):
+        rows = [{**answer_row, "role": role} for answer_row in coder_rows]
+        checks = {check.key: check for check in check_answers(rows)}
+        assert checks["acquiescence"].verdict == verdict
+
+
 def test_check_answers_reads_the_table_of_any_study():
     rows = [
         make_row(value=OPTION_NAMES[i // 2 % 2], speaker_id=f"p{i}", options=json.dumps(options))

@@ -10,10 +10,11 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.proportions import score_interval, wilson
 from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.wording import Sentence, join_sentences, word
+
+T = TypeVar("T")
 
 # Independent unit → number of replies with a fault, number of all replies.
 Faults = dict[Hashable, list[int]]
@@ -85,18 +88,28 @@ def count_faults(
     - `is_faulty`: returns whether a reply is faulty. None: the reply is not counted.
     - `unit_of`: returns the independent unit of a row.
     """
-    faults: Faults = {}
-    for number, row in enumerate(rows):
-        # Coders describe texts. Their replies do not tell whether a model is fit to answer.
-        if row.get("role") == CODER:
-            continue
-        fault = is_faulty(row)
-        if fault is not None:
-            unit = unit_of(row)
-            counts = faults.setdefault(number if unit is None else unit, [0, 0])
-            counts[0] += fault
+    return _count_by_unit(_without_coders(rows), is_faulty, unit_of)
+
+
+def _without_coders(rows: Iterable[Row]) -> Iterator[Row]:
+    # Coders describe texts. Their replies do not tell whether a model is fit to answer.
+    return (row for row in rows if row.get("role") != CODER)
+
+
+def _count_by_unit(
+    items: Iterable[T],
+    is_counted: Callable[[T], bool | None],
+    unit_of: Callable[[T], Hashable],
+) -> Faults:
+    counts_by_unit: Faults = {}
+    for number, item in enumerate(items):
+        counted = is_counted(item)
+        if counted is not None:
+            unit = unit_of(item)
+            counts = counts_by_unit.setdefault(number if unit is None else unit, [0, 0])
+            counts[0] += counted
             counts[1] += 1
-    return faults
+    return counts_by_unit
 
 
 def share_of_replies(faults: Faults) -> Estimate:
@@ -180,7 +193,7 @@ def check_answers(
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
-    all_choices = [*shown_in(answers, unit_of), *choices]
+    all_choices = [*shown_in(_without_coders(answers), unit_of), *choices]
     return [
         *check_answer_form(answers, (), unit_of, unit_name),
         check_yes_share(all_choices, unit_name),
@@ -370,13 +383,14 @@ def _longest_option_words(options: str) -> int:
 def check_yes_share(choices: Iterable[Shown], unit_name: str = UNIT_NAME) -> Check:
     """Check the share of yes among yes/no answers, for runs without opposite statements."""
     # The margin is 10 to 90 %, because real groups rarely vote so uniformly on several items.
-    votes: Faults = {}
-    for number, choice in enumerate(choices):
-        if _yes_or_no(choice.options):
-            unit = choice.who if choice.unit is None else choice.unit
-            counts = votes.setdefault(number if unit is None else unit, [0, 0])
-            counts[0] += choice.chosen.casefold() in YES
-            counts[1] += 1
+
+    def is_yes(choice: Shown) -> bool | None:
+        return choice.chosen.casefold() in YES if _yes_or_no(choice.options) else None
+
+    def unit_of(choice: Shown) -> Hashable:
+        return choice.who if choice.unit is None else choice.unit
+
+    votes = _count_by_unit(choices, is_yes, unit_of)
     asked = sum(counts[1] for counts in votes.values())
     title, margin = "Yes-saying", Margin(1 - ALWAYS_YES, ALWAYS_YES)
     if asked < FEW:

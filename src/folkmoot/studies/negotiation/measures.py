@@ -662,11 +662,11 @@ def listed_choices(run: RunFolder) -> list[Shown]:
     cast = read_table(run, BallotRow).drop_nulls(["top_choice", "options_shown"])
     ballots = cast.unique(["group_id", "topic", "member_id"], keep="first", maintain_order=True)
     columns = ("group_id", "member_id", "top_choice", "options_shown")
-    return [
+    choices = [
         Shown(tuple(shown.split("; ")), chosen, (group, member), unit=group)
         for group, member, chosen, shown in ballots.select(columns).iter_rows()
-        if chosen in shown.split("; ")
     ]
+    return [choice for choice in choices if choice.chosen in choice.options]
 
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
