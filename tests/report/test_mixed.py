@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot.cli.app import app
-from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState
+from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.compare import compare_runs
@@ -21,6 +23,7 @@ from folkmoot.report.document.html import write_report
 from folkmoot.report.export import export_run
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
+from tests.contract.small import EXAMPLES
 from tests.engine.test_seats import build_seat_host
 
 STUDY = """
@@ -36,7 +39,7 @@ personas: {source: quota}
 """
 
 
-def read_rows(finding: Finding) -> list[dict[str, object]]:
+def read_rows(finding: Finding) -> list[dict[str, Any]]:
     return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
@@ -149,3 +152,32 @@ def test_recruitment_ids_are_exported_only_on_request(tmp_path: Path) -> None:
     lines = ids_file.read_text("utf-8").splitlines()
     assert lines == ["seat,PROLIFIC_PID", f"{names[0]},5f3a", f"{names[1]},'=1+1"]
     assert stat.S_IMODE(ids_file.stat().st_mode) == 0o600
+
+
+def test_means_of_people_and_models_differ_by_the_printed_difference(tmp_path: Path) -> None:
+    """Every session of a public goods game has people and models, but not equally many. The
+    means are those of sessions, as in the difference."""
+    run = folkmoot.run(
+        EXAMPLES / "public_goods.xlsx",
+        out=tmp_path / "run",
+        model="synthetic",
+        overrides=("seats.count=9",),
+        seat_host=build_seat_host(
+            lambda _seat, question: question.view.options[0] if question.view.options else "7"
+        ),
+    ).folder
+    gifts = run.read_table("responses").filter(var_name="give_1")
+    seat = pl.format("public_goods.{}/{}", "session", "participant_id")
+    is_human = seat.is_in([seat.name for seat in read_seats(run.path)])
+    expected = {
+        side: rows.group_by("session").agg(pl.col("number").mean())["number"].mean()
+        for side, rows in (("people", gifts.filter(is_human)), ("models", gifts.filter(~is_human)))
+    }
+    finding = people_and_models(run)
+    assert finding is not None and (finding.unit, finding.units) == ("session with people", 4)
+    rows = read_rows(finding)
+    (row,) = (row for row in rows if row["answer"] == "sessions 4")
+    assert {side: row[side] for side in expected} == pytest.approx(expected)
+    assert expected["models"] != gifts.filter(~is_human)["number"].mean()
+    for row in rows:
+        assert row["models_minus_people"] == pytest.approx(row["models"] - row["people"])

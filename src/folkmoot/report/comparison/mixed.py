@@ -23,7 +23,7 @@ from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
 from folkmoot.measures.inference.claims import Claim, Result
-from folkmoot.measures.inference.differences import Side
+from folkmoot.measures.inference.differences import Side, arm_means
 from folkmoot.measures.inference.estimates import ALPHA, format_count
 from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.wording import EXPLORATORY, Sentence, word
@@ -94,12 +94,13 @@ def people_and_models(run: RunFolder) -> Finding | None:
     rows: list[Row] = []
     for result in results:
         models, people = sides[result.claim]
+        model_mean, people_mean = arm_means(models, people)
         rows.append(
             {
                 "answer": result.claim.outcome,
-                "people": float(people.values.mean()),
+                "people": people_mean,
                 "people_n": len(people.values),
-                "models": float(models.values.mean()),
+                "models": model_mean,
                 "models_n": len(models.values),
                 **result_cells(result, "models_minus_people"),
                 "verdict": _judge_difference(result),
@@ -112,8 +113,9 @@ def people_and_models(run: RunFolder) -> Finding | None:
         _describe_differences(results, len(answers_by_question), len(seats)),
         ResultTable.from_records(
             rows,
-            "An option has the share of seats that chose it, a figure the mean of seats. The last "
-            "answer of a seat counts. Models minus people, with 95 % intervals. Verdict of a "
+            "An option has the share of seats that chose it, a figure the mean of seats. If every "
+            "session has people and models, it is the mean of the sessions. The last answer of a "
+            "seat counts. Models minus people, with 95 % intervals. Verdict of a "
             "share: passed if the whole interval is within 15 points, failed if the whole interval "
             "is outside. Verdict of a figure: failed if its adjusted p is below .05, otherwise not "
             "known.",
