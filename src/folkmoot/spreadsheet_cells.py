@@ -24,6 +24,7 @@ from openpyxl.worksheet._reader import FORMULA_TAG, VALUE_TAG, WorkSheetParser
 
 from folkmoot.child_process import Limits, run_in_child
 from folkmoot.errors import InputError, LimitReached, Problem
+from folkmoot.number_text import number_text
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000
@@ -298,14 +299,3 @@ def format_number(value: bool | int | float, number_format: str) -> str:
     if re.fullmatch("00+", format_section) and value >= 0 and float(value).is_integer():
         return f"{int(value):0{min(len(format_section), 30)}d}"
     return number_text(value)
-
-
-def number_text(value: float) -> str:
-    """Return a number as text without rounding noise, such as `4` for 4.0."""
-    # .1 + .2 becomes `0.3`.
-    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
-        return str(int(value))
-    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
-    shown = f"{value:.12g}"
-    # Expressions read no exponent, so a small number is written with all its decimals.
-    return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown

@@ -126,6 +126,15 @@ def test_no_number_is_guessed_from_prose(reply: str) -> None:
     assert isinstance(Number(0, 5000, integer=True).parse_reply(reply), ParseFailure)
 
 
+def test_bounds_are_stated_with_all_their_digits() -> None:
+    """A bound with more than six digits is not rounded, so that a re-ask states the real range."""
+    number = Number(1_000_001, 2_000_001)
+    failure = number.parse_reply("1000000")
+    assert isinstance(failure, ParseFailure) and "from 1000001 to 2000001" in failure.problem
+    assert number.offered_values == ("1000001", "2000001")
+    assert Number(0, 99_999.75).describe_bounds() == " from 0 to 99999.75"
+
+
 @pytest.mark.parametrize(
     ("reply", "value"),
     [("−3", -3), ("**7**", 7), ("Answer: 7", 7), ("“7.”", 7), ("0.125", 0.125), ("3.142", 3.142)],

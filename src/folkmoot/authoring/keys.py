@@ -19,6 +19,7 @@ from folkmoot.authoring.schema import (
     with_unit,
 )
 from folkmoot.field_notes import ESSENTIAL, UNIT
+from folkmoot.number_text import number_text
 
 # The key has no default or no example. None is a valid default, so it cannot mark this.
 UNSET: Any = object()
@@ -160,9 +161,9 @@ def _describe_bounds(node: Node) -> str:
     low, high = node.get("minimum"), node.get("maximum")
     above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
     if low is not None and high is not None:
-        return f"from {low:g} to {high:g}"
+        return f"from {number_text(low)} to {number_text(high)}"
     parts = [
-        f"{words} {limit:g}"
+        f"{words} {number_text(limit)}"
         for words, limit in (
             ("of at least", low),
             ("above", above),

@@ -46,6 +46,7 @@ from folkmoot.conversation.reply_forms import (
     undecorated_forms,
 )
 from folkmoot.json_text import Schema
+from folkmoot.number_text import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 T = TypeVar("T")
@@ -472,7 +473,7 @@ class Number(AnswerType[float]):
     @property
     def offered_values(self) -> tuple[str, ...]:
         """The lower bound and the upper bound. A missing bound is left out."""
-        return tuple(f"{bound:g}" for bound in (self.low, self.high) if bound is not None)
+        return tuple(number_text(bound) for bound in (self.low, self.high) if bound is not None)
 
     def parse_reply(self, reply: str) -> ParsedAnswer[float] | ParseFailure | Missing:
         text = reply.strip()
@@ -552,10 +553,10 @@ class Number(AnswerType[float]):
     def describe_bounds(self) -> str:
         """Return the bounds as the end of a sentence, such as " from 1 to 5"."""
         if self.low is not None and self.high is not None:
-            return f" from {self.low:g} to {self.high:g}"
+            return f" from {number_text(self.low)} to {number_text(self.high)}"
         if self.low is not None:
-            return f" of at least {self.low:g}"
-        return f" of at most {self.high:g}" if self.high is not None else ""
+            return f" of at least {number_text(self.low)}"
+        return f" of at most {number_text(self.high)}" if self.high is not None else ""
 
 
 def _only_value_in_json(reply: str, names: Collection[str]) -> str | None:

@@ -20,6 +20,7 @@ from folkmoot.engine.seats.utterances import (
 )
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import Message
+from folkmoot.number_text import number_text
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -191,7 +192,7 @@ def _possible_spellings(value: Any) -> Iterator[str]:
         yield str(value)
         # Templates print 2.0 as "2".
         if isinstance(value, float):
-            yield f"{value:g}"
+            yield number_text(value)
         if isinstance(value, str) and value[:1] in ("[", "{"):
             try:
                 yield from _possible_spellings(json.loads(value))

@@ -36,6 +36,7 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.inference.power import DesignSize
+from folkmoot.number_text import number_text
 from folkmoot.storage.findings import ResultTable, TableCell, column_heading, format_cell
 from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import PLAN, RunFolder
@@ -134,7 +135,7 @@ def describe_setting(config: Mapping[str, Any], key: str) -> str:
     value = config.get(key)
     if value is None:
         return "the provider's default"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def of_family(claims: Iterable[Claim], *families: str) -> list[Claim]:
@@ -334,7 +335,7 @@ def _variable_fields(study_file: StudyFile, claims: Sequence[Claim]) -> tuple[Te
 
 def _describe_index(claim: Claim) -> str:
     if claim.at_least is not None:
-        return f"whether {claim.measure} is at least {claim.at_least:g}"
+        return f"whether {claim.measure} is at least {number_text(claim.at_least)}"
     if claim.subject:
         return f"the mean of the rows of one subject ({', '.join(claim.subject)})"
     return ""

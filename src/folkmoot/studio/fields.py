@@ -27,6 +27,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
 from folkmoot.hints import capitalise
+from folkmoot.number_text import number_text
 from folkmoot.studio.labels import FormWords, value_words
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]
@@ -521,7 +522,7 @@ def _closed_values(node: Node) -> Sequence[Any]:
 
 
 def _number_text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else ""
+    return number_text(value) if isinstance(value, (int, float)) else ""
 
 
 def _as_text(value: Any, kind: Kind) -> str:

@@ -147,6 +147,14 @@ def test_a_price_ladder_gives_a_demand_curve_before_and_after(tmp_path: Path) ->
             assert len(re.findall(r"\b(?:150|250|400)\b", asked)) == 1
 
 
+def test_prices_with_many_digits_are_separate_questions(tmp_path: Path) -> None:
+    ladder = "price: 1,000,001 yen\nprices: ['1,000,002 yen', '1,000,003 yen']\n"
+    run = run_focus_group(tmp_path, SMALL + ladder, provider=ScriptedProvider(by_concept))
+    counts = run.read_table("intents").group_by("price").len().sort("price")
+    assert counts["price"].to_list() == ["1,000,001 yen", "1,000,002 yen", "1,000,003 yen"]
+    assert counts["len"].n_unique() == 1
+
+
 def test_without_a_ladder_there_is_no_curve(tmp_path: Path) -> None:
     assert "demand" not in findings_by_key(run_focus_group(tmp_path, SMALL))
 

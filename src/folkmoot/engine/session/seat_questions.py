@@ -29,6 +29,7 @@ from folkmoot.engine.session.plan import ANNOUNCED
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import ModelRequest, RespondentHints
+from folkmoot.number_text import number_text
 from folkmoot.provenance import SourcedText
 from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowOrder
 
@@ -215,7 +216,7 @@ async def _ask_human(
 def format_answer(answer: object) -> str:
     """Return an answer as text."""
     # Whole numbers have no decimals.
-    return f"{answer:g}" if isinstance(answer, float) else str(answer)
+    return number_text(answer) if isinstance(answer, float) else str(answer)
 
 
 def _with_title(

@@ -22,6 +22,7 @@ from folkmoot.engine.settings.yaml_tree import (
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import did_you_mean, shorten
+from folkmoot.number_text import number_text
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_HINT = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"
@@ -195,7 +196,7 @@ def _describe_error(
 
 
 def _format_limit(value: object) -> object:
-    return f"{value:g}" if isinstance(value, float) else value
+    return number_text(value) if isinstance(value, float) else value
 
 
 def _split_key_prefix(path: KeyPath, message: str, tree: YamlTree) -> tuple[KeyPath, str]:

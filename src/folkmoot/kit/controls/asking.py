@@ -93,6 +93,7 @@ from folkmoot.kit.run_below import (
     verify_below,
 )
 from folkmoot.models.catalog import HUMAN_MODEL
+from folkmoot.number_text import number_text
 from folkmoot.provenance import quote_value
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 
@@ -438,7 +439,7 @@ async def _ask_control(
         prompt = scope.prompt(f"choice_{language}", **asks, listing=listing)
     else:
         low, high = (
-            quote_value(f"{bound:g}", "value", f"study.questions.{question.id}.number")
+            quote_value(number_text(bound), "value", f"study.questions.{question.id}.number")
             for bound in question.number
         )
         prompt = scope.prompt(f"number_{language}", **asks, low=low, high=high)

@@ -12,6 +12,7 @@ from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
+from folkmoot.number_text import number_text
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,
@@ -152,9 +153,12 @@ def _rating_table(
         return AnswerTable([], [], [], [], [])
     low, high = scale or (min(numbers), max(numbers))
     if not low < high or min(numbers) < low or max(numbers) > high:
-        problem = f"the answers go from {min(numbers):g} to {max(numbers):g}"
+        lowest, highest, first_step, last_step = map(
+            number_text, (min(numbers), max(numbers), low, high)
+        )
+        problem = f"the answers go from {lowest} to {highest}"
         if scale is not None:
-            problem += f", which the scale from {low:g} to {high:g} does not hold"
+            problem += f", which the scale from {first_step} to {last_step} does not hold"
         hint = "give the lowest and the highest possible answer: --scale 1 7"
         raise InputError(Problem(problem, str(path), hint=hint))
     texts = _texts(pairs, ITEM), _texts(pairs, ARM)

@@ -24,6 +24,7 @@ from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.hints import capitalise, collapse_spaces
+from folkmoot.number_text import number_text
 from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character
@@ -487,7 +488,7 @@ class Participant:
         # separate question, and its prompt contains no answer to another price.
         answers = [await self._would_buy(scope, when, context, self.texts.price)]
         for price in self.texts.ladder:
-            price_scope = scope.child(f"{parse_amount(price):g}")
+            price_scope = scope.child(number_text(parse_amount(price)))
             answers.append(await self._would_buy(price_scope, when, context, price, ladder=True))
         return tuple(answers)
 

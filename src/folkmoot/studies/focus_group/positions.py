@@ -15,6 +15,7 @@ import polars as pl
 from folkmoot.kit.findings import split_address
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.retest import Repeat
+from folkmoot.number_text import number_text
 from folkmoot.people.sources.grounded.attributes import valence_label
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import parse_amount
@@ -187,7 +188,7 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     keys = intents.select(*TALK, "when", "persona_id", "ladder", "price").iter_rows()
     is_excluded = pl.Series(
         [
-            (*key, f"{parse_amount(price):g}") in excluded_keys
+            (*key, number_text(parse_amount(price))) in excluded_keys
             if ladder
             else tuple(key) in excluded_keys
             for *key, ladder, price in keys

@@ -14,6 +14,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
+from folkmoot.number_text import number_text
 from folkmoot.people.sources.experiment import HumanAnswer, read_experiment
 from folkmoot.provenance import quote_value
 from folkmoot.storage.rows import Row, column
@@ -68,7 +69,7 @@ def check_config(config: ReplayConfig, folder: Path) -> list[Problem]:
         if value is not None
     ]
     if outside := [value for value in values if not low <= value <= high]:
-        return [Problem(f"an answer of the table is {outside[0]:g}", key="scale")]
+        return [Problem(f"an answer of the table is {number_text(outside[0])}", key="scale")]
     return []
 
 
@@ -109,7 +110,7 @@ async def _replay(
 ) -> None:
     config = session.config
     source_row = f"people.row/{answer.person}"
-    low, high = (quote_value(f"{bound:g}", "value", "study.scale") for bound in config.scale)
+    low, high = (quote_value(number_text(bound), "value", "study.scale") for bound in config.scale)
     item = quote_value(answer.item, "material", "study.people.item")
     persona = quote_value(answer.persona, "persona", source_row, answer.person)
     system = scope.prompt("person_system", persona=persona)
@@ -118,7 +119,7 @@ async def _replay(
     # simulated. With `asked` the model answers first and is then told its own answer.
     before: float | None = answer.before
     shown_before: str | None = quote_value(
-        f"{answer.before:g}", "answer", f"{source_row}/before", answer.person
+        number_text(answer.before), "answer", f"{source_row}/before", answer.person
     )
     if config.first_answer == "asked":
         prompt = scope.prompt("before", low=low, high=high, item=item)
@@ -127,7 +128,7 @@ async def _replay(
         )
         before = None if isinstance(first.value, Missing) else float(first.value)
         shown_before = (
-            quote_value(f"{before:g}", "answer", first.address, answer.person)
+            quote_value(number_text(before), "answer", first.address, answer.person)
             if before is not None
             else None
         )

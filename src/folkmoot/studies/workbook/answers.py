@@ -36,8 +36,8 @@ from folkmoot.conversation.choices import (
 )
 from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.hidden_characters import hidden_in
+from folkmoot.number_text import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
-from folkmoot.spreadsheet_cells import number_text
 from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, VarType, written_label
 
 # Limits that no real workbook reaches. They keep a hostile file from filling the memory.

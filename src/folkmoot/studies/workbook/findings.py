@@ -30,6 +30,7 @@ from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
+from folkmoot.number_text import number_text
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
@@ -490,7 +491,7 @@ def distribution_finding(
     numbers = data["number"].to_numpy()
     distinct = np.unique(numbers)
     if len(distinct) <= MOST_BARS:
-        names = [f"{value:g}" for value in distinct]
+        names = [number_text(value) for value in distinct]
         bins = np.searchsorted(distinct, numbers)
     else:
         edges = np.linspace(distinct[0], distinct[-1], MOST_BARS // 2 + 1)

@@ -26,6 +26,7 @@ from folkmoot.engine.seats.seat_manager import (
 from folkmoot.hints import collapse_spaces, shorten
 from folkmoot.models.images import MessagePart, find_image_references, split_messages
 from folkmoot.models.request import Message
+from folkmoot.number_text import number_text
 from folkmoot.view import forms
 from folkmoot.view.site import (
     POLICY,
@@ -229,7 +230,7 @@ def _word_for_humans(problem: str, form: forms.FormField) -> str:
     if rest and re.fullmatch(r"[\w.]+", field_path):
         problem_text = f"{' › '.join(map(forms.label_of, field_path.split('.')))}: {rest}"
     if form.kind == "number" and form.low is not None and form.high is not None:
-        request = f"Please give a number from {form.low:g} to {form.high:g}."
+        request = f"Please give a number from {number_text(form.low)} to {number_text(form.high)}."
     elif form.kind == "choice":
         request = "Please choose one of the options."
     else:

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from folkmoot.conversation.prompts import REMOVED_MARKS, cut_spans
 from folkmoot.hints import closest_name, shorten
+from folkmoot.number_text import number_text
 from folkmoot.provenance import (
     Quoted,
     QuotedFloat,
@@ -24,7 +25,6 @@ from folkmoot.provenance import (
     escape_text,
     with_sources,
 )
-from folkmoot.spreadsheet_cells import number_text
 from folkmoot.studies.workbook.answers import BROKEN
 from folkmoot.studies.workbook.config import MAX_TEXT, Scalar
 from folkmoot.studies.workbook.language.expressions import (

@@ -16,6 +16,7 @@ from openpyxl.utils import get_column_letter
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import closest_name, collapse_spaces
+from folkmoot.number_text import number_text
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     by_role,
@@ -735,6 +736,6 @@ def look_alikes(labels: Sequence[str]) -> list[list[str]]:
 def _normalise_label(text: str) -> str:
     normalised = collapse_spaces(unicodedata.normalize("NFKC", text).casefold())
     try:
-        return f"{float(normalised):g}"
+        return number_text(float(normalised))
     except ValueError:
         return normalised

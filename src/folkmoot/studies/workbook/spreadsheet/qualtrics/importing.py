@@ -13,7 +13,8 @@ from folkmoot.engine.study.study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
 from folkmoot.hints import shorten
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.spreadsheet_cells import LIMITS, number_text
+from folkmoot.number_text import number_text
+from folkmoot.spreadsheet_cells import LIMITS
 from folkmoot.studies.workbook.config import FACILITATOR, Scalar
 from folkmoot.studies.workbook.language.expressions import ExpressionProblem
 from folkmoot.studies.workbook.language.placeholders import names_in

@@ -10,7 +10,7 @@ from typing import Any as Value
 from urllib.parse import unquote
 
 from folkmoot.hints import shorten
-from folkmoot.spreadsheet_cells import number_text
+from folkmoot.number_text import number_text
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,
     ValueComparison,

@@ -12,7 +12,7 @@ from typing import Any
 
 from folkmoot.conversation.choices import indistinguishable_pairs
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.spreadsheet_cells import number_text
+from folkmoot.number_text import number_text
 from folkmoot.studies.workbook.config import VarType
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_literal
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
