@@ -229,6 +229,17 @@ async def test_transient_errors_are_retried_and_counted(tmp_path: Path) -> None:
         assert [event.attempts for event in journal.read_entries()] == [4]
 
 
+async def test_a_reported_wait_is_the_requested_and_the_drawn_one(tmp_path: Path) -> None:
+    events: list[Event] = []
+    errors: list[FolkmootError] = [TransientError("500", retry_after=0.01)]
+    async with open_gateway(
+        tmp_path, ScriptedProvider(raise_errors_then(errors)), events=events
+    ) as gateway:
+        await gateway.complete_request("a", build_request())
+    (retry,) = [event for event in events if isinstance(event, CallRetried)]
+    assert retry.wait_seconds > 0.01
+
+
 async def test_exhausted_retries_pause_the_run_and_nothing_is_journaled(
     tmp_path: Path,
 ) -> None:

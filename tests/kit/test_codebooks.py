@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 import folkmoot.studies
@@ -68,6 +69,14 @@ def test_check_reports_problems_of_custom_codebooks(
     (tmp_path / "mine" / name).write_text(text, "utf-8")
     output = check_study(study)
     assert message in output and "No problems" not in output
+
+
+@pytest.mark.parametrize("name", ["TOO_DEAR", "too dear", "too-dear"])
+def test_names_that_differ_only_in_spelling_are_one_code(name: str) -> None:
+    """Replies are matched with codes without regard to spelling, so one of two would be lost."""
+    codes = [{"name": code, "definition": "-"} for code in ("too_dear", name)]
+    with pytest.raises(ValidationError, match="duplicate code"):
+        coding.Codebook.model_validate({"name": "price", "question": "Why?", "codes": codes})
 
 
 def check_study(study: Path) -> str:

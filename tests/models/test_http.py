@@ -18,7 +18,11 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
-from folkmoot.models.wire.http_client import error_from_response, retry_after_seconds
+from folkmoot.models.wire.http_client import (
+    error_from_response,
+    parse_rate_limit_headers,
+    retry_after_seconds,
+)
 
 CASES: list[tuple[int, dict[str, object], type[ModelError]]] = [
     (401, {"message": "Incorrect API key"}, FatalModelError),
@@ -143,3 +147,20 @@ def test_wait_times_are_read_in_all_formats() -> None:
     assert wait_until_past_time == 0.0
     assert retry_after_seconds({"retry-after": "soon"}) is None
     assert retry_after_seconds({}) is None
+    delay = b'{"error": {"details": [{"retryDelay": "%b"}]}}'
+    assert retry_after_seconds({}, delay % b"1.5s") == 1.5
+    assert retry_after_seconds({}, delay % b"1.2.3s") is None
+
+
+@pytest.mark.parametrize(
+    ("reset", "seconds"),
+    [
+        ("20ms", 0.02), ("1h0m1.5s", 3601.5), (".5s", 0.5), ("90", 90), ("20261129", 20_261_129),
+        ("1.2.3s", None), ("nan", None), ("inf", None), ("soon", None), ("", None),
+    ],
+)  # fmt: skip
+def test_only_durations_are_read_as_times_of_a_rate_limit(
+    reset: str, seconds: float | None
+) -> None:
+    hints = parse_rate_limit_headers({"x-ratelimit-reset-requests": reset})
+    assert [*hints.values()] == ([] if seconds is None else [pytest.approx(seconds)])

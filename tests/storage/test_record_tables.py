@@ -10,7 +10,7 @@ import pytest
 
 from folkmoot.errors import ProtocolError
 from folkmoot.storage.table_buffer import rows_to_frame
-from folkmoot.storage.tables import build_codebook, write_table
+from folkmoot.storage.tables import build_codebook, units_of, write_table
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},
@@ -100,3 +100,8 @@ def test_column_of_numbers_may_have_any_name(name: str) -> None:
     for frame in (table, table.lazy()):
         column = build_codebook({"t": frame})["t"]["columns"][name]
         assert (column["min"], column["max"]) == (0, 5_999)
+
+
+def test_a_participant_without_a_group_is_no_member_of_a_group_with_the_same_name() -> None:
+    table = pl.DataFrame({"participant_id": ["1", "2", "3"], "group": ["3", "3", None]})
+    assert units_of(table).of.n_unique() == 2

@@ -63,6 +63,15 @@ def test_a_page_without_its_token_is_refused(outputs: Path) -> None:
         assert inside.status == 200 and "town_hall" in inside.text
 
 
+@pytest.mark.parametrize("foreign", ['prefs={"theme": "dark"}', "x=Mon Nov 29", "flag", "a/b=1"])
+def test_cookies_of_other_programs_do_not_lock_out(outputs: Path, foreign: str) -> None:
+    with create_viewer_server(outputs, Guard(token="secret")) as server:
+        own = server.get("/?token=secret").headers["Set-Cookie"].split(";")[0]
+        for cookies in (f"{foreign}; {own}", f"{own}; {foreign}"):
+            assert server.get("/", Cookie=cookies).status == 200
+        assert server.get("/", Cookie=foreign).status == 401
+
+
 def test_two_servers_of_one_machine_keep_their_tokens_apart(outputs: Path) -> None:
     with (
         create_viewer_server(outputs, Guard(token="a")) as first,

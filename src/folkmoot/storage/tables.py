@@ -380,4 +380,6 @@ def join_unit_names(names: Iterable[str]) -> str:
 
 def _shared_or_own(shared: pl.Series, own: pl.Series) -> pl.Series:
     columns = pl.DataFrame({"shared": shared, "own": own})
-    return columns.select(unit=pl.coalesce("shared", "own"))["unit"]
+    # A participant's id may equal the name of a group, for example if both are numbers.
+    alone = pl.when(pl.col("shared").is_null()).then(pl.format("alone {}", "own"))
+    return columns.select(unit=alone.otherwise("shared"))["unit"]

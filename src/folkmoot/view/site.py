@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, wraps
-from http.cookies import SimpleCookie
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -28,7 +27,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
@@ -37,6 +36,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.measures.inference.estimates import format_dollars
+from folkmoot.number_text import number_text
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection
@@ -169,8 +169,8 @@ class GuardMiddleware:
             # another site.
             answer.set_cookie(self.guard.cookie_name, given_token, httponly=True, samesite="lax")
             return answer
-        cookie = SimpleCookie(headers.get("cookie", "")).get(self.guard.cookie_name)
-        if cookie is not None and self.guard.admits_token(cookie.value):
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.guard.cookie_name)
+        if cookie is not None and self.guard.admits_token(cookie):
             return None
         message = "This page needs its token: open the whole link that was printed at the start."
         return PlainTextResponse(message, 401)
@@ -311,6 +311,7 @@ def template_environment() -> Environment:
     filters: dict[str, Callable[..., object]] = {
         "heading": column_heading,
         "cell": format_cell,
+        "number_text": number_text,
         "q": lambda text: quote(str(text), safe="", errors="replace"),
         "path": lambda text: quote(str(text), errors="replace"),
         "ago": format_age,

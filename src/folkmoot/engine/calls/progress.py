@@ -341,7 +341,7 @@ class ProgressTally:
             parts.append(f"{self.replayed:,} replayed")
         parts.append(self.total.cost)
         if self.retries:
-            parts.append(f"{self.retries:,} retries")
+            parts.append(format_count(self.retries, "retry", "retries"))
         if self.missing:
             parts.append(f"{self.missing:,} without an answer")
         return " · ".join(parts)

@@ -342,7 +342,7 @@ class RetryPolicy:
                 call.failures += 1
                 # The call may have reached the model, so its usage may be lost.
                 model_state.usage.lost_calls += 1
-                wait = self._backoff_seconds(model_state, call, error) + (error.retry_after or 0.0)
+                wait = self._backoff_seconds(model_state, call, error)
             except QuotaError as error:
                 wait = self._handle_quota_error(model_state, entered_at, error)
             except FatalModelError as error:
@@ -466,13 +466,13 @@ class RetryPolicy:
         # The wait is drawn from the seed, like all randomness of a run.
         draw = config.random_seed, call.address, "retry", call.attempts
         wait = backoff_seconds(config.api_retry_base_seconds, call.failures, *draw)
+        # After a rate limit, the limiter already holds all calls for the requested time. Otherwise
+        # the drawn wait is added to the requested one, so that calls do not return together.
+        is_held = isinstance(error, RateLimitedError) and not call.batched
+        seconds = max(wait, requested_wait) if is_held else wait + requested_wait
         billed = (error.may_be_billed, error.max_usd)
-        self._progress(
-            CallRetried(
-                model_state.name, str(error), max(wait, requested_wait), call.attempts, *billed
-            )
-        )
-        return wait
+        self._progress(CallRetried(model_state.name, str(error), seconds, call.attempts, *billed))
+        return wait if is_held else seconds
 
     def _handle_quota_error(
         self, model_state: ModelState, entered_at: float, error: QuotaError

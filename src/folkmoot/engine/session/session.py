@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -409,7 +410,7 @@ class Scope:
             )
         stage = self._run.report_stage_started(self.path, len(item_list))
         blocks = [block(item) for item in item_list] if block else []
-        largest = max(map(blocks.count, dict.fromkeys(blocks)), default=1)
+        largest = max(Counter(blocks).values(), default=1)
         # Enough items for twice the concurrency: while one item computes, another has a call ready.
         # The negations round up.
         busy_items = -(-2 * self._run.config.concurrency // width) if width else len(item_list)

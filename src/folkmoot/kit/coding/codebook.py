@@ -57,10 +57,10 @@ class Codebook(_FrozenModel):
 
     @model_validator(mode="after")
     def _check_distinct_names(self) -> Codebook:
-        # `find_code` ignores case, so names that differ only in case would be one code.
-        names = [code.name.casefold() for code in self.codes]
+        # `find_code` ignores the spelling, so names that differ only in spelling would be one code.
+        names = [_normalise_name(code.name) for code in self.codes]
         if repeated_names := [
-            code.name for i, code in enumerate(self.codes) if code.name.casefold() in names[:i]
+            code.name for i, code in enumerate(self.codes) if names[i] in names[:i]
         ]:
             raise ValueError(f"duplicate code {repeated_names[0]!r}")
         if reserved_names := {NO_CODE_LABEL, ALL_SLOT_VALUES} & set(names):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -346,7 +347,7 @@ def retry_after_seconds(headers: Mapping[str, str], body: bytes = b"") -> float 
         except ValueError:
             continue
     match = re.search(rb'"retryDelay"\s*:\s*"([0-9.]+)s"', body)
-    return float(match[1]) if match else None
+    return _parse_number(match[1].decode()) if match else None
 
 
 def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
@@ -367,10 +368,12 @@ def parse_rate_limit_headers(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _parse_number(value: str | None) -> float | None:
+    # None for a text that is no finite number.
     try:
-        return None if value is None else float(value)
+        number = math.nan if value is None else float(value)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _parse_duration(value: str | None) -> float | None:
@@ -378,15 +381,18 @@ def _parse_duration(value: str | None) -> float | None:
     # then.
     if not value:
         return None
+    # Try a number first: `20261129` would also be an ISO date.
+    if (number := _parse_number(value)) is not None:
+        return number
     # The lookbehind keeps the time linear in a long run of digits.
-    parts = re.findall(r"(?<![0-9.])([0-9.]+)(ms|h|m|s)", value)
+    parts = re.findall(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|h|m|s)", value)
     if parts and "".join(amount + unit for amount, unit in parts) == value:
         scale = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
         return sum(float(amount) * scale[unit] for amount, unit in parts)
     try:
         return max(0.0, datetime.fromisoformat(value).timestamp() - time.time())
     except ValueError:
-        return _parse_number(value)
+        return None
 
 
 def _error_message(status: int, body: bytes) -> str:
