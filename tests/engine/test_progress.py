@@ -56,7 +56,7 @@ def test_tally_counts_calls_cost_missing_answers_and_remaining_time() -> None:
     assert stage is not None
     assert stage.eta_seconds(clock()) == 6.0
     assert tally.format_line() == (
-        "vote: 4 of 10 · 6 s left · 4 calls (1/s) · 1 replayed · $2.00 · 1 retries "
+        "vote: 4 of 10 · 6 s left · 4 calls (1/s) · 1 replayed · $2.00 · 1 retry "
         "· 1 without an answer"
     )
 
