@@ -48,6 +48,14 @@ def make_computed_workbook(*items: tuple[str, str, str]) -> dict[str, list[list[
     return book
 
 
+def test_results_from_whole_answers_are_shown_as_whole_numbers(tmp_path: Path) -> None:
+    text = "Keep {{ 10 - offer }}, half {{ offer / 2 }}, twice {{ 2 * offer }}, {{ offer }}."
+    provider = make_provider(number=7)
+    run_workbook(with_cell(make_workbook(), f"{TASKS}!F5", text), tmp_path, provider, limit=1)
+    shown = [r.messages[-1].content for r in select_requests(provider, "market.1/m/")]
+    assert shown and all("Keep 3, half 3.5, twice 14, 7." in prompt for prompt in shown)
+
+
 @pytest.mark.nightly(part="sweeps")
 def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
     tmp_path: Path,
@@ -71,8 +79,8 @@ def test_a_long_chain_in_any_order_is_the_same_in_the_prompt_and_in_the_table(
 @pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
-        ("-x ** 2", -9, "-9.0"),  # Python's precedence; templates have (-3) ** 2
-        ("2 ** 3 ** 2", 512, "512.0"),  # … and (2 ** 3) ** 2
+        ("-x ** 2", -9, "-9"),  # Python's precedence; templates have (-3) ** 2
+        ("2 ** 3 ** 2", 512, "512"),  # … and (2 ** 3) ** 2
         ("-x | abs", 3, "3"),
         ("10 - (x | round)", 7, "7"),
         ("(x / 2) | round | int", 2, "2"),

@@ -329,6 +329,8 @@ def _show(tree: ast.expr, evaluator: _PlaceholderEvaluator) -> SourcedText:
         is_body = evaluator.calculate_whole(tree.test)
         return _show(tree.body if is_body else tree.orelse, evaluator)
     value = evaluator.calculate_whole(tree)
+    # A result is printed like a computed value: 3 and not 3.0, if the answers are whole numbers.
+    value = number_text(value) if type(value) is float else value
     rendered = with_sources(value) if names_used(tree) else SourcedText(str(value))
     return (
         rendered
