@@ -23,6 +23,7 @@ from folkmoot.provenance import (
     SourcedText,
     concatenate_texts,
     escape_text,
+    source_of,
     with_sources,
 )
 from folkmoot.studies.workbook.answers import BROKEN
@@ -330,7 +331,9 @@ def _show(tree: ast.expr, evaluator: _PlaceholderEvaluator) -> SourcedText:
         return _show(tree.body if is_body else tree.orelse, evaluator)
     value = evaluator.calculate_whole(tree)
     # A result is printed like a computed value: 3 and not 3.0, if the answers are whole numbers.
-    value = number_text(value) if type(value) is float else value
+    if isinstance(value, float):
+        source = source_of(value)
+        value = number_text(value) if source is None else SourcedNumber(value, source)
     rendered = with_sources(value) if names_used(tree) else SourcedText(str(value))
     return (
         rendered
