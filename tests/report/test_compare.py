@@ -96,7 +96,7 @@ def test_a_different_model_is_named_and_its_effect_estimated(base_run, tmp_path)
         holm([result_row["p"] for result_row in rows])
     )
     assert [result_row["run"] for result_row in rows] == ["first", "second", "second − first"]
-    assert "differ from those in first is not shown" in result["compare_votes"].says
+    assert "differ from those in first is not shown for" in result["compare_votes"].says
     figures = result["compare_figures"].says
     assert "Exchanges in Adversarial (ACP), second − first: +2.00 (" in figures
 
@@ -153,8 +153,9 @@ def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_
     # Within a run the effect holds for its texts, and is tested as in its report.
     own_rows = [row for row in read_rows(effects) if row["run"] in ("first", "second")]
     assert all(row["low"] is not None for row in own_rows)
-    (final_votes,) = (row for row in read_rows(result["compare_votes"]) if row["votes"] == "final")
-    assert final_votes["p"] is None
+    rows_of_votes = read_rows(result["compare_votes"])
+    p_values = {row["condition"]: row["p"] for row in rows_of_votes if row["votes"] == "final"}
+    assert p_values["Adversarial (ACP)"] is None and p_values["Simple voting"] is not None
 
 
 def test_runs_with_the_same_texts_are_compared_by_participants(tmp_path):
@@ -388,9 +389,15 @@ def test_runs_with_the_same_participants_are_compared_within_participants(tmp_pa
     unpaired_rows = {row["condition"]: row for row in read_rows(unpaired["compare_claims"])}
     assert unpaired_rows["Adversarial (ACP)"]["paired"] is False
     assert unpaired_rows["Adversarial (ACP)"]["verdict"] == "neither shown nor ruled out"
-    votes = paired["compare_votes"].grid
-    share_index = votes.columns.index("same_person_same_choice_share")
-    assert [row[share_index] for row in votes.rows] == [1.0, 285 / 300]
+    same_choices = {
+        (row["votes"], row["condition"]): row["same_person_same_choice_share"]
+        for row in read_rows(paired["compare_votes"])
+    }
+    assert same_choices == {
+        ("initial", "All shared"): 1.0,
+        ("final", "Simple voting"): 1.0,
+        ("final", "Adversarial (ACP)"): 135 / 150,
+    }
     # Simple voting is the same in both runs, so the effects differ as much as the changes.
     assert "the effects differ (+10 points" in paired["compare_effects"].says
     assert "that the effects differ is not shown" in unpaired["compare_effects"].says
@@ -600,7 +607,10 @@ def test_an_unfinished_run_is_estimated_and_not_tested(base_run, tmp_path):
         )
         assert any(row["low"] is not None for row in rows_between_runs)
     sentence = result["compare_votes"].says
-    assert sentence == "Not tested against first: initial votes of half and final votes of half."
+    assert sentence == (
+        "Not tested against first: initial votes of half, final votes of half in Simple voting and "
+        "final votes of half in Adversarial (ACP)."
+    )
 
 
 def test_untested_votes_are_reported_as_not_tested(base_run, tmp_path):
@@ -609,6 +619,38 @@ def test_untested_votes_are_reported_as_not_tested(base_run, tmp_path):
     second = write_run(tmp_path / "second", {"acp": (60, 150), "simple_voting": (12, 150)})
     sentence = compute_comparison([first, add_draws(second, 10, "b")])["compare_votes"].says
     assert sentence == (
-        "That initial votes of second differ from those in first is not shown. "
-        "Not tested against first: final votes of second."
+        "That the shares of the options differ from those in first is not shown for initial votes "
+        "of second and final votes of second in Simple voting. "
+        "Not tested against first: final votes of second in Adversarial (ACP)."
     )
+
+
+def test_final_votes_are_compared_in_the_same_condition(base_run, tmp_path):
+    """Humans who equal one condition of the run differ from its other condition."""
+    participants = pl.read_parquet(base_run / "tables" / "participants.parquet")
+    humans = participants.filter(pl.col("condition") == "simple_voting")
+    file = tmp_path / "people.csv"
+    humans.select("condition", "initial_choice", "final_choice").write_csv(file)
+    rows = read_rows(compute_comparison([base_run, file])["compare_votes"])
+    assert [(row["votes"], row["condition"]) for row in rows] == [
+        ("initial", "Simple voting"),
+        ("final", "Simple voting"),
+    ]
+    assert {row["total_variation_distance_points"] for row in rows} == {0}
+
+
+def test_final_votes_of_humans_who_talked_in_groups_are_not_tested(base_run, tmp_path):
+    file = tmp_path / "people.csv"
+    rows = [
+        f"g{i // 50},h{i},simple_voting,{OPTIONS[i % 3]},{OPTIONS[i // 50]}" for i in range(100)
+    ]
+    file.write_text("\n".join(["group,person,arm,before,after", *rows]))
+    result = compute_comparison([base_run, file])
+    votes = {row["votes"]: row for row in read_rows(result["compare_votes"])}
+    assert votes["initial"]["p"] is not None and votes["final"]["p"] is None
+    assert "Not tested against first: final votes of people" in result["compare_votes"].says
+    # The distance by chance assumes independent votes as well.
+    by_chance = {
+        row["measure"]: row["by_chance"] for row in read_rows(result["people_calibration"])
+    }
+    assert by_chance["initial choice"] is not None and by_chance["final choice"] is None

@@ -14,6 +14,7 @@ from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.report.comparison.compare import compare_runs
+from folkmoot.storage.findings import Finding
 from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 
@@ -45,6 +46,10 @@ def draw_humans_and_simulation(seed: int, n: int = 300) -> tuple[list[dict], lis
             }
             rows.append({**shared, **choices, "status": "complete"})
     return humans, simulated
+
+
+def read_rows(finding: Finding) -> list[dict]:
+    return [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
 
 
 def write_run_and_humans(
@@ -109,35 +114,54 @@ def test_the_difference_of_the_simulation_equals_that_of_the_tables(tmp_path: Pa
         assert row["off"] == pytest.approx(rate["simulated"] - rate["people"])
         assert rows[name, "final choice"]["off"] == pytest.approx(abs(row["off"]))
         assert row["by_chance"] is None and 0 < rows[name, "final choice"]["by_chance"] < 0.2
-    grid = findings["people_heterogeneity"].grid
-    homes = {
-        table_row[1]: dict(zip(grid.columns, table_row, strict=True)) for table_row in grid.rows
-    }
-    assert homes.keys() == {"rural", "urban"}
-    counts = {
-        home: [
-            [table_row["position_changed"] for table_row in rows if table_row["home"] == home]
-            for rows in (simulated, humans)
-        ]
-        for home in homes
+    groups = {
+        (row["condition"], row["level"]): row for row in read_rows(findings["people_heterogeneity"])
     }
     gaps = {
-        home_name: newcombe(
-            sum(simulated_values), len(simulated_values), sum(human_values), len(human_values)
+        (name, home): newcombe(
+            *(
+                count
+                for rows in (simulated, humans)
+                for changes in [
+                    [
+                        row["position_changed"]
+                        for row in rows
+                        if (row["condition"], row["home"]) == (condition, home)
+                    ]
+                ]
+                for count in (sum(changes), len(changes))
+            )
         )
-        for home_name, (simulated_values, human_values) in sorted(counts.items())
+        for condition, name in (("simple_voting", "Simple voting"), ("acp", "Adversarial (ACP)"))
+        for home in ("rural", "urban")
     }
-    for (home, difference), holm_p in zip(
-        gaps.items(), holm([difference.p for difference in gaps.values()]), strict=True
-    ):
-        row = homes[home]
+    assert groups.keys() == gaps.keys()
+    adjusted = holm([difference.p for difference in gaps.values()])
+    for ((name, home), difference), holm_p in zip(gaps.items(), adjusted, strict=True):
+        row = groups[name, home]
         row_numbers = (row["off"], row["low"], row["high"], row["p"], row["holm_p"])
         assert row_numbers == pytest.approx(
             (difference.value, difference.low, difference.high, difference.p, holm_p)
         )
-        is_named = f"home {home}: position changed" in findings["people_heterogeneity"].says
-        assert is_named == (holm_p < 0.05)
+        label = f"home {home} in {name}: position changed"
+        assert (label in findings["people_heterogeneity"].says) == (holm_p < 0.05)
     assert any("Holm" in note for note in findings["people_heterogeneity"].notes)
+
+
+def test_groups_of_humans_are_compared_with_participants_in_the_same_condition(
+    tmp_path: Path,
+) -> None:
+    """Humans who equal one condition are not off, although all change in the other condition."""
+    _, simulated = draw_humans_and_simulation(1)
+    for row in simulated:
+        if row["condition"] == "acp":
+            row |= {"final_choice": "Jobs", "position_changed": True}
+    humans = [row for row in simulated if row["condition"] == "simple_voting"]
+    run, file = write_run_and_humans(tmp_path, humans, simulated)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    rows = read_rows(findings["people_heterogeneity"])
+    assert {row["condition"] for row in rows} == {"Simple voting"}
+    assert [row["off"] for row in rows] == [0, 0]
 
 
 def test_humans_without_matching_ids_are_a_separate_sample(tmp_path: Path) -> None:

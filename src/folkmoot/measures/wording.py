@@ -150,9 +150,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
         "written.",
-        "opinions": "Other opinions than in {first}: {votes}.",
+        "opinions": "Other shares of the options than in {first}: {votes}.",
         "votes": "{votes} ({distance} apart, adjusted {p})",
-        "opinions not shown": "That {votes} differ from those in {first} is not shown.",
+        "opinions not shown": "That the shares of the options differ from those in {first} is not "
+        "shown for {votes}.",
         "opinions not tested": "Not tested against {first}: {votes}.",
         "starting points": "Runs that start from different opinions leave different room for "
         "change.",

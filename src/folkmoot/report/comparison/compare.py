@@ -7,7 +7,6 @@ The first run is the reference. The runs may differ in models or prompts, for ex
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,6 @@ from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import capitalise, join_words
 from folkmoot.kit.findings import (
-    ALPHA,
-    HOLM_NOTE,
     Row,
     collect_findings,
     condition_name,
@@ -27,18 +24,14 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.bands import Band, human_band, sentence
 from folkmoot.measures.computed_bands import AnswerTable, compute_bands
-from folkmoot.measures.diversity import jensen_shannon, total_variation
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import (
     Estimate,
     format_count,
-    format_p_value,
-    format_points,
     format_span,
 )
-from folkmoot.measures.inference.paired_votes import stuart_maxwell, transition_table
-from folkmoot.measures.inference.proportions import holm, homogeneity_p, wilson
+from folkmoot.measures.inference.proportions import wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.between_runs import (
@@ -62,12 +55,11 @@ from folkmoot.report.comparison.samples import (
     cell_location,
     count_draws,
     load_samples,
-    matched_units,
     people_in,
-    read_same_draws,
     same_people,
     split_by_condition,
 )
+from folkmoot.report.comparison.votes import compare_votes
 from folkmoot.storage.findings import Finding, ResultTable, RunName
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import (
@@ -77,7 +69,6 @@ from folkmoot.storage.tables import (
     PARTICIPANT_COLUMNS,
     cluster_column,
     condition_column,
-    units_of,
 )
 
 # A difference of shares within ± this value is called equivalent.
@@ -127,7 +118,7 @@ def compare_runs(
             margin,
         ),
         compare_effects(samples, claims),
-        starting_points(samples),
+        compare_votes(samples),
         compare_figures(samples, claims, margin),
     )
     runs = [sample for sample in samples if not sample.is_human]
@@ -438,116 +429,6 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
         )
         for arm in other_arms or [baseline]
     ]
-
-
-def starting_points(runs: Sequence[Sample]) -> Finding | None:
-    """Compare the first and last votes of each run with the votes of the first run.
-
-    Returns None unless the first run and at least one other run have votes.
-    """
-    rows: list[Row] = []
-    tests: list[tuple[str, float, float]] = []
-    base, *others = runs
-    for time in ("initial", "final"):
-        for sample in others:
-            first, second, matched = _read_choices(base, sample, f"{time}_choice")
-            if not first or not second:
-                continue
-            options = sorted({*first, *second})
-            base_votes, sample_votes = (
-                [choices.count(option) for option in options] for choices in (first, second)
-            )
-            distance, p_value = (
-                total_variation(base_votes, sample_votes),
-                homogeneity_p(base_votes, sample_votes),
-            )
-            same_choice = None
-            if matched:
-                table = transition_table(first, second, options)
-                same_choice = float(table.trace() / table.sum())
-                p_value = stuart_maxwell(table).p
-            if time == "final" and _shared_conversations(base, sample):
-                # Both tests assume independent votes. Votes cast after shared texts are not
-                # independent.
-                p_value = math.nan
-            if base.partial or sample.partial:
-                # An interim look tests nothing.
-                p_value = math.nan
-            rows.append(
-                {
-                    "votes": time,
-                    "runs": f"{sample.name} − {base.name}",
-                    "total_variation_distance_points": distance,
-                    "jensen_shannon_bits": jensen_shannon(base_votes, sample_votes),
-                    "same_person_same_choice_share": same_choice,
-                    "p": finite_or_none(p_value),
-                }
-            )
-            tests.append((f"{time} votes of {sample.name}", distance, p_value))
-    if not rows:
-        return None
-    holms = holm([p_value for _, _, p_value in tests])
-    rows = [
-        {**row, "holm_p": finite_or_none(p_value)} for row, p_value in zip(rows, holms, strict=True)
-    ]
-    differing = [
-        word(
-            "runs",
-            "votes",
-            votes=votes,
-            distance=format_points(distance).lstrip("+"),
-            p=format_p_value(p_value),
-        )
-        for (votes, distance, _), p_value in zip(tests, holms, strict=True)
-        if p_value < ALPHA
-    ]
-    sentences = (
-        [word("runs", "opinions", first=base.name, votes=join_sentences(differing, "; "))]
-        if differing
-        else []
-    )
-    # Only votes with a test are said to show a difference or none.
-    tested = [name for name, _, p_value in tests if math.isfinite(p_value)]
-    untested = [name for name, _, p_value in tests if not math.isfinite(p_value)]
-    if tested and not differing:
-        votes = join_words(tested)
-        sentences.append(word("runs", "opinions not shown", votes=votes, first=base.name))
-    if untested:
-        votes = join_words(untested)
-        sentences.append(word("runs", "opinions not tested", votes=votes, first=base.name))
-    if any(arm.startswith("initial") for arm in differing):
-        sentences.append(word("runs", "starting points"))
-    return Finding(
-        "compare_votes",
-        "Do the runs express the same opinions?",
-        join_sentences(sentences),
-        ResultTable.from_records(
-            rows,
-            "Votes of all conditions together; p: Pearson's χ², or Stuart and Maxwell's test where "
-            "both runs drew the same people (all figures are then of those who voted in both); "
-            "none for final votes of participants who shared a conversation or a draw of texts.",
-        ),
-        notes=(HOLM_NOTE,),
-        section=SECTION,
-    )
-
-
-def _shared_conversations(*runs: Sample) -> bool:
-    # A single draw of texts is shared as well, unless both runs have the same texts.
-    fewest_draws = FEWEST_DRAWS if read_same_draws(*runs) else 1
-    tables = (sample.tables["participants"] for sample in runs if not sample.is_human)
-    return any(units_of(table, fewest_draws).of.n_unique() < table.height for table in tables)
-
-
-def _read_choices(base: Sample, sample: Sample, column: str) -> tuple[list[str], list[str], bool]:
-    # The choices in each run, and whether both lists hold the same people in the same order. Of
-    # runs that drew the same people, only those who chose in both runs count.
-    first, second = (run.tables.get("participants", pl.DataFrame()) for run in (base, sample))
-    if column not in first.columns or column not in second.columns:
-        return [], [], False
-    if same_people(base, sample) and (both := matched_units(first, second, column)).height:
-        return both["first"].to_list(), both["second"].to_list(), True
-    return first[column].drop_nulls().to_list(), second[column].drop_nulls().to_list(), False
 
 
 def _count_choices(sample: Sample, column: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import polars as pl
 
@@ -47,13 +48,17 @@ from folkmoot.report.comparison.measured_claims import (
     name_measure,
     read_measure,
 )
-from folkmoot.report.comparison.samples import EVERYBODY, Sample, split_by_condition
+from folkmoot.report.comparison.samples import (
+    EVERYBODY,
+    Sample,
+    are_independent,
+    shared_arms,
+)
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     PARTICIPANT_COLUMNS,
-    condition_column,
     units_of,
 )
 
@@ -125,8 +130,8 @@ def _pairs_of(
     if model is None or human is None:
         return
     name, share = name_measure(measure), model.claim.kind == "share"
-    if {*human.arms} == {EVERYBODY}:
-        arms = {EVERYBODY: (pl.concat(model.arms.values()), human.arms[EVERYBODY])}
+    if EVERYBODY in {*model.arms, *human.arms}:
+        arms = {EVERYBODY: (pl.concat(model.arms.values()), pl.concat(human.arms.values()))}
     else:
         arms = {
             arm: (rows, human.arms[arm]) for arm, rows in model.arms.items() if arm in human.arms
@@ -217,18 +222,6 @@ def _known_as(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _shared_arms(
-    simulated: pl.DataFrame, real: pl.DataFrame
-) -> dict[str, tuple[pl.DataFrame, ...]]:
-    # (simulated rows, human rows) by condition. The only key is EVERYBODY if the file has none.
-    simulated_arms, human_arms = split_by_condition(simulated), split_by_condition(real)
-    if condition_column(real) is None:
-        return {EVERYBODY: (simulated, real)}
-    return {
-        arm: (simulated_arms[arm], human_arms[arm]) for arm in simulated_arms if arm in human_arms
-    }
-
-
 def _shared_columns(simulated: pl.DataFrame, real: pl.DataFrame) -> list[str]:
     def is_comparable(kind: pl.DataType) -> bool:
         return kind.is_numeric() or kind == pl.Boolean
@@ -251,7 +244,7 @@ def calibration_finding(
     """Compare the simulation with humans in rates, choices and spread."""
     rows: list[Row] = []
     gaps: list[float] = []
-    for arm, (model, human) in _shared_arms(simulated, real).items():
+    for arm, (model, human) in shared_arms(simulated, real).items():
         for column in ("initial_choice", "final_choice"):
             if column in model.columns and column in human.columns:
                 model_values, human_values = (
@@ -272,7 +265,12 @@ def calibration_finding(
                     ),
                 )
                 gaps.append(distance)
-                chance_distance = total_variation_by_chance(model_counts, human_counts)
+                # Votes after a shared conversation lie further apart by chance than these draws.
+                chance_distance = (
+                    total_variation_by_chance(model_counts, human_counts)
+                    if are_independent(model, column) and are_independent(human, column)
+                    else None
+                )
                 row = _calibration_row(
                     condition_name(arm), column.replace("_", " "), (None, None), distance, spread
                 )
@@ -309,7 +307,8 @@ def calibration_finding(
         notes=(
             "A spread below 1 means that the simulation is more uniform than people are.",
             "By chance: two samples of these sizes that choose alike lie further apart than this "
-            "in one of twenty draws. A distance below it is no sign that the simulation is off.",
+            "in one of twenty draws. A distance below it is no sign that the simulation is off. It "
+            "is left out for votes of participants who shared a conversation or a draw of texts.",
         ),
         section=SECTION,
         headline=True,
@@ -571,47 +570,52 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
     skip = IDS | set(CONDITION_COLUMNS) | {*outcomes, UNIT}
-    for column in (
-        column for column in real.columns if column in simulated.columns and column not in skip
-    ):
-        levels = real[column].drop_nulls().unique().sort().to_list()
-        if not 2 <= len(levels) <= MAX_LEVELS:
-            continue
-        for level in levels:
-            simulated_level, human_level = (
-                table.filter(pl.col(column).cast(pl.String) == str(level))
-                for table in (simulated, real)
+    levels_by_column = {
+        column: levels
+        for column in real.columns
+        if column in simulated.columns
+        and column not in skip
+        and 2 <= len(levels := real[column].drop_nulls().unique().sort().to_list()) <= MAX_LEVELS
+    }
+    arms = shared_arms(simulated, real)
+    groups = product(
+        arms, ((column, level) for column in levels_by_column for level in levels_by_column[column])
+    )
+    for arm, (column, level) in groups:
+        in_level = pl.col(column).cast(pl.String) == str(level)
+        for outcome in outcomes:
+            sides = [
+                table.filter(in_level).drop_nulls(outcome).select(UNIT, outcome)
+                for table in arms[arm]
+            ]
+            if any(side.height < FEWEST_UNITS for side in sides):
+                continue
+            (simulated_count, simulated_n), (human_count, human_n) = (
+                (int(side[outcome].sum()), side.height) for side in sides
             )
-            for outcome in outcomes:
-                sides = [
-                    table.drop_nulls(outcome).select(UNIT, outcome)
-                    for table in (simulated_level, human_level)
-                ]
-                if all(side.height >= FEWEST_UNITS for side in sides):
-                    (simulated_count, simulated_n), (human_count, human_n) = (
-                        (int(side[outcome].sum()), side.height) for side in sides
-                    )
-                    rows.append(
-                        {
-                            "attribute": column,
-                            "level": str(level),
-                            "outcome": outcome.replace("_", " "),
-                            "simulated_rate": simulated_count / simulated_n,
-                            "simulated_n": simulated_n,
-                            "people_rate": human_count / human_n,
-                            "people_n": human_n,
-                        }
-                    )
-                    first, second = (
-                        Side.from_values(
-                            side[outcome].cast(pl.Float64).to_list(),
-                            [(side_number, unit) for unit in side[UNIT]],
-                        )
-                        for side_number, side in enumerate(sides)
-                    )
-                    attribute = column.removeprefix("demographic_").replace("_", " ")
-                    label = f"{attribute} {level}: {rows[-1]['outcome']}"
-                    gaps[label] = estimate_difference(first, second, "share")
+            rows.append(
+                {
+                    "condition": condition_name(arm),
+                    "attribute": column,
+                    "level": str(level),
+                    "outcome": outcome.replace("_", " "),
+                    "simulated_rate": simulated_count / simulated_n,
+                    "simulated_n": simulated_n,
+                    "people_rate": human_count / human_n,
+                    "people_n": human_n,
+                }
+            )
+            first, second = (
+                Side.from_values(
+                    side[outcome].cast(pl.Float64).to_list(),
+                    [(side_number, unit) for unit in side[UNIT]],
+                )
+                for side_number, side in enumerate(sides)
+            )
+            attribute = column.removeprefix("demographic_").replace("_", " ")
+            where = "" if arm == EVERYBODY else f" in {condition_name(arm)}"
+            label = f"{attribute} {level}{where}: {rows[-1]['outcome']}"
+            gaps[label] = estimate_difference(first, second, "share")
     if not rows:
         return None
     is_about_change = outcomes == ["position_changed"]

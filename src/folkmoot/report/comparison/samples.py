@@ -42,8 +42,10 @@ from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     DRAW,
+    FEWEST_DRAWS,
     PARTICIPANT_COLUMNS,
     condition_column,
+    units_of,
 )
 
 # Columns that identify a subject. A file of human answers may name it `seat`.
@@ -374,3 +376,29 @@ def split_by_condition(table: pl.DataFrame) -> dict[str, pl.DataFrame]:
     keys = table[by].unique(maintain_order=True).drop_nulls().to_list()
     keys.sort(key=lambda key: PLAINER.index(key) if key in PLAINER else len(PLAINER))
     return {str(key): table.filter(pl.col(by) == key) for key in keys}
+
+
+def shared_arms(
+    first: pl.DataFrame, second: pl.DataFrame
+) -> dict[str, tuple[pl.DataFrame, pl.DataFrame]]:
+    """Return the rows of both tables in each condition that both have.
+
+    The only key is EVERYBODY if one of the tables has no conditions.
+    """
+    if condition_column(first) is None or condition_column(second) is None:
+        return {EVERYBODY: (first, second)}
+    first_arms, second_arms = split_by_condition(first), split_by_condition(second)
+    return {arm: (rows, second_arms[arm]) for arm, rows in first_arms.items() if arm in second_arms}
+
+
+def are_independent(table: pl.DataFrame, column: str, fewest_draws: int = FEWEST_DRAWS) -> bool:
+    """Return whether each vote of the column is independent of the others.
+
+    - `fewest_draws`: the smallest number of draws of a text that are units.
+    """
+    # Initial votes are made before participants talk or read. A person who votes in two conditions
+    # gives two votes that are alike.
+    if column == "initial_choice":
+        table = table.drop(DRAW, *CLUSTER_COLUMNS, strict=False)
+    voted = table.drop_nulls(column)
+    return units_of(voted, fewest_draws).of.n_unique() == voted.height
