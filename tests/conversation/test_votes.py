@@ -7,7 +7,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer, ParseFailure
-from folkmoot.conversation.choices import Choice, format_option_list, indistinguishable_pairs
+from folkmoot.conversation.choices import (
+    Choice,
+    format_option_list,
+    indistinguishable_pairs,
+    match_spellings,
+)
 from folkmoot.conversation.reply_forms import looks_like_refusal
 
 NOT_READ = ""
@@ -455,3 +460,16 @@ def test_an_opinion_is_not_a_refusal(reply: str) -> None:
 @pytest.mark.parametrize("reply", ["*a" * 3000, '"' * 1900, "(" * 990 + ")" * 990, "ok " * 600])
 def test_huge_replies_are_unreadable(reply: str) -> None:
     assert isinstance(Choice(PARK_AND_MALL).parse_reply(reply), ParseFailure)
+
+
+def test_texts_of_a_table_are_read_as_replies_are() -> None:
+    texts = ["park", "Park", "2", "Rail", "RAIL", "declined", "Park and ride."]
+    assert match_spellings(texts, PARK_AND_MALL) == {
+        "park": "Park",
+        "Park": "Park",
+        "2": "2",
+        "Rail": "Rail",
+        "RAIL": "Rail",
+        "declined": None,
+        "Park and ride.": "Park and ride",
+    }

@@ -90,6 +90,20 @@ def test_the_bands_command_prints_computed_and_published_bands(tmp_path: Path) -
     assert len(published_bands().notes) == 4
 
 
+def test_options_that_differ_only_in_spelling_are_one_option(tmp_path: Path) -> None:
+    rows = [
+        f"p{n},Buses,{'Park' if n % 2 else 'Bus lane'},{'park' if n % 2 else '“Bus lane”'},a"
+        for n in range(40)
+    ]
+    path = write_table(tmp_path, *rows, "late,Buses,Park,declined,a")
+    bands, respelled = bands_of_table(path)
+    (changed,) = (band for band in bands if band.key == "choice_changed")
+    assert (changed.centre, changed.n) == (0, 40)
+    assert respelled == {"park": "Park", "“Bus lane”": "Bus lane"}
+    result = CliRunner().invoke(app, ["bands", str(path)])
+    assert "“park” as “Park”" in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

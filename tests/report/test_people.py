@@ -222,7 +222,18 @@ def test_unknown_conditions_and_choices_are_reported(tmp_path: Path) -> None:
     file.write_text("arm,first,last\n" + "control,1,2\nacp,2,2\n" * 10)
     sentence = {finding.key: finding for finding in compare_runs([run, file])}["designs"].says
     assert "conditions that no run has, which are left out: control." in sentence
-    assert "No choice in people is one of a run (1 and 2)" in sentence
+    assert "No participant of a run chose “1” and “2” (40 answers in people)" in sentence
+
+
+def test_choices_are_read_as_the_options_of_the_run_that_they_spell(tmp_path: Path) -> None:
+    run, file = write_run_and_humans(tmp_path, *draw_humans_and_simulation(7))
+    file.write_text("arm,before,after\n" + "acp,Parks,parks\nacp,PARKS.,Jobs\nacp,Jobs,Rail\n" * 5)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    (changed,) = read_rows(findings["compare_claims"])
+    assert changed["first"] == pytest.approx(10 / 15)
+    sentence = findings["designs"].says
+    assert "one choice: “PARKS.” as “Parks” and “parks” as “Parks”." in sentence
+    assert "No participant of a run chose “Rail” (5 answers in people)" in sentence
 
 
 @pytest.mark.parametrize(

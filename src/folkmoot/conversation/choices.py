@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -414,6 +414,25 @@ def indistinguishable_pairs(options: Sequence[str]) -> list[tuple[int, int]]:
         for first, other in enumerate(options[:second])
         if other == option or other in options_of_reply[second] or option in options_of_reply[first]
     ]
+
+
+def match_spellings(texts: Iterable[str], options: Collection[str]) -> dict[str, str | None]:
+    """Return the option that each text names, as a reply would be read.
+
+    Texts that name no option and differ in spelling alone get the first of their spellings. The
+    value is None for a way out, such as `declined`.
+    """
+    choice = Choice(sorted(options), with_labels=False)
+    parsed = {text: choice.parse_reply(text) for text in dict.fromkeys(texts)}
+    spellings = {
+        text: reply.value if isinstance(reply, ParsedAnswer) else None
+        for text, reply in parsed.items()
+    }
+    others = [text for text, reply in parsed.items() if isinstance(reply, ParseFailure)]
+    position = {text: number for number, text in enumerate(others)}
+    index = _build_index(tuple(sorted(others)))
+    same = {text: index.from_forms(undecorated_forms(text)) | {text} for text in others}
+    return spellings | {text: min(same[text], key=position.__getitem__) for text in others}
 
 
 # Number words that make an option look like a number, so that `option_labels` uses letters.

@@ -148,8 +148,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people, few draws": "Participants of {run} read {draws} of the texts: differences from "
         "people hold for these texts only.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
-        "unmatched choices": "No choice in {file} is one of a run ({choices}): see how options are "
-        "written.",
+        "respelled": "Choices in {file} that differ only in spelling are one choice: {spellings}.",
+        "unmatched choices": "No participant of a run chose {choices} ({answers} in {file}): see "
+        "how options are written.",
         "opinions": "Other shares of the options than in {first}: {votes}.",
         "votes": "{votes} ({distance} apart, adjusted {p})",
         "opinions not shown": "That the shares of the options differ from those in {first} is not "

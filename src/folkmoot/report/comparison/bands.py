@@ -24,6 +24,7 @@ from folkmoot.people.sources.people_table import (
     read_people,
 )
 from folkmoot.people.sources.table_files import first_line
+from folkmoot.report.comparison.samples import describe_respelled, respell_choices
 from folkmoot.storage.findings import Finding, ResultTable
 
 TITLE = "Human benchmarks"
@@ -56,8 +57,10 @@ def published_bands() -> Finding:
     )
 
 
-def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list[Band]:
-    """Return the benchmarks of a table of human answers.
+def bands_of_table(
+    path: Path, scale: tuple[float, float] | None = None
+) -> tuple[list[Band], dict[str, str]]:
+    """Return the benchmarks of a table of human answers, and the options that were respelled.
 
     `scale`: lowest and highest possible rating. None means the lowest and highest in the table.
 
@@ -74,6 +77,9 @@ def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list
     if problems := [*list_unclear_rows(table, path)]:
         raise InputError(problems)
     has_ratings = _has_ratings(table, scale, path)
+    respelled: dict[str, str] = {}
+    if not has_ratings:
+        table, respelled = respell_choices(table, (BEFORE, AFTER))
     pairs = table.drop_nulls([BEFORE, AFTER])
     answers = _rating_table(pairs, scale, path) if has_ratings else _option_table(pairs)
     design = f"before and after, in {path.name}"
@@ -82,18 +88,20 @@ def bands_of_table(path: Path, scale: tuple[float, float] | None = None) -> list
         count = format_count(pairs.height, "pair")
         problem = f"{count} of answers before and after, and {MIN_ANSWERS} are needed"
         raise InputError(Problem(problem, str(path)))
-    return bands
+    return bands, respelled
 
 
 def computed_bands(path: Path, scale: tuple[float, float] | None = None) -> Finding:
     """Return the finding on the benchmarks of a table of human answers."""
-    bands = bands_of_table(path, scale)
+    bands, respelled = bands_of_table(path, scale)
+    notes = [describe_respelled(path.name, respelled)] if respelled else []
     rows = [{**_cells(band), "range": band.range} for band in bands]
     return Finding(
         "bands",
         TITLE,
         f"{len(bands)} figures of {format_count(bands[0].n, 'person', 'people')} in {path.name}.",
         ResultTable.from_records(rows, "No verdict: compare only with runs of a like design."),
+        notes=tuple(notes),
         section=SECTION,
     )
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise
 from folkmoot.kit.findings import (
     Row,
     collect_findings,
@@ -54,6 +54,9 @@ from folkmoot.report.comparison.samples import (
     Sample,
     cell_location,
     count_draws,
+    describe_respelled,
+    join_first,
+    known_choices,
     load_samples,
     people_in,
     same_people,
@@ -84,8 +87,6 @@ NOT_MEASURES = frozenset(
 )
 # A longer list of further measures would hide those of the claims.
 MAX_MEASURES = 25
-
-CHOICES = ("initial_choice", "final_choice")
 
 
 def compare_runs(
@@ -174,9 +175,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     if len(kinds) > 1:
         parts.append(word("runs", "types", types=", ".join(kinds)))
     if differing:
-        parts.append(
-            word("runs", "designs", settings=_list_names([*map(_setting_name, differing)]))
-        )
+        parts.append(word("runs", "designs", settings=join_first([*map(_setting_name, differing)])))
         # If several settings differ, a difference in results has no single cause.
         if len(differing) > 1:
             parts.append(word("runs", "several settings"))
@@ -184,7 +183,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         parts.append(word("runs", "same settings"))
     same_people_runs = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
     if same_people_runs:
-        names = _list_names(same_people_runs)
+        names = join_first(same_people_runs)
         parts.append(word("runs", "same people", runs=names, first=runs[0].name))
     parts += [
         word(
@@ -194,7 +193,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         if sample.partial
     ]
     if human_names:
-        parts.append(word("runs", "people", files=_list_names(human_names)))
+        parts.append(word("runs", "people", files=join_first(human_names)))
         if any(count_draws(sample) for sample in runs):
             parts.append(word("runs", "people, texts"))
         parts += [
@@ -234,9 +233,9 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         {column for table in run_tables for column in split_by_condition(table)},
     )
     if run_tables and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
-        message = f"{people.name}: none of its arms ({_list_names(sorted(arms))}) is one of a run's"
+        message = f"{people.name}: none of its arms ({join_first(sorted(arms))}) is one of a run's"
         hint = (
-            f"these are {_list_names(sorted(known_arms))}; leave the column out to compare with all"
+            f"these are {join_first(sorted(known_arms))}; leave the column out to compare with all"
         )
         raise InputError(Problem(message, hint=hint))
     path = str(people.config["file"])
@@ -272,7 +271,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         names = dict.fromkeys(
             f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures
         )
-        hint = f"the run measures {_list_names([*names])}"
+        hint = f"the run measures {join_first([*names])}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
 
 
@@ -288,7 +287,7 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
                 column in columns
                 and len({dict(claim.where).get(name) for claim in same_column}) > 1
             ):
-                names = _list_names([name_measure(claim) for claim in same_column])
+                names = join_first([name_measure(claim) for claim in same_column])
                 hint = f"it tells apart {names}"
                 raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
 
@@ -328,26 +327,27 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]
     ]
     if unmatched_arms and arms:
         sentences.append(
-            word("runs", "unmatched arms", file=people.name, arms=_list_names(unmatched_arms))
+            word("runs", "unmatched arms", file=people.name, arms=join_first(unmatched_arms))
         )
-    human_choices = sorted(
-        {choice for column in CHOICES for choice in _count_choices(people, column)}
-    )
+    if people.respelled:
+        sentences.append(describe_respelled(people.name, people.respelled))
+    # Options in other words match no choice of the run.
     run_choices = {
-        choice
-        for sample in runs
-        if not sample.is_human
-        for column in CHOICES
-        for choice in _count_choices(sample, column)
+        choice for sample in runs if not sample.is_human for choice in known_choices(sample)
     }
-    # Options in another spelling match no choice of the run.
-    if human_choices and run_choices and not run_choices & {*human_choices}:
+    unmatched = {
+        choice: count
+        for choice, count in known_choices(people).items()
+        if run_choices and choice not in run_choices
+    }
+    if unmatched:
         sentences.append(
             word(
                 "runs",
                 "unmatched choices",
                 file=people.name,
-                choices=_list_names(human_choices),
+                answers=format_count(sum(unmatched.values()), "answer"),
+                choices=join_first([f"“{choice}”" for choice in unmatched]),
             )
         )
     return sentences
@@ -397,11 +397,6 @@ def _setting_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _list_names(names: Sequence[str]) -> str:
-    listed_names = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return join_words(listed_names)
-
-
 def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     """Return the claims to compare, from the first run that states claims."""
     # Without claims in any run, each condition is compared with the first condition of
@@ -429,17 +424,6 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
         )
         for arm in other_arms or [baseline]
     ]
-
-
-def _count_choices(sample: Sample, column: str) -> dict[str, int]:
-    table = sample.tables.get("participants")
-    if table is None or column not in table.columns:
-        return {}
-    known_choices = table[column].drop_nulls()
-    return {
-        str(choice): int(count)
-        for choice, count in known_choices.value_counts(sort=True).iter_rows()
-    }
 
 
 def compare_figures(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from folkmoot.conversation.choices import match_spellings
 from folkmoot.engine.run.fork import fork_change
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import open_run
@@ -23,7 +24,9 @@ from folkmoot.engine.study.study import (
     find_study_of_run,
 )
 from folkmoot.errors import FolkmootError, InputError, Problem
+from folkmoot.hints import join_words
 from folkmoot.measures.inference.claims import Claim, Result
+from folkmoot.measures.wording import Sentence, word
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.people.sources.people_table import (
     AFTER,
@@ -58,7 +61,8 @@ NAMES_IN_RUNS = {
     AFTER: "final_choice",
 }
 TEXTS = tuple(NAMES_IN_RUNS.values())
-CHANGES = ("initial_choice", "final_choice", "position_changed")
+CHOICES = ("initial_choice", "final_choice")
+CHANGES = (*CHOICES, "position_changed")
 EVERYBODY = "everybody"
 # First words of the sealed parts that do not say who takes part in which condition. The sample that
 # is coded depends on what was said, so it differs between runs of the same participants.
@@ -90,6 +94,8 @@ class Sample:
     partial: str = ""
     # The results of the claims of a run, as its report gives them.
     results: tuple[Result, ...] = ()
+    # The choices of a file that were written otherwise, and the choices that they are read as.
+    respelled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -113,7 +119,13 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
 
     Raises InputError if a source cannot be read.
     """
-    samples = [_load_sample(source) for source in sources]
+    loaded = [None if _is_file(source) else _load_run(source) for source in sources]
+    # Choices in files are read as a run reads replies: as one of its options.
+    options = {choice for run in loaded if run is not None for choice in known_choices(run)}
+    samples = [
+        people_file(Path(str(source)), options) if run is None else run
+        for source, run in zip(sources, loaded, strict=True)
+    ]
     counts: dict[str, int] = {}
     named_samples = []
     for sample in samples:
@@ -124,9 +136,21 @@ def load_samples(sources: Sequence[RunFolder | Path | str]) -> list[Sample]:
     return named_samples
 
 
-def _load_sample(source: RunFolder | Path | str) -> Sample:
-    if isinstance(source, (str, Path)) and Path(source).is_file():
-        return people_file(Path(source))
+def _is_file(source: RunFolder | Path | str) -> bool:
+    return isinstance(source, (str, Path)) and Path(source).is_file()
+
+
+def known_choices(sample: Sample) -> dict[str, int]:
+    """Return how often each option was chosen, in first and last votes together."""
+    table = sample.tables.get("participants", pl.DataFrame())
+    votes = [table[column].cast(pl.String) for column in CHOICES if column in table.columns]
+    if not votes:
+        return {}
+    counts = pl.concat([column.alias("choice") for column in votes]).drop_nulls().value_counts()
+    return dict(counts.sort("choice").iter_rows())
+
+
+def _load_run(source: RunFolder | Path | str) -> Sample:
     run = source if isinstance(source, RunFolder) else open_run(Path(source))
     run.require_tables()
     study = _find_study(run)
@@ -266,8 +290,10 @@ def matched_units(first: pl.DataFrame, second: pl.DataFrame, column: str) -> pl.
     return one.join(two, on=keys) if unique else one.clear()
 
 
-def people_file(path: Path) -> Sample:
+def people_file(path: Path, options: Collection[str] = ()) -> Sample:
     """Read a table of human answers from a file.
+
+    - `options`: the options of the runs that the file is compared with.
 
     Each row holds one person, or another unit of observation of the run, in one condition. Columns:
 
@@ -296,14 +322,31 @@ def people_file(path: Path) -> Sample:
     # In a run, `status` tells which participants finished. In a file it has no meaning.
     data = data.drop("status", strict=False)
     _require_answers(data, path)
-    names = data.columns
-    if "position_changed" not in names and {"initial_choice", "final_choice"} <= set(names):
+    data, respelled = respell_choices(data, CHOICES, options)
+    if "position_changed" not in data.columns and {*CHOICES} <= {*data.columns}:
         data = data.with_columns(
             (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
         )
     if "position_changed" in data.columns:
         data = data.with_columns(_parse_truth_values(data["position_changed"], path))
-    return Sample(path.stem, "people", {"participants": data}, {"file": str(path)}, {})
+    tables = {"participants": data}
+    return Sample(path.stem, "people", tables, {"file": str(path)}, {}, respelled=respelled)
+
+
+def respell_choices(
+    table: pl.DataFrame, columns: Sequence[str], options: Collection[str] = ()
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Return the table with one spelling of each choice, and the choices that were respelled.
+
+    - `options`: the spellings to use. Other choices get their first spelling in the table.
+    """
+    columns = [column for column in columns if column in table.columns]
+    texts = [text for column in columns for text in table[column].drop_nulls()]
+    spellings = match_spellings(texts, options)
+    respelled = {text: choice for text, choice in spellings.items() if choice not in (text, None)}
+    return table.with_columns(
+        pl.col(column).replace_strict(spellings, return_dtype=pl.String) for column in columns
+    ), {text: choice for text, choice in respelled.items() if choice is not None}
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
@@ -402,3 +445,15 @@ def are_independent(table: pl.DataFrame, column: str, fewest_draws: int = FEWEST
         table = table.drop(DRAW, *CLUSTER_COLUMNS, strict=False)
     voted = table.drop_nulls(column)
     return units_of(voted, fewest_draws).of.n_unique() == voted.height
+
+
+def describe_respelled(name: str, respelled: Mapping[str, str]) -> Sentence:
+    """Return the sentence that names the choices of a file that were respelled."""
+    spellings = [f"“{text}” as “{choice}”" for text, choice in respelled.items()]
+    return word("runs", "respelled", file=name, spellings=join_first(spellings))
+
+
+def join_first(names: Sequence[str]) -> str:
+    """Return the first names of a list in words, and how many more there are."""
+    listed_names = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
+    return join_words(listed_names)
