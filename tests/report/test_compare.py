@@ -625,6 +625,15 @@ def test_untested_votes_are_reported_as_not_tested(base_run, tmp_path):
     )
 
 
+def test_runs_with_one_condition_have_no_effects_to_compare(tmp_path):
+    first = write_run(tmp_path / "first", {"simple_voting": (12, 150)})
+    second = write_run(tmp_path / "second", {"simple_voting": (60, 150)})
+    result = compute_comparison([first, second])
+    (row,) = read_rows(result["compare_claims"])
+    assert (row["condition"], row["difference"]) == ("Simple voting", pytest.approx(0.32))
+    assert "compare_effects" not in result
+
+
 def test_final_votes_are_compared_in_the_same_condition(base_run, tmp_path):
     """Humans who equal one condition of the run differ from its other condition."""
     participants = pl.read_parquet(base_run / "tables" / "participants.parquet")

@@ -55,6 +55,21 @@ def test_more_participants_detect_smaller_differences():
         )
 
 
+@pytest.mark.parametrize(
+    ("example", "overrides"),
+    [
+        ("cross_pollination.yaml", ("conditions=[simple_voting]",)),
+        ("town_hall.yaml", ('levels=["1"]',)),
+    ],
+)
+def test_a_design_with_one_condition_has_no_other_condition(example, overrides):
+    size = find_design_size(example, *overrides)
+    (finding, *_) = power_report(size)
+    assert size is not None and size.arms == 1
+    assert "1 condition" in finding.says and "1 conditions" not in finding.says
+    assert finding.says.endswith("the figures hold for two runs of this size.")
+
+
 def test_one_participant_per_condition_detects_nothing():
     (finding, *_) = power_report(find_pilot_size(1))
     assert "cannot be distinguished from chance" in finding.says

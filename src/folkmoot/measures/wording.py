@@ -188,14 +188,16 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{adjusted} on",
         "no strictest rate": "{detected}; at the strictest level for {claims} primary claims, none "
         "is detected",
+        "one condition": "A run with one condition has no difference between conditions: the "
+        "figures hold for two runs of this size.",
         "chance": "A true change from 10 % to 20 % is detected with a power of {power} at {units} "
         "per condition.",
         "participants": "To detect a change from 10 % to 20 % with a power of {power}, {needed} "
         "participants per condition are needed; this design has {units}.",
-        "paired": "{title}: {units}, each under all {conditions} conditions. A difference between "
+        "paired": "{title}: {units}, each under {conditions}. A difference between "
         "two conditions is detected with a power of {power} from {size} standard deviations of the "
         "differences between {unit}s on.",
-        "paired, several claims": "{title}: {units}, each under all {conditions} conditions. A "
+        "paired, several claims": "{title}: {units}, each under {conditions}. A "
         "difference between two conditions is detected with a power of {power} from {size} "
         "standard deviations of the differences between {unit}s on ({adjusted} at the strictest "
         "level for {claims} primary claims).",

@@ -109,7 +109,7 @@ def compare_runs(
             _require_shared(sample, [other for other in samples if not other.is_human])
     if not 0 < margin < 1:
         raise InputError(f"--margin {margin}: must be a share between 0 and 1, such as 0.05")
-    claims = measures_of(stated_claims(samples))
+    claims = claimed_measures(samples)
     comparison_findings = collect_findings(
         measures_finding(
             "compare_claims",
@@ -397,13 +397,13 @@ def _setting_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
-    """Return the claims to compare, from the first run that states claims."""
+def claimed_measures(runs: Sequence[Sample]) -> dict[Claim, list[Claim]]:
+    """Return the measures to compare and the claims on each, from the first run with claims."""
     # Without claims in any run, each condition is compared with the first condition of
-    # `split_by_condition`, in the share of participants who change their choice.
-    stated = next((sample.claims for sample in runs if sample.claims), ())
-    if stated:
-        return [*stated]
+    # `split_by_condition`, in the share of participants who change their choice. With a single
+    # condition there is no effect, and the runs are compared in this measure alone.
+    if stated := next((sample.claims for sample in runs if sample.claims), ()):
+        return measures_of(stated)
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -412,18 +412,18 @@ def stated_claims(runs: Sequence[Sample]) -> list[Claim]:
     table = next((table for table in run_tables if "position_changed" in table.columns), None)
     by = None if table is None else condition_column(table)
     if table is None or by is None:
-        return []
+        return {}
     baseline, *other_arms = split_by_condition(table)
-    return [
-        Claim(
-            "participants.position_changed",
-            (arm, baseline),
-            by=by,
-            outcome="changed their choice",
+    measure = Claim("participants.position_changed", NO_ARMS, by=by, outcome="changed their choice")
+    effects = [
+        replace(
+            measure,
+            contrast=(arm, baseline),
             names=(condition_name(arm), condition_name(baseline)),
         )
-        for arm in other_arms or [baseline]
+        for arm in other_arms
     ]
+    return measures_of(effects) or {measure: []}
 
 
 def compare_figures(

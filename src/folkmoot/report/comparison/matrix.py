@@ -9,8 +9,7 @@ from folkmoot.engine.run.grid import GridCell, RunGrid, cell_folder, read_grid
 from folkmoot.errors import FolkmootError
 from folkmoot.measures.inference.claims import Result
 from folkmoot.report.comparison.between_runs import effects_by_claim
-from folkmoot.report.comparison.compare import stated_claims
-from folkmoot.report.comparison.measured_claims import measures_of
+from folkmoot.report.comparison.compare import claimed_measures
 from folkmoot.report.comparison.samples import load_samples
 
 
@@ -54,7 +53,7 @@ def read_matrix(folder: Path, claim: str = "") -> GridMatrix:
     try:
         samples = load_samples([run for _, run in finished.values()]) if finished else []
         names = dict(zip(finished, (sample.name for sample in samples), strict=True))
-        effects = effects_by_claim(samples, measures_of(stated_claims(samples)))
+        effects = effects_by_claim(samples, claimed_measures(samples))
     except FolkmootError as error:
         problem = str(error)
     chosen = claim if claim in effects else next(iter(effects), "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from folkmoot.engine.settings.hypotheses import UNKNOWN_UNIT
 from folkmoot.engine.study.study import claims_of
@@ -103,14 +104,15 @@ def power_report(
     if size is None:
         return [_unknown_size_finding(title)]
     if size.kind == "paired":
-        return _paired_power_findings(size, title, iccs, claim_count)
-    if size.kind == "clustered":
-        return [_clustered_power_finding(size, title, iccs)]
-    return [
-        _share_power_finding(size, title, claim_count),
-        _power_table(size, title),
-        _needed_participants_finding(size, title),
-    ]
+        first, *others = _paired_power_findings(size, title, iccs, claim_count)
+    elif size.kind == "clustered":
+        first, others = _clustered_power_finding(size, title, iccs), []
+    else:
+        first = _share_power_finding(size, title, claim_count)
+        others = [_power_table(size, title), _needed_participants_finding(size, title)]
+    if size.arms < 2:
+        first = replace(first, says=join_sentences([first.says, word("power", "one condition")]))
+    return [first, *others]
 
 
 def claim_power(
@@ -552,7 +554,7 @@ def _paired_power_findings(
             "paired, several claims" if claim_count > 1 else "paired",
             title=title,
             units=format_count(n, name),
-            conditions=size.arms,
+            conditions=f"all {size.arms} conditions" if size.arms > 1 else "1 condition",
             power=format_percent(POWER),
             size=f"{unadjusted:.2f}",
             unit=name,

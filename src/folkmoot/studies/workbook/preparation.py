@@ -392,8 +392,8 @@ def _column_notes(workbook: Workbook) -> list[str]:
 def design_size(config: WorkbookConfig, _folder: Path) -> DesignSize:
     """Return how many participants and sessions each treatment has, for `folkmoot power`."""
     settings = config.workbook.settings
-    # A workbook without treatments counts as two arms, since power needs a comparison.
-    treatment_count = max(2, len(config.workbook.treatments))
+    # All sessions of a workbook without treatments are in one arm.
+    treatment_count = max(1, len(config.workbook.treatments))
     sessions_per_treatment, participant_count = (
         settings.num_sessions // treatment_count,
         settings.num_agents_per_session,
