@@ -196,6 +196,35 @@ def test_the_same_run_twice_shows_no_difference(base_run):
     assert {row["runs"] for row in read_rows(result["compare_claims"])} == {"first (2) − first"}
 
 
+def record_models(run: Path, **roles_by_model: list[str]) -> Path:
+    """Write the models that a run asked to its manifest. Each was served under the same name."""
+    models = [
+        {"asked": name, "served": ["scripted"], "roles": roles}
+        for name, roles in roles_by_model.items()
+    ]
+    manifest = {"outcome": "done", "study": "cross_pollination", "models": models}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    return run
+
+
+def test_designs_differ_in_the_models_that_were_asked(base_run, tmp_path):
+    """The study file may name another model than a script or the command line, or none."""
+    counts = {"acp": (60, 150), "simple_voting": (12, 150)}
+    first = record_models(base_run, large=["moderator", "participant"])
+    same_run = write_run(tmp_path / "same", counts)
+    (same_run / "study.yaml").write_text("random_seed: 7\n")
+    (first / "study.yaml").write_text("study: cross_pollination\nmodel: x\nrandom_seed: 7\n")
+    same = record_models(same_run, large=["moderator", "participant"])
+    assert "settings that matter are the same" in compute_comparison([first, same])["designs"].says
+    mixed = write_run(tmp_path / "mixed", counts)
+    (mixed / "study.yaml").write_text("study: cross_pollination\nmodel: x\nrandom_seed: 7\n")
+    record_models(mixed, large=["participant"], small=["moderator"])
+    designs = compute_comparison([first, mixed])["designs"]
+    assert designs.says == "The designs differ in model."
+    (row,) = read_rows(designs)
+    assert row["mixed"] == "large (participant), small (moderator)"
+
+
 def test_runs_are_displayed_under_their_names(base_run, tmp_path):
     counts = {"acp": (60, 150), "simple_voting": (12, 150)}
     other_run = write_run(tmp_path / "second_run", counts, model="b")

@@ -77,7 +77,9 @@ from folkmoot.storage.tables import (
 # A difference of shares within ± this value is called equivalent.
 MARGIN = 0.05
 # Settings that do not affect the results: how calls are made, and what the study is called.
-HANDLING_KEYS = CALL_KEYS | {"pilot_id", "pilot_name", "title"}
+HANDLING_KEYS = CALL_KEYS | {"pilot_id", "pilot_name", "title", "study"}
+# Settings that name models. The manifest names the models that were asked.
+MODEL_KEYS = frozenset({"model", "models", "embedding_model"})
 # Tables with one row for each conversation. If a run has one, the tables below add nothing to it.
 SUMMARIES = ("measures", "discussions", "sessions")
 TABLES = ("participants", "groups", "satisfaction", "intents", "opinions")
@@ -355,9 +357,11 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]
 
 def _flatten_settings(sample: Sample) -> dict[str, str]:
     settings: dict[str, str] = {"study type": sample.kind}
+    models = _models_asked(sample)
     for key, value in sample.config.items():
-        if key not in HANDLING_KEYS:
+        if key not in HANDLING_KEYS and not (models and key in MODEL_KEYS):
             _flatten_into(key, value, settings)
+    settings |= models
     for key, text in sample.sealed_settings.items():
         _flatten_into(key, text, settings)
     served = sorted(
@@ -370,6 +374,24 @@ def _flatten_settings(sample: Sample) -> dict[str, str]:
     if served:
         settings["models as served"] = ", ".join(served)
     return settings
+
+
+def _models_asked(sample: Sample) -> dict[str, str]:
+    # The study file may name no model, or others than the command line or a script did. Models
+    # without a role are those of embeddings. Empty for a run that asked no model yet.
+    roles_by_model = {
+        str(entry["asked"]): entry["roles"]
+        for entry in sample.manifest.get("models", [])
+        if entry.get("roles")
+    }
+    if not roles_by_model:
+        return {}
+    names = [
+        name if len(roles_by_model) == 1 else f"{name} ({', '.join(roles)})"
+        for name, roles in roles_by_model.items()
+    ]
+    embedding = sample.manifest.get("embedding_model")
+    return {"model": ", ".join(names), "embedding_model": _setting_text(embedding)}
 
 
 def _flatten_into(key: str, value: object, settings: dict[str, str]) -> None:

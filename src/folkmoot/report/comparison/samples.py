@@ -23,7 +23,7 @@ from folkmoot.engine.study.study import (
     claims_of_run,
     find_study_of_run,
 )
-from folkmoot.errors import FolkmootError, InputError, Problem
+from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
 from folkmoot.hints import join_words
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
@@ -173,8 +173,20 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     kind = run.study or "run"
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))
-    facts = (run.id, kind, tables, run.config, run.manifest, sealed, _sealed_settings(run), seated)
+    settings = _effective_settings(run, study)
+    facts = (run.id, kind, tables, settings, run.manifest, sealed, _sealed_settings(run), seated)
     return Sample(*facts, partial=run.partial, results=results)
+
+
+def _effective_settings(run: RunFolder, study: Study | None) -> Mapping[str, object]:
+    # Keys that an earlier version did not have get their defaults. The settings of an old run may
+    # not be valid any more.
+    try:
+        return (
+            run.config if study is None else run.read_settings(study.config).model_dump(mode="json")
+        )
+    except StorageError:
+        return run.config
 
 
 def _sealed_settings(run: RunFolder) -> dict[str, str]:
