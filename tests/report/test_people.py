@@ -164,6 +164,30 @@ def test_groups_of_humans_are_compared_with_participants_in_the_same_condition(
     assert [row["off"] for row in rows] == [0, 0]
 
 
+def test_humans_without_an_answer_are_named_and_not_counted(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(2)
+    humans = [{**row, "final_choice": None} if i < 60 else row for i, row in enumerate(humans)]
+    run, file = write_run_and_humans(tmp_path, humans, simulated)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    assert "60 of 300 rows have no `after`" in findings["designs"].says
+    heterogeneity = findings["people_heterogeneity"]
+    assert (heterogeneity.unit, heterogeneity.units) == ("participant", 240)
+    assert sum(row["people_n"] for row in read_rows(heterogeneity)) == 240
+
+
+def test_groups_of_humans_who_talked_together_are_not_tested(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(2)
+    humans = [{**row, "group": f"g{i % 4}"} for i, row in enumerate(humans)]
+    run, file = write_run_and_humans(tmp_path, humans, simulated)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    heterogeneity = findings["people_heterogeneity"]
+    assert (heterogeneity.unit, heterogeneity.units) == ("group", 4)
+    reason = "4 comparisons: not tested (2 independent units are an illustration)."
+    assert heterogeneity.says.endswith(reason) and "more than chance" not in heterogeneity.says
+    rectified = findings["people_rectified"]
+    assert (rectified.unit, rectified.units) == ("group", 2)
+
+
 def test_humans_without_matching_ids_are_a_separate_sample(tmp_path: Path) -> None:
     humans, simulated = draw_humans_and_simulation(2)
     strangers = [{**row, "participant_id": f"x{i}"} for i, row in enumerate(humans)]

@@ -148,9 +148,13 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people, few draws": "Participants of {run} read {draws} of the texts: differences from "
         "people hold for these texts only.",
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
+        "missing answers": "In {file}, {rows} have no `{column}`, and no figure that needs it "
+        "counts them.",
         "respelled": "Choices in {file} that differ only in spelling are one choice: {spellings}.",
         "unmatched choices": "No participant of a run chose {choices} ({answers} in {file}): see "
         "how options are written.",
+        "groups off": "Off by more than chance: {groups}",
+        "groups not shown": "That any is off by more than chance is not shown.",
         "opinions": "Other shares of the options than in {first}: {votes}.",
         "votes": "{votes} ({distance} apart, adjusted {p})",
         "opinions not shown": "That the shares of the options differ from those in {first} is not "
@@ -188,8 +192,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "{adjusted} on",
         "no strictest rate": "{detected}; at the strictest level for {claims} primary claims, none "
         "is detected",
-        "one condition": "A run with one condition has no difference between conditions: the "
-        "figures hold for two runs of this size.",
+        "one condition": "A run with one condition compares nothing within itself: the figures "
+        "hold for two runs of this size.",
         "chance": "A true change from 10 % to 20 % is detected with a power of {power} at {units} "
         "per condition.",
         "participants": "To detect a change from 10 % to 20 % with a power of {power}, {needed} "

@@ -49,9 +49,12 @@ from folkmoot.report.comparison.measured_claims import (
 )
 from folkmoot.report.comparison.people import against_people
 from folkmoot.report.comparison.samples import (
+    CHOICES,
     EVERYBODY,
+    NAMES_IN_RUNS,
     TEXTS,
     Sample,
+    answer_columns,
     cell_location,
     count_draws,
     describe_respelled,
@@ -202,7 +205,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
             sentence_text
             for sample in runs
             if sample.is_human
-            for sentence_text in _unmatched_columns(sample, runs)
+            for sentence_text in _describe_file(sample, runs)
         ]
     return Finding(
         "designs",
@@ -314,7 +317,7 @@ def _numbers_in(runs: Sequence[Sample]) -> set[str]:
     }
 
 
-def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
+def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
     run_tables = [
         sample.tables["participants"]
         for sample in runs
@@ -331,6 +334,21 @@ def _unmatched_columns(people: Sample, runs: Sequence[Sample]) -> list[Sentence]
         sentences.append(
             word("runs", "unmatched arms", file=people.name, arms=join_first(unmatched_arms))
         )
+    table = people.tables["participants"]
+    names_in_file = {name: ours for ours, name in NAMES_IN_RUNS.items()}
+    sentences += [
+        word(
+            "runs",
+            "missing answers",
+            file=people.name,
+            rows=f"{missing} of {format_count(table.height, 'row')}",
+            column=names_in_file.get(column, column),
+        )
+        for column in answer_columns(table)
+        if (missing := table[column].null_count())
+        and (column in CHOICES or any(column in run_table.columns for run_table in run_tables))
+        and not (column == "position_changed" and {*CHOICES} <= {*table.columns})
+    ]
     if people.respelled:
         sentences.append(describe_respelled(people.name, people.respelled))
     # Options in other words match no choice of the run.

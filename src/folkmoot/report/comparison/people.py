@@ -31,7 +31,7 @@ from folkmoot.kit.findings import (
 )
 from folkmoot.measures.diversity import total_variation, total_variation_by_chance
 from folkmoot.measures.inference import estimates
-from folkmoot.measures.inference.claims import Claim
+from folkmoot.measures.inference.claims import Claim, refuse_few_units
 from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate, format_count
 from folkmoot.measures.inference.rectified import (
@@ -40,6 +40,7 @@ from folkmoot.measures.inference.rectified import (
     rectified_difference,
     rectified_mean,
 )
+from folkmoot.measures.wording import join_sentences, word
 from folkmoot.report.comparison.measured_claims import (
     NO_ARMS,
     Measured,
@@ -59,6 +60,7 @@ from folkmoot.storage.tables import (
     CLUSTER_COLUMNS,
     CONDITION_COLUMNS,
     PARTICIPANT_COLUMNS,
+    join_unit_names,
     units_of,
 )
 
@@ -85,6 +87,8 @@ class Pair:
     people: pl.DataFrame
     # True if the measure is a share.
     share: bool
+    # The name of the independent unit of the humans.
+    unit: str
 
 
 def against_people(run: Sample, people: Sample) -> list[Finding]:
@@ -138,7 +142,8 @@ def _pairs_of(
         }
     for arm, (model_rows, human_rows) in arms.items():
         arm_name = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
-        yield Pair(name, arm_name, *_with_ids(model_rows, human_rows, (model, human)), share)
+        tables = _with_ids(model_rows, human_rows, (model, human))
+        yield Pair(name, arm_name, *tables, share, human.unit_of(arm))
 
 
 def _with_ids(
@@ -422,9 +427,11 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
         ),
         section=SECTION,
         headline=True,
-        unit="participant",
+        unit=join_unit_names(pair.unit for pair in pairs),
         units=max(
-            match.people.height for arms in matches_by_measure.values() for match in arms.values()
+            match.people["unit"].n_unique()
+            for arms in matches_by_measure.values()
+            for match in arms.values()
         ),
     )
 
@@ -560,6 +567,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
     if simulated.is_empty():
         return None
     simulated = _with_attributes(simulated, real)
+    unit_name = units_of(real).name
     simulated, real = (
         table.with_columns(units_of(table).of.alias(UNIT)) for table in (simulated, real)
     )
@@ -569,7 +577,8 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
         outcomes = [column for column in real.columns if column.startswith(f"{CHOICE}: ")]
     rows: list[Row] = []
     gaps: dict[str, Estimate] = {}
-    skip = IDS | set(CONDITION_COLUMNS) | {*outcomes, UNIT}
+    human_units: set[str] = set()
+    skip = IDS | {*CONDITION_COLUMNS, *CLUSTER_COLUMNS, *outcomes, UNIT}
     levels_by_column = {
         column: levels
         for column in real.columns
@@ -616,6 +625,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
             where = "" if arm == EVERYBODY else f" in {condition_name(arm)}"
             label = f"{attribute} {level}{where}: {rows[-1]['outcome']}"
             gaps[label] = estimate_difference(first, second, "share")
+            human_units |= {*sides[1][UNIT]}
     if not rows:
         return None
     is_about_change = outcomes == ["position_changed"]
@@ -624,30 +634,44 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
         {**row, **estimate_cells(estimate, "off"), **p_value_cells(estimate, holm[label])}
         for row, (label, estimate) in zip(rows, gaps.items(), strict=True)
     ]
+    tested = [label for label in gaps if math.isfinite(holm[label])]
     differing = [
         f"{label} {format_points(estimate, p_value_words(estimate, holm[label]))}"
         for label, estimate in gaps.items()
         if holm[label] < ALPHA
     ]
-    statement = (
-        f"Off by more than chance: {join_clauses(differing)}"
-        if differing
-        else "That any is off by more than chance is not shown."
-    )
+    sentences = []
+    if tested:
+        case = "groups off" if differing else "groups not shown"
+        sentences.append(word("runs", case, groups=join_clauses(differing)))
+    reasons = [
+        refuse_few_units(estimate.unit_count)
+        for label, estimate in gaps.items()
+        if label not in tested
+    ]
+    sentences += [
+        word(
+            "runs",
+            "without a test",
+            comparisons=format_count(reasons.count(why), "comparison"),
+            why=why,
+        )
+        for why in dict.fromkeys(reasons)
+    ]
     return Finding(
         "people_heterogeneity",
         "Who changes, by attribute" if is_about_change else "Who chooses what, by attribute",
         f"{'Rates of change' if is_about_change else 'First choices'} of {name} beside those of "
         "people, by "
         f"{format_count(len({(row['attribute'], row['level']) for row in rows}), 'group')}. "
-        f"{statement}",
+        f"{join_sentences(sentences)}",
         ResultTable.from_records(
             rows, "Off: simulation minus people, as between different people, by independent unit."
         ),
         notes=(HOLM_NOTE,),
         section=SECTION,
-        unit="participant",
-        units=real.height,
+        unit=unit_name,
+        units=len(human_units),
     )
 
 
@@ -663,7 +687,7 @@ def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFram
     attribute_columns = [
         column
         for column in real.columns
-        if column not in simulated.columns and column not in CONDITION_COLUMNS
+        if column not in simulated.columns and column not in (*CONDITION_COLUMNS, *CLUSTER_COLUMNS)
     ]
     attributes = real.select(pl.col(id_column).cast(pl.String), *attribute_columns)
     return simulated.with_columns(pl.col(id_column).cast(pl.String)).join(

@@ -111,7 +111,7 @@ def power_report(
         first = _share_power_finding(size, title, claim_count)
         others = [_power_table(size, title), _needed_participants_finding(size, title)]
     if size.arms < 2:
-        first = replace(first, says=join_sentences([first.says, word("power", "one condition")]))
+        first = replace(first, says=f"{first.says} {word('power', 'one condition')}")
     return [first, *others]
 
 

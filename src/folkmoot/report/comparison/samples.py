@@ -373,13 +373,17 @@ def cell_location(path: Path | str, column: str, row: int) -> str:
     return f"{path}, {line}, {column}"
 
 
-def _require_answers(data: pl.DataFrame, path: Path) -> None:
-    answers = (
+def answer_columns(table: pl.DataFrame) -> list[str]:
+    """Return the columns of a table of human answers that hold choices, changes or numbers."""
+    return [
         column
-        for column, kind in data.schema.items()
+        for column, kind in table.schema.items()
         if column in CHANGES or (column not in TEXTS and (kind.is_numeric() or kind == pl.Boolean))
-    )
-    if not any(answers):
+    ]
+
+
+def _require_answers(data: pl.DataFrame, path: Path) -> None:
+    if not answer_columns(data):
         hint = "first and last, position_changed, or a number under the name that it has in a run"
         raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
     told = (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, "when")
