@@ -135,7 +135,8 @@ def test_participants_who_read_one_draw_of_a_text_are_one_unit_between_runs(tmp_
         assert (
             f"Adversarial (ACP), second − first (−30 points): not tested ({reason}" in measures.says
         )
-        assert f"their difference is not tested ({reason}" in effects.says
+        assert f"their difference (−30 points): not tested ({reason}" in effects.says
+        assert "draw of the summaries" in str(effect_row["unit"])
         for row in (row_of_readers, effect_row):
             assert row["low"] is None and row["p"] is None and row["holm_p"] is None
             assert row.get("equivalent") is None
@@ -651,6 +652,19 @@ def test_untested_votes_are_reported_as_not_tested(base_run, tmp_path):
         "That the shares of the options differ from those in first is not shown for initial votes "
         "of second and final votes of second in Simple voting. "
         "Not tested against first: final votes of second in Adversarial (ACP)."
+    )
+
+
+def test_a_difference_of_effects_without_variation_is_not_tested(tmp_path):
+    """All of one condition change in the second run, and no participant in the first."""
+    first = write_run(tmp_path / "first", {"acp": (0, 40), "simple_voting": (0, 40)})
+    second = write_run(tmp_path / "second", {"acp": (40, 40), "simple_voting": (0, 40)})
+    effects = compute_comparison([seal_participants(run, "a") for run in (first, second)])[
+        "compare_effects"
+    ]
+    assert effects.says.endswith(
+        "0 points in first, +100 points in second; their difference (+100 points): not tested "
+        "(nothing varies between independent units)."
     )
 
 

@@ -132,7 +132,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "equivalent": "Equivalent within {margin}.",
         "effects differ": "{effects}; the effects differ{numbers}.",
         "effects not shown to differ": "{effects}; that the effects differ is not shown{numbers}.",
-        "effects not compared": "{effects}; their difference is {why}.",
+        "effects not compared": "{effects}; their difference{numbers}: {why}.",
         "effects": "{measure}, {contrast}: {first} in {first_run}, {second} in {second_run}",
         "types": "These are different study types ({types}): their figures answer different "
         "questions.",

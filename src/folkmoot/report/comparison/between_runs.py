@@ -355,15 +355,14 @@ def compare_effects(
                 own, reference = effects[sample.name], effects[base.name]
                 drawn = not read_same_draws(base, sample)
                 if drawn:
-                    read = zip((sample, base), _read_between(sample, base, measure), strict=True)
+                    read = _read_between(sample, base, measure)
                     own, reference = (
                         _effect_in(run, measured, claim) or effects[run.name]
-                        for run, measured in read
+                        for run, measured in zip((sample, base), read, strict=True)
                     )
                 gap = _difference_between_runs(own, reference, same_people(base, sample))
-                if drawn and gap.why:
-                    why = word("refusal", "few draws", draws=gap.estimate.unit_count)
-                    gap = replace(gap, verdict=why, why=why)
+                if drawn:
+                    gap = _between_draws(gap, [measured for measured in read if measured])
                 tests[claim, f"{sample.name} − {base.name}"] = gap
     if not tests:
         return None
@@ -530,15 +529,29 @@ def _difference_between_runs(own: _Effect, base: _Effect, same_people: bool) -> 
             own_estimate.n + base_estimate.n,
             few_units,
         )
-    # Below this number of units no test is made, as in the report of a single run.
-    has_few_units = estimate.unit_count < FEWEST_UNITS
-    reason = refuse_few_units(estimate.unit_count) if has_few_units else estimate.why
+    # The reasons are those of the report of a single run.
+    reason = ""
+    if estimate.unit_count < FEWEST_UNITS:
+        reason = refuse_few_units(estimate.unit_count)
+    elif estimate.why:
+        reason = word("refusal", "not tested because", why=estimate.why)
     return Result(
         claim,
         estimate,
         reason or judge(claim.direction, claim.margin, estimate),
         reason,
     )
+
+
+def _between_draws(gap: Result, read: Sequence[Measured]) -> Result:
+    # The independent units of runs that drew different texts are not those of the reports.
+    units = [measured.unit_of(arm) for measured in read for arm in gap.claim.contrast]
+    if units:
+        gap = replace(gap, claim=replace(gap.claim, unit=join_unit_names(units)))
+    if not gap.why:
+        return gap
+    why = word("refusal", "few draws", draws=gap.estimate.unit_count)
+    return replace(gap, verdict=why, why=why)
 
 
 def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence:
@@ -557,7 +570,13 @@ def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence
         second_run=run,
     )
     if gap.why or not gap.estimate.has_interval:
-        return word("runs", "effects not compared", effects=effects, why=gap.why or NOT_TESTED)
+        return word(
+            "runs",
+            "effects not compared",
+            effects=effects,
+            numbers=gap.numbers_text,
+            why=gap.why or NOT_TESTED,
+        )
     differ = gap.verdict == SUPPORTED
     case = "effects differ" if differ else "effects not shown to differ"
     return word("runs", case, effects=effects, numbers=gap.numbers_text)

@@ -128,7 +128,7 @@ def compare_votes(runs: Sequence[Sample]) -> Finding | None:
             "are then of those who voted in both). Both compare how often each option was chosen, "
             "and not whether the same people chose it. No p for votes of people who voted several "
             "times, and for final votes of participants who shared a conversation, or a draw of "
-            "texts that the other run did not read.",
+            "texts, unless both read the same texts or the other votes are those of people.",
         ),
         notes=(HOLM_NOTE,),
         section=SECTION,
