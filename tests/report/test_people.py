@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from folkmoot.cli.app import app
 from folkmoot.errors import InputError
 from folkmoot.measures.inference.proportions import holm, newcombe
+from folkmoot.report.comparison.bands import computed_bands
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.table_buffer import rows_to_frame
@@ -273,7 +274,12 @@ def test_choices_are_read_as_the_options_of_the_run_that_they_spell(tmp_path: Pa
         ("colour,shape\nred,round\n", "no column holds answers"),
         (
             "participant,arm,first,last\n7,acp,a,b\n7,acp,a,b\n",
-            "line 3, participant_id: 7 has several rows",
+            "line 3, person: 7 has several rows",
+        ),
+        ("colour,shape\nred,round\n", "(before and after, position_changed, or a number under"),
+        (
+            "arm,before,after,position_changed\nacp,a,a,no\nacp,a,A,yes\n",
+            "line 3, position_changed: true contradicts before (a) and after (a) (correct the row",
         ),
         ("arm,first,last\nnowhere,a,b\n", "none of its arms (nowhere) is one of a run's"),
         (
@@ -295,6 +301,26 @@ def test_invalid_human_files_are_refused(tmp_path: Path, text: str, message: str
     file.write_text(text)
     with pytest.raises(InputError, match=re.escape(message)):
         compare_runs([run, file])
+
+
+def test_changes_that_a_file_does_not_state_follow_from_its_choices(tmp_path: Path) -> None:
+    run, file = write_run_and_humans(tmp_path, *draw_humans_and_simulation(9))
+    rows = ["acp,Parks,Jobs,\n", "acp,Parks,Parks,no\n", "acp,Parks,,yes\n", "acp,,Parks,\n"]
+    file.write_text("arm,before,after,position_changed\n" + "".join(rows) * 5)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    (row,) = read_rows(findings["compare_claims"])
+    assert row["first"] == pytest.approx(10 / 15)
+
+
+def test_weights_of_humans_are_not_applied_and_this_is_said(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(9)
+    run, file = write_run_and_humans(
+        tmp_path, [{**row, "Weight": i} for i, row in enumerate(humans)], simulated
+    )
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    says = "Each row of people counts once: its column `Weight` is not applied."
+    assert says in findings["designs"].says
+    assert says.replace("of people", "of people.csv") in computed_bands(file).notes
 
 
 def test_one_human_is_compared_and_not_tested(tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "unmatched arms": "{file} has conditions that no run has, which are left out: {arms}.",
         "missing answers": "In {file}, {rows} have no `{column}`, and no figure that needs it "
         "counts them.",
+        "weights": "Each row of {file} counts once: its column `{column}` is not applied.",
         "respelled": "Choices in {file} that differ only in spelling are one choice: {spellings}.",
         "unmatched choices": "No participant of a run chose {choices} ({answers} in {file}): see "
         "how options are written.",

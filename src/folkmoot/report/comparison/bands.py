@@ -12,6 +12,7 @@ from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
+from folkmoot.measures.wording import Sentence
 from folkmoot.number_text import number_text
 from folkmoot.people.sources.people_table import (
     AFTER,
@@ -24,7 +25,11 @@ from folkmoot.people.sources.people_table import (
     read_people,
 )
 from folkmoot.people.sources.table_files import first_line
-from folkmoot.report.comparison.samples import describe_respelled, respell_choices
+from folkmoot.report.comparison.samples import (
+    describe_respelled,
+    describe_weights,
+    respell_choices,
+)
 from folkmoot.storage.findings import Finding, ResultTable
 
 TITLE = "Human benchmarks"
@@ -59,8 +64,8 @@ def published_bands() -> Finding:
 
 def bands_of_table(
     path: Path, scale: tuple[float, float] | None = None
-) -> tuple[list[Band], dict[str, str]]:
-    """Return the benchmarks of a table of human answers, and the options that were respelled.
+) -> tuple[list[Band], tuple[Sentence, ...]]:
+    """Return the benchmarks of a table of human answers, and notes on how it was read.
 
     `scale`: lowest and highest possible rating. None means the lowest and highest in the table.
 
@@ -77,9 +82,10 @@ def bands_of_table(
     if problems := [*list_unclear_rows(table, path)]:
         raise InputError(problems)
     has_ratings = _has_ratings(table, scale, path)
-    respelled: dict[str, str] = {}
+    notes = [weights] if (weights := describe_weights(path.name, table)) else []
     if not has_ratings:
         table, respelled = respell_choices(table, (BEFORE, AFTER))
+        notes += [describe_respelled(path.name, respelled)] if respelled else []
     pairs = table.drop_nulls([BEFORE, AFTER])
     answers = _rating_table(pairs, scale, path) if has_ratings else _option_table(pairs)
     design = f"before and after, in {path.name}"
@@ -88,20 +94,19 @@ def bands_of_table(
         count = format_count(pairs.height, "pair")
         problem = f"{count} of answers before and after, and {MIN_ANSWERS} are needed"
         raise InputError(Problem(problem, str(path)))
-    return bands, respelled
+    return bands, tuple(notes)
 
 
 def computed_bands(path: Path, scale: tuple[float, float] | None = None) -> Finding:
     """Return the finding on the benchmarks of a table of human answers."""
-    bands, respelled = bands_of_table(path, scale)
-    notes = [describe_respelled(path.name, respelled)] if respelled else []
+    bands, notes = bands_of_table(path, scale)
     rows = [{**_cells(band), "range": band.range} for band in bands]
     return Finding(
         "bands",
         TITLE,
         f"{len(bands)} figures of {format_count(bands[0].n, 'person', 'people')} in {path.name}.",
         ResultTable.from_records(rows, "No verdict: compare only with runs of a like design."),
-        notes=tuple(notes),
+        notes=notes,
         section=SECTION,
     )
 

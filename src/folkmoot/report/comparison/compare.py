@@ -51,13 +51,14 @@ from folkmoot.report.comparison.people import against_people
 from folkmoot.report.comparison.samples import (
     CHOICES,
     EVERYBODY,
-    NAMES_IN_RUNS,
+    NAMES_IN_FILES,
     TEXTS,
     Sample,
     answer_columns,
     cell_location,
     count_draws,
     describe_respelled,
+    describe_weights,
     join_first,
     known_choices,
     load_samples,
@@ -335,20 +336,21 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
             word("runs", "unmatched arms", file=people.name, arms=join_first(unmatched_arms))
         )
     table = people.tables["participants"]
-    names_in_file = {name: ours for ours, name in NAMES_IN_RUNS.items()}
     sentences += [
         word(
             "runs",
             "missing answers",
             file=people.name,
             rows=f"{missing} of {format_count(table.height, 'row')}",
-            column=names_in_file.get(column, column),
+            column=NAMES_IN_FILES.get(column, column),
         )
         for column in answer_columns(table)
         if (missing := table[column].null_count())
         and (column in CHOICES or any(column in run_table.columns for run_table in run_tables))
         and not (column == "position_changed" and {*CHOICES} <= {*table.columns})
     ]
+    if weights := describe_weights(people.name, table):
+        sentences.append(weights)
     if people.respelled:
         sentences.append(describe_respelled(people.name, people.respelled))
     # Options in other words match no choice of the run.

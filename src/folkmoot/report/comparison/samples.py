@@ -38,6 +38,7 @@ from folkmoot.people.sources.people_table import (
     list_unclear_arms,
     read_people,
 )
+from folkmoot.people.sources.table_files import clean_name
 from folkmoot.randomness import digest
 from folkmoot.storage.partial_run import PartsView
 from folkmoot.storage.run_folder import RunFolder
@@ -60,6 +61,7 @@ NAMES_IN_RUNS = {
     BEFORE: "initial_choice",
     AFTER: "final_choice",
 }
+NAMES_IN_FILES = {name: ours for ours, name in NAMES_IN_RUNS.items()}
 TEXTS = tuple(NAMES_IN_RUNS.values())
 CHOICES = ("initial_choice", "final_choice")
 CHANGES = (*CHOICES, "position_changed")
@@ -335,14 +337,29 @@ def people_file(path: Path, options: Collection[str] = ()) -> Sample:
     data = data.drop("status", strict=False)
     _require_answers(data, path)
     data, respelled = respell_choices(data, CHOICES, options)
-    if "position_changed" not in data.columns and {*CHOICES} <= {*data.columns}:
-        data = data.with_columns(
-            (pl.col("initial_choice") != pl.col("final_choice")).alias("position_changed")
-        )
     if "position_changed" in data.columns:
         data = data.with_columns(_parse_truth_values(data["position_changed"], path))
+    if {*CHOICES} <= {*data.columns}:
+        data = _with_changes(data, path)
     tables = {"participants": data}
     return Sample(path.stem, "people", tables, {"file": str(path)}, {}, respelled=respelled)
+
+
+def _with_changes(data: pl.DataFrame, path: Path) -> pl.DataFrame:
+    # The column `position_changed` is computed where both choices are known. It must not contradict
+    # them, because figures come from either.
+    changed = data["initial_choice"] != data["final_choice"]
+    stated = data["position_changed"] if "position_changed" in data.columns else changed
+    wrong_rows = (stated != changed).fill_null(False).arg_true()
+    if len(wrong_rows):
+        row = data.row(wrong_rows[0], named=True)
+        problem = (
+            f"{cell_location(path, 'position_changed', wrong_rows[0])}: "
+            f"{str(row['position_changed']).lower()} contradicts {BEFORE} "
+            f"({row['initial_choice']}) and {AFTER} ({row['final_choice']})"
+        )
+        raise InputError(Problem(problem, hint="correct the row, or remove the column"))
+    return data.with_columns(stated.fill_null(changed).alias("position_changed"))
 
 
 def respell_choices(
@@ -362,15 +379,16 @@ def respell_choices(
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
-    """Return the location of a cell for a message, such as "people.csv, line 3, position_changed".
+    """Return the location of a cell for a message, such as "people.csv, line 3, before".
 
-    `row` counts from 0.
+    - `column`: the name in the tables of a run. The message gives that of a file.
+    - `row`: counts from 0.
     """
     # A Parquet file has no lines, so the message gives the row, from 1.
 
     # The header is line 1 of a CSV, so row 0 is line 2.
     line = f"row {row + 1}" if str(path).endswith(".parquet") else f"line {row + 2}"
-    return f"{path}, {line}, {column}"
+    return f"{path}, {line}, {NAMES_IN_FILES.get(column, column)}"
 
 
 def answer_columns(table: pl.DataFrame) -> list[str]:
@@ -384,7 +402,10 @@ def answer_columns(table: pl.DataFrame) -> list[str]:
 
 def _require_answers(data: pl.DataFrame, path: Path) -> None:
     if not answer_columns(data):
-        hint = "first and last, position_changed, or a number under the name that it has in a run"
+        hint = (
+            f"{BEFORE} and {AFTER}, position_changed, or a number under the name that it has in a "
+            "run"
+        )
         raise InputError(Problem(f"{path}: no column holds answers", hint=hint))
     told = (*CONDITION_COLUMNS, *CLUSTER_COLUMNS, "when")
     who = [column for column in ("participant_id", *told) if column in data.columns]
@@ -473,3 +494,9 @@ def join_first(names: Sequence[str]) -> str:
     """Return the first names of a list in words, and how many more there are."""
     listed_names = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
     return join_words(listed_names)
+
+
+def describe_weights(name: str, table: pl.DataFrame) -> Sentence | None:
+    """Return the sentence that weights are not applied, or None for a table without weights."""
+    columns = [column for column in table.columns if clean_name(column) in ("weight", "weights")]
+    return word("runs", "weights", file=name, column=columns[0]) if columns else None
