@@ -1,10 +1,11 @@
-"""Texts for messages (names, lists, commands, shortened texts), and a sort key for texts."""
+"""Texts for messages (names, numbers, lists, commands, shortened texts) and a sort key."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from rapidfuzz import fuzz, process
 
@@ -50,6 +51,17 @@ def join_first(names: Sequence[str], max_names: int = 3) -> str:
 def capitalise(text: str) -> str:
     """Return a text with a capital first letter. The other letters keep their case."""
     return text[:1].upper() + text[1:]
+
+
+def number_text(value: float) -> str:
+    """Return a number as text without rounding noise, such as `4` for 4.0."""
+    # .1 + .2 becomes `0.3`.
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    # Twelve digits drop the errors of binary fractions and keep all digits of usual data.
+    shown = f"{value:.12g}"
+    # Expressions read no exponent, so a small number is written with all its decimals.
+    return f"{Decimal(shown):f}" if "e-" in shown and abs(value) > 1e-15 else shown
 
 
 def collapse_spaces(text: str) -> str:

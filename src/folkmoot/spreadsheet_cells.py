@@ -24,7 +24,7 @@ from openpyxl.worksheet._reader import FORMULA_TAG, VALUE_TAG, WorkSheetParser
 
 from folkmoot.child_process import Limits, run_in_child
 from folkmoot.errors import InputError, LimitReached, Problem
-from folkmoot.number_text import number_text
+from folkmoot.hints import number_text
 
 MAX_FILE_BYTES = 50_000_000
 MAX_UNPACKED_BYTES = 300_000_000

@@ -19,7 +19,7 @@ from folkmoot.authoring.schema import (
     with_unit,
 )
 from folkmoot.field_notes import ESSENTIAL, UNIT
-from folkmoot.number_text import number_text
+from folkmoot.hints import number_text
 
 # The key has no default or no example. None is a valid default, so it cannot mark this.
 UNSET: Any = object()

@@ -45,8 +45,8 @@ from folkmoot.conversation.reply_forms import (
     number_forms,
     undecorated_forms,
 )
+from folkmoot.hints import number_text
 from folkmoot.json_text import Schema
-from folkmoot.number_text import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
 
 T = TypeVar("T")

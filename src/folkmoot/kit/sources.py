@@ -18,9 +18,9 @@ from folkmoot.engine.seats.utterances import (
     SelfDescriptionRow,
     UtteranceRow,
 )
+from folkmoot.hints import number_text
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.models.request import Message
-from folkmoot.number_text import number_text
 from folkmoot.provenance import PROTOCOL, STUDY, UNATTRIBUTED
 from folkmoot.storage.findings import Finding, ResultTable
 from folkmoot.storage.provenance_table import PROVENANCE

@@ -27,7 +27,7 @@ from folkmoot.engine.settings.hypotheses import is_seal_intact
 from folkmoot.engine.settings.run_claims import registered_claims
 from folkmoot.engine.study.study import claims_of
 from folkmoot.engine.study.study_file import StudyFile
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, number_text
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
@@ -36,7 +36,6 @@ from folkmoot.measures.inference.estimates import (
     format_percent,
 )
 from folkmoot.measures.inference.power import DesignSize
-from folkmoot.number_text import number_text
 from folkmoot.storage.findings import ResultTable, TableCell, column_heading, format_cell
 from folkmoot.storage.rows import column_meanings
 from folkmoot.storage.run_folder import PLAN, RunFolder

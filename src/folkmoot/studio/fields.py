@@ -26,8 +26,7 @@ from folkmoot.engine.settings.yaml_tree import BOOLEAN_WORDS, KeyPath, format_pa
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import ESSENTIAL, LABEL, UNIT
-from folkmoot.hints import capitalise
-from folkmoot.number_text import number_text
+from folkmoot.hints import capitalise, number_text
 from folkmoot.studio.labels import FormWords, value_words
 
 Kind = Literal["text", "number", "choice", "switch", "yaml", "rows", "mapping", "group"]

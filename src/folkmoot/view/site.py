@@ -35,8 +35,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.hidden_characters import without_hidden
+from folkmoot.hints import number_text
 from folkmoot.measures.inference.estimates import format_dollars
-from folkmoot.number_text import number_text
 from folkmoot.randomness import digest
 from folkmoot.storage.findings import column_heading, format_cell
 from folkmoot.view.connections import BACKLOG, PageServer, trust_connection

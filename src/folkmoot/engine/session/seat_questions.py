@@ -27,9 +27,9 @@ from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.session.asking import AskedAt, ask_until_parsed
 from folkmoot.engine.session.plan import ANNOUNCED
 from folkmoot.engine.session.run_context import RunContext
+from folkmoot.hints import number_text
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.request import ModelRequest, RespondentHints
-from folkmoot.number_text import number_text
 from folkmoot.provenance import SourcedText
 from folkmoot.storage.table_buffer import AFTER_PROTOCOL, RowOrder
 

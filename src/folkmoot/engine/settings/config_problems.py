@@ -21,8 +21,7 @@ from folkmoot.engine.settings.yaml_tree import (
 )
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.hints import did_you_mean, shorten
-from folkmoot.number_text import number_text
+from folkmoot.hints import did_you_mean, number_text, shorten
 
 SECRET_KEYS = ("key", "api_key", "apikey", "openai_api_key", "anthropic_api_key", "token")
 SECRET_HINT = "keys belong in the environment (OPENAI_API_KEY, …) or in .env, never in a study file"

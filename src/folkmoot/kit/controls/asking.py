@@ -29,6 +29,7 @@ from folkmoot.engine.settings.controls import (
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.errors import InputError, Problem, StorageError
+from folkmoot.hints import number_text
 from folkmoot.kit.controls.attributes import read_attributes
 from folkmoot.kit.controls.conversations import (
     FIRST,
@@ -93,7 +94,6 @@ from folkmoot.kit.run_below import (
     verify_below,
 )
 from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.number_text import number_text
 from folkmoot.provenance import quote_value
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, RunFolder
 

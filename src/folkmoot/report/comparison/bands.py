@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import number_text
 from folkmoot.kit.findings import Row, finite_or_none
 from folkmoot.measures.bands import Band, human_bands, show
 from folkmoot.measures.computed_bands import MIN_ANSWERS, AnswerTable, compute_bands
 from folkmoot.measures.inference.estimates import format_count
 from folkmoot.measures.wording import Sentence
-from folkmoot.number_text import number_text
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,

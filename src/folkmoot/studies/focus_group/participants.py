@@ -23,8 +23,7 @@ from folkmoot.conversation.reply_forms import without_own_heading
 from folkmoot.conversation.transcript import Speaker, Transcript
 from folkmoot.engine.seats.seats import SELF_DESCRIPTION_PLACEHOLDER, Seat
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.hints import capitalise, collapse_spaces
-from folkmoot.number_text import number_text
+from folkmoot.hints import capitalise, collapse_spaces, number_text
 from folkmoot.people.enrichment import match_listed_value
 from folkmoot.people.sources import table
 from folkmoot.people.sources.grounded import PersonaGenerator, Profile, character

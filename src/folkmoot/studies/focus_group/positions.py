@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from folkmoot.hints import number_text
 from folkmoot.kit.findings import split_address
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.retest import Repeat
-from folkmoot.number_text import number_text
 from folkmoot.people.sources.grounded.attributes import valence_label
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group.config import parse_amount

@@ -14,7 +14,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.engine.settings.config import PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
-from folkmoot.number_text import number_text
+from folkmoot.hints import number_text
 from folkmoot.people.sources.experiment import HumanAnswer, read_experiment
 from folkmoot.provenance import quote_value
 from folkmoot.storage.rows import Row, column

@@ -36,7 +36,7 @@ from folkmoot.conversation.choices import (
 )
 from folkmoot.conversation.lenient_fields import read_number
 from folkmoot.hidden_characters import hidden_in
-from folkmoot.number_text import number_text
+from folkmoot.hints import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
 from folkmoot.studies.workbook.config import MAX_TEXT, Scalar, VarType, written_label
 

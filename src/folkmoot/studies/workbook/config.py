@@ -16,9 +16,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serial
 from folkmoot.engine.settings.config import NonNegative, PositiveInt, StudyConfig
 from folkmoot.errors import InputError, Problem
 from folkmoot.field_notes import Word, field_notes
+from folkmoot.hints import number_text
 from folkmoot.measures.inference.claims import MOST_PRIMARY, Claim, Family
 from folkmoot.models.catalog import HUGGING_FACE_VENDOR, resolve_model
-from folkmoot.number_text import number_text
 
 TaskType = Literal["context", "discussion", "public_question", "private_question"]
 VarType = Literal["category", "integer", "float"]

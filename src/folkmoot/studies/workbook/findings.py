@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, join_words, number_text
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
@@ -30,7 +30,6 @@ from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
-from folkmoot.number_text import number_text
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options

@@ -23,10 +23,9 @@ from folkmoot.engine.seats.seat_manager import (
     SeatManager,
     SeatState,
 )
-from folkmoot.hints import collapse_spaces, shorten
+from folkmoot.hints import collapse_spaces, number_text, shorten
 from folkmoot.models.images import MessagePart, find_image_references, split_messages
 from folkmoot.models.request import Message
-from folkmoot.number_text import number_text
 from folkmoot.view import forms
 from folkmoot.view.site import (
     POLICY,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from folkmoot.conversation.prompts import REMOVED_MARKS, cut_spans
-from folkmoot.hints import closest_name, shorten
-from folkmoot.number_text import number_text
+from folkmoot.hints import closest_name, number_text, shorten
 from folkmoot.provenance import (
     Quoted,
     QuotedFloat,

@@ -15,8 +15,7 @@ from openpyxl.utils import get_column_letter
 
 from folkmoot.errors import Problem
 from folkmoot.hidden_characters import without_hidden
-from folkmoot.hints import closest_name, collapse_spaces
-from folkmoot.number_text import number_text
+from folkmoot.hints import closest_name, collapse_spaces, number_text
 from folkmoot.studies.workbook.answers import (
     NotALiteral,
     by_role,

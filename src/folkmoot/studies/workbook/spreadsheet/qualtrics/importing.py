@@ -11,9 +11,8 @@ from typing import cast
 from folkmoot.child_process import run_in_child
 from folkmoot.engine.study.study import ImportedStudy, import_notes_name
 from folkmoot.errors import InputError, LimitReached, Problem
-from folkmoot.hints import shorten
+from folkmoot.hints import number_text, shorten
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.number_text import number_text
 from folkmoot.spreadsheet_cells import LIMITS
 from folkmoot.studies.workbook.config import FACILITATOR, Scalar
 from folkmoot.studies.workbook.language.expressions import ExpressionProblem

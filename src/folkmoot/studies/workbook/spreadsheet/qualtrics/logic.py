@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any as Value
 from urllib.parse import unquote
 
-from folkmoot.hints import shorten
-from folkmoot.number_text import number_text
+from folkmoot.hints import number_text, shorten
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import (
     Condition,
     ValueComparison,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from folkmoot.conversation.choices import indistinguishable_pairs
+from folkmoot.hints import number_text
 from folkmoot.measures.inference.estimates import format_count
-from folkmoot.number_text import number_text
 from folkmoot.studies.workbook.config import VarType
 from folkmoot.studies.workbook.spreadsheet.qualtrics.conditions import text_literal
 from folkmoot.studies.workbook.spreadsheet.qualtrics.survey import (
