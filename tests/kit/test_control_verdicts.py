@@ -10,7 +10,7 @@ import polars as pl
 from folkmoot.kit.controls.findings import findings_in
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST
 from folkmoot.kit.findings import respondent_checks_finding
-from folkmoot.measures.diagnostics import INSTABILITY, Check, Margin, Verdict
+from folkmoot.measures.diagnostics import INSTABILITY, POSITION_BIAS, Check, Margin, Verdict
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.wording import Sentence
 from folkmoot.report.document.validity import CardRow, build_validity_card
@@ -100,7 +100,11 @@ def test_a_condition_without_negative_control_answers_has_no_verdict(
     }
     row = find_card_row(run_of_small_study("cross_pollination"), findings, "User drift")
     assert row.verdict == "not known"
-    assert "A against B: the control was asked, and no answer could be read." in row.figures
+    # All declined. Replies that are refusals could be read.
+    assert (
+        "A against B: the control was asked, and no reply is an answer (refusals and replies that "
+        "could not be read are under “Who was asked”)." in row.figures
+    )
 
 
 def test_a_retest_without_answers_has_no_verdict(
@@ -181,6 +185,79 @@ def test_the_order_control_fails_only_with_an_alarm() -> None:
         "not known",
         "not known",
     ]
+
+
+def ask_in_reversed_order(changes: int, changes_again: int, participant_count: int) -> list[Answer]:
+    """Answers of participants who read the three options in orders that differ.
+
+    So many change their answer in reversed order, and others when asked again. The shares of the
+    options stay as they are.
+    """
+    answers = []
+    for i, participant in enumerate(list_participants("A", participant_count)):
+        designed, other = "abc"[i % 3], "abc"[(i + 1) % 3]
+        again = other if participant_count - i <= changes_again else designed
+        reversed_order = other if i < changes else designed
+        for moment in ("first", "final"):
+            answers.append(
+                make_answer(ORDER, participant, reversed_order, moment=moment, expected=designed)
+            )
+        answers.append(make_answer(RETEST, participant, again, moment="first", expected=designed))
+    return make_votes("A") + answers
+
+
+def test_answers_that_no_participant_repeats_in_reversed_order_fail_with_equal_shares(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    findings = compute_findings(ask_in_reversed_order(60, 0, 60))
+    rows = [row for row in read_rows(findings, "answers_in_each_version") if row["verdict"]]
+    assert [(row["moment"], row["shift_share"], row["excess_share"]) for row in rows] == [
+        ("first", 0.0, 1.0),
+        ("final", 0.0, None),
+    ]
+    # The final decision was not asked again, so its changes may be noise.
+    assert [row["verdict"] for row in rows] == ["failed", "not known"]
+    card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
+    assert card_row.verdict == "failed"
+    assert (
+        "0 % of 60 (0 to 6 %) answer the same, 100 points (100 to 100) fewer than when asked "
+        in (card_row.figures)
+    )
+
+
+def test_an_order_that_changes_answers_as_often_as_a_retest_passes(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    findings = compute_findings(ask_in_reversed_order(36, 36, 180))
+    rows = [row for row in read_rows(findings, "answers_in_each_version") if row["verdict"]]
+    assert [(row["same_share"], row["verdict"]) for row in rows] == [
+        (0.8, "passed"),
+        (0.8, "not known"),
+    ]
+    card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
+    assert card_row.consequence.endswith("because this decision was not asked again.")
+    # Few changed answers need no retest.
+    findings = compute_findings(ask_in_reversed_order(6, 6, 180))
+    assert [row["verdict"] for row in read_rows(findings, "answers_in_each_version")][:2] == [
+        "passed",
+        "passed",
+    ]
+
+
+def test_a_card_row_with_a_check_and_no_control_names_the_control(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    bias = Check(
+        "position", POSITION_BIAS, Estimate(0.1, -0.2, 0.4, 40, 40), Margin(-0.05, 0.05),
+        "not known", Sentence("Ten points at place 2."),
+    )  # fmt: skip
+    findings = [*compute_findings(make_votes("A")), respondent_checks_finding([bias])]
+    card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
+    assert card_row.figures == "Ten points at place 2."
+    assert card_row.consequence == (
+        "The order of options may have moved answers: to know it, run `folkmoot controls RUN "
+        "--order`."
+    )
 
 
 def test_constant_numbers_that_differ_between_conditions_are_not_equal() -> None:

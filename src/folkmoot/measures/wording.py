@@ -422,9 +422,12 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "kept": "{share} give their age; the margin is at least {margin}",
         "drift": "over the questions that no treatment should change, shares of answers are "
         "{distance} apart on average; the margin is {margin}",
-        "order": "{share} answer the same, and shares of answers move by {shift}; the margin is "
-        "at most {margin}",
-        "no answers": "the control was asked, and no answer could be read",
+        "order": "{share} answer the same, {excess} fewer than when asked again without a new "
+        "order, and shares of answers move by {shift}; the margin is at most {margin}",
+        "order, not asked again": "{share} answer the same, and shares of answers move by {shift}; "
+        "the margin is at most {margin}",
+        "no answers": "the control was asked, and no reply is an answer (refusals and replies that "
+        "could not be read are under “Who was asked”)",
         "people, passed": "people and models differ by at most the margin",
         # A number has no margin and fails by its test.
         "people, failed": "people and models differ",
@@ -434,6 +437,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "more units": "more participants or groups are needed",
         "more wordings": "try more wordings or more participants",
         "more people": "more people have to answer",
+        "noise": "how many answers change without a new order is not known, because this decision "
+        "was not asked again",
         "no reply": "no first reply of a recorded answer could be checked",
         "not checked": "the model was not checked",
         "wordings": "to know it, put {fewest} or more wordings of the prompts into folders and run "
@@ -449,7 +454,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "missing": "the controls were asked, but their folder is missing",
         "ask": "to know it, run {command}",
         "ask later": "to know it, run {command} once the run has finished",
-        "too few": "its control was asked, and too few answers could be read",
+        "too few": "its control was asked, and too few replies are answers (refusals and replies "
+        "that could not be read are under “Who was asked”)",
         "left out": "its controls left it out, so write `{control}: true` under `controls:` in the "
         "study file of the next run",
     },

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
@@ -35,7 +37,7 @@ from folkmoot.kit.findings import (
     p_value_cell,
     with_adjusted_p,
 )
-from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin
+from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin, Verdict
 from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
@@ -55,7 +57,9 @@ _DECISION_KEYS = ["control", "moment", "condition", "unit", "participant_id", "d
 ANSWER_KEYS = [*_DECISION_KEYS, "question"]
 ANSWERS_AGAIN = "answers_in_each_version"
 # The reversed order may move at most a tenth of the answers, as much as is allowed for user drift.
-MOST_SHIFT = Margin(high=0.1)
+MOST_MOVED = Margin(high=0.1)
+# Identifies one answer to a decision, however often it is asked. A form has several answers.
+_ANSWER_OF_DECISION = ["unit", "participant_id", "decision_address", "field"]
 # Compare all pairs of at most this many conditions: six conditions make 15 pairs.
 _MOST_CONDITIONS = 6
 
@@ -439,23 +443,32 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     """
     rows: list[dict[str, TableCell]] = []
     shares: dict[str, Estimate] = {}
-    shifts: dict[tuple[str, str], Estimate] = {}
+    # For each row: how far answers move in reversed order, by two figures. Other rows have none.
+    moves: list[dict[str, Estimate]] = []
     asked = decisions_again(table, [RETEST, *REPLACING])
     if asked["missing"].is_not_null().all():
         return None
+    # The reliability finding already covers the retest.
+    if set(asked["control"]) <= {RETEST}:
+        return None
+    retest = asked.filter(pl.col("missing").is_null(), control=RETEST)
     for key, asked_rows in asked.group_by("control", "moment", "role", maintain_order=True):
         control, moment, role = map(str, key)
         own = asked_rows.filter(pl.col("missing").is_null())
-        made = expected_answers(own)
-        again = given_answers(own)
-        units = own["unit"].to_list()
-        same = clustered_share([a == b for a, b in zip(made, again, strict=True)], units)
+        same = clustered_share(_are_same(own), own["unit"].to_list())
         by = [] if role == PARTICIPANT_ROLE else [role]
-        rng = generator(0, ("again", control, moment, *by))
-        shift = measure_drift([*_before_and_after(own)], rng).mean
+        shift = measure_drift(
+            [*_before_and_after(own)], generator(0, ("again", control, moment, *by))
+        )
+        excess = None
+        if control in REPLACING:
+            rng = generator(0, ("excess", control, moment, *by))
+            excess = _changes_beyond_retest(own, retest.filter(role=role), rng)
         replaced = count_replaced(own)
         name = f"{name_role(role)}{replaced.name_version(control)}, {moment} decision"
-        shares[name], shifts[control, name] = same, shift
+        shares[name] = same
+        figures = {"shift": shift.mean, "excess": excess} if control == ORDER else {}
+        moves.append({figure: found for figure, found in figures.items() if found is not None})
         rows.append(
             {
                 "version": f"{name_role(role)}{NAMES[control]}",
@@ -463,34 +476,36 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
                 "moment": moment,
                 "replaced for": replaced.says if control in REPLACING else None,
                 **estimate_cells(same, "same_share", "_share"),
-                "shift_share": finite_or_none(shift.value),
-                "shift_low_share": finite_or_none(shift.low) if shift.has_interval else None,
-                "shift_high_share": finite_or_none(shift.high) if shift.has_interval else None,
-                "p": p_value_cell(shift),
+                **_move_cells("shift_", "p", shift.mean),
+                # Without a retest there are no such columns.
+                **(_move_cells("excess_", "excess_p", excess) if retest.height else {}),
                 "answers": same.n,
             }
         )
-    # The reliability finding already covers the retest.
-    if set(asked["control"]) <= {RETEST}:
-        return None
-    orders = {name: estimate for (control, name), estimate in shifts.items() if control == ORDER}
-    moved = [name for name, holm in with_adjusted_p(orders).items() if holm < ALPHA]
-    for row, ((_, name), shift) in zip(rows, shifts.items(), strict=True):
-        # A decision must not depend on the order, so only the shift of an order has a limit. The
-        # verdict on a shift above the limit is "not known" if the test does not show a shift.
-        is_small = MOST_SHIFT.judge_interval(shift) == PASSED
-        verdict = FAILED if name in moved else PASSED if is_small else NOT_KNOWN
-        row["verdict"] = verdict if name in orders else None
+    adjusted = with_adjusted_p(
+        {
+            (name, figure): estimate
+            for name, figures in zip(shares, moves, strict=True)
+            for figure, estimate in figures.items()
+        }
+    )
+    moved = list(dict.fromkeys(name for (name, _), holm in adjusted.items() if holm < ALPHA))
+    for row, (name, same), figures in zip(rows, shares.items(), moves, strict=True):
+        row["verdict"] = _judge_order(figures, same, name in moved) if figures else None
     return Finding(
         ANSWERS_AGAIN,
         "Do the same people answer the same?",
         list_shares("share the same", shares),
         ResultTable.from_records(
             without_single_role(rows),
-            "Share of decisions that come out as designed, and how far the distribution of answers "
-            "moves (total variation beyond chance; p by exchanging the two answers of whole "
-            f"independent units). Verdict of an order: failed if Holm's p is below {ALPHA}, passed "
-            f"if the whole interval of the shift is at most {format_percent(MOST_SHIFT.high)}.",
+            "Share of decisions that come out as designed. Shift: how far the distribution of "
+            "answers moves (total variation beyond chance), which answers that change in opposite "
+            "directions do not show. Excess: how many more answers change than when the same "
+            "participants were asked the same decision again; not known for decisions that were "
+            "not asked again. p by exchanging the two answers of whole independent units. Verdict "
+            f"of an order: failed if Holm's p of one of the two is below {ALPHA}, passed if the "
+            "whole intervals of the shift and of the excess (or of all changed answers) are at "
+            f"most {format_percent(MOST_MOVED.high)}.",
         ),
         interval_chart(shares, "share who answer as designed", percent=True),
         section=SECTION,
@@ -499,6 +514,54 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         unit=unit_name(asked),
         units=fewest_units(shares.values()),
     )
+
+
+def _move_cells(figure: str, p: str, estimate: Estimate | None) -> dict[str, TableCell]:
+    cells = estimate_cells(estimate, "share", "_share")
+    return {figure + name: cell for name, cell in cells.items()} | {
+        p: p_value_cell(estimate) if estimate else None
+    }
+
+
+def _judge_order(figures: Mapping[str, Estimate], same: Estimate, has_moved: bool) -> Verdict:
+    # A decision must not depend on the order. If options are listed in a random order, the shares
+    # of answers stay as they are even if no participant gives the same answer. So both figures have
+    # to be small. The share of all changed answers is an upper bound of the excess.
+    if has_moved:
+        return FAILED
+    changed = replace(same, value=1 - same.value, low=1 - same.high, high=1 - same.low)
+    is_passed = MOST_MOVED.judge_interval(figures["shift"]) == PASSED and PASSED in map(
+        MOST_MOVED.judge_interval, (changed, figures.get("excess", changed))
+    )
+    # The verdict on a larger figure is "not known" if no test shows that answers move.
+    return PASSED if is_passed else NOT_KNOWN
+
+
+def _changes_beyond_retest(
+    own: pl.DataFrame, retest: pl.DataFrame, rng: np.random.Generator
+) -> Estimate | None:
+    # How many more answers change in a version than when the decision is only asked again, among
+    # the answers that have both. None if no decision of the version was asked again.
+    both = own.join(retest, on=_ANSWER_OF_DECISION, how="semi", nulls_equal=True)
+    again = retest.join(own, on=_ANSWER_OF_DECISION, how="semi", nulls_equal=True)
+    if both.is_empty():
+        return None
+    changed, noise = (
+        ConditionAnswers(
+            tuple("same" if hit else "changed" for hit in _are_same(rows)),
+            tuple(rows["unit"].to_list()),
+        )
+        for rows in (both, again)
+    )
+    found = measure_drift([(noise, changed)], rng).mean
+    if changed.values.count("changed") > noise.values.count("changed"):
+        return found
+    # A distance has no sign. Fewer changes than when asked again are no excess.
+    return replace(found, value=0.0, low=min(found.low, 0.0), high=found.high - found.value, p=1.0)
+
+
+def _are_same(rows: pl.DataFrame) -> list[bool]:
+    return [a == b for a, b in zip(expected_answers(rows), given_answers(rows), strict=True)]
 
 
 def decisions_again(table: pl.DataFrame, controls: Sequence[str]) -> pl.DataFrame:

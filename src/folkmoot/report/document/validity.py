@@ -16,7 +16,7 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.session.folder_access import has_calls
 from folkmoot.hints import capitalise
 from folkmoot.kit.controls.attributes import read_ages
-from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_SHIFT
+from folkmoot.kit.controls.effects import ANSWERS_AGAIN, MOST_MOVED
 from folkmoot.kit.controls.findings import (
     LEAST_KEPT,
     LEAST_RELIABLE,
@@ -93,6 +93,9 @@ class Evidence(NamedTuple):
     # How bad the figure is, larger for worse. The card shows the evidence with the worst verdict.
     # If verdicts are equal, the largest distance decides.
     distance: float = 0.0
+    # The advice if the verdict is "not known". None: ask the control of the threat, which was not
+    # asked.
+    advice: str | None = "more units"
 
 
 class CardRow(NamedTuple):
@@ -190,19 +193,21 @@ def _card_row(
     advise: Callable[[], Sentence],
     noun: str = "figure",
 ) -> CardRow:
-    # `noun` is the word for one figure, such as "claim". `advise` is called only without evidence.
+    # `noun` is the word for one figure, such as "claim". `advise` is called only without evidence
+    # of a control.
     ordered = sorted(evidence, key=lambda one: (_WORST.index(one.verdict), -one.distance))
     worst = ordered[0].verdict if ordered else NOT_KNOWN
-    advice = word("advice", _MORE.get(threat, "more units")) if ordered else advise()
+    key = _MORE.get(threat, ordered[0].advice) if ordered else None
+    advice = word("advice", key) if key else advise()
     figures = _in_words(ordered, noun) if ordered else join_sentences([])
     return CardRow(threat, worst, figures, word("card", f"{threat}, {worst}", advice=advice))
 
 
 def _in_words(ordered: Sequence[Evidence], noun: str) -> Sentence:
     # `ordered` has the worst figure first.
-    label, _, figure, _ = ordered[0]
+    label = ordered[0].label
     # Figures of checks are whole sentences.
-    figure_text = figure.removesuffix(".")
+    figure_text = ordered[0].figure.removesuffix(".")
     case = "labelled" if label else "one"
     worst = word("figure", case, label=label, figure=figure_text)
     if len(ordered) == 1:
@@ -272,7 +277,8 @@ def _control_or_checks(control: Sequence[Evidence], checks: Sequence[Evidence]) 
     # control without a verdict, often of few answers, contradicts no check that passed.
     if any(check.verdict == PASSED for check in checks):
         control = [evidence for evidence in control if evidence.verdict != NOT_KNOWN]
-    return [*control, *(check for check in checks if not control or check.verdict == FAILED)]
+    kept = (check for check in checks if not control or check.verdict == FAILED)
+    return [*control, *(check._replace(advice=None) for check in kept)]
 
 
 def _shares(
@@ -331,10 +337,10 @@ def _distance_in_words(row: Row, column: str) -> str:
     return f"{distance} ({span})"
 
 
-def _shift_in_words(row: Row) -> str:
-    low, high = row.get("shift_low_share"), row.get("shift_high_share")
+def _moved_in_words(row: Row, figure: Literal["shift", "excess"]) -> str:
+    low, high = row.get(f"{figure}_low_share"), row.get(f"{figure}_high_share")
     bounds = {"low_share": low, "high_share": high}
-    return _distance_in_words({**row, **bounds}, "shift_share")
+    return _distance_in_words({**row, **bounds}, f"{figure}_share")
 
 
 def _share_in_words(row: Row, column: str) -> str:
@@ -347,24 +353,28 @@ def _share_in_words(row: Row, column: str) -> str:
 
 
 def _orders(findings: Sequence[Finding]) -> list[Evidence]:
-    return [
-        Evidence(
-            capitalise(f"{row['version']}, {row['moment']} decision"),
-            _verdict(row["verdict"]),
-            word(
-                "figure",
-                "order",
-                share=_share_in_words(row, "same_share"),
-                shift=_shift_in_words(row),
-                margin=format_points(MOST_SHIFT.high).lstrip("+"),
-            ),
-            _number(row["shift_share"]),
+    found = []
+    for row in _control_rows(findings, ANSWERS_AGAIN):
+        if row["verdict"] is None:
+            continue
+        label = capitalise(f"{row['version']}, {row['moment']} decision")
+        if row["same_share"] is None:
+            found.append(_no_answers(label))
+            continue
+        is_asked_again = row.get("excess_share") is not None
+        figure = word(
+            "figure",
+            "order" if is_asked_again else "order, not asked again",
+            share=_share_in_words(row, "same_share"),
+            shift=_moved_in_words(row, "shift"),
+            excess=_moved_in_words(row, "excess"),
+            margin=format_points(MOST_MOVED.high).lstrip("+"),
         )
-        if row["same_share"] is not None
-        else _no_answers(capitalise(f"{row['version']}, {row['moment']} decision"))
-        for row in _control_rows(findings, ANSWERS_AGAIN)
-        if row["verdict"] is not None
-    ]
+        # More participants do not tell noise from a change by the order.
+        advice = "more units" if is_asked_again else "noise"
+        moved = max(_number(row["shift_share"]), _number(row.get("excess_share")))
+        found.append(Evidence(label, _verdict(row["verdict"]), figure, moved, advice))
+    return found
 
 
 def _wordings(over_grid: Finding | None) -> list[Evidence]:
