@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.kit.controls.findings import findings_in
-from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST
+from folkmoot.kit.controls.replacing import UNCHANGED
+from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST, SAME_LENGTH
 from folkmoot.kit.findings import respondent_checks_finding
 from folkmoot.measures.diagnostics import INSTABILITY, POSITION_BIAS, Check, Margin, Verdict
 from folkmoot.measures.inference.estimates import Estimate
@@ -242,6 +243,43 @@ def test_an_order_that_changes_answers_as_often_as_a_retest_passes(
         "passed",
         "passed",
     ]
+
+
+def test_changes_that_cancel_out_leave_the_cause_of_an_effect_open() -> None:
+    """All participants of B change to the next option. The shares of the options stay equal."""
+    answers = []
+    for condition in "AB":
+        for i, participant in enumerate(list_participants(condition)):
+            first, following = "xyz"[i % 3], "xyz"[(i + 1) % 3]
+            final = following if condition == "B" else first
+            for moment, value in (("first", first), ("final", final)):
+                as_designed = make_answer(
+                    AS_DESIGNED, participant, value, moment=moment, expected=value
+                )
+                # Neutral texts replace those of the final decision, and all change again.
+                is_replaced = condition == "B" and moment == "final"
+                neutral = make_answer(
+                    SAME_LENGTH,
+                    participant,
+                    value if is_replaced else None,
+                    moment=moment,
+                    expected=value,
+                    missing=None if is_replaced else UNCHANGED,
+                )
+                answers += [as_designed, neutral]
+    findings = compute_findings(answers)
+    rows = read_rows(findings, "where_the_effect_comes_from")
+    assert [
+        (row["effect_share"], row["changed_share"], row["verdict"])
+        for row in rows
+        if row["contrast"] == "B: final against first decision"
+    ] == [(0.0, 1.0, None), (0.0, 1.0, "not known")]
+    says = read_statement(findings, "where_the_effect_comes_from")
+    assert "neutral texts of equal length 0 points (0 to 5) with 100 % of answers changed" in says
+    assert says.endswith(
+        "Whether an effect comes from the length of the texts is not known in 2 of 2 contrasts, "
+        "because shares of answers show no effect as designed there."
+    )
 
 
 def test_a_card_row_with_a_check_and_no_control_names_the_control(

@@ -358,6 +358,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "length, alarm": "An effect remains with neutral texts of equal length: {name}.",
         "effect": "{contrast}: {versions}",
         "version": "{version} {share}",
+        "version, changed": "{version} {share} with {changed} of answers changed",
+        "length, not known": "Whether an effect comes from the length of the texts is not known in "
+        "{number} of {over}, because shares of answers show no effect as designed there.",
         "across": "Against {first}: {changes}.",
         "across, one": "{contrast}, {specification}: {changes}",
         "change": "{what} {before} to {after}",

@@ -43,7 +43,7 @@ from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     Estimate,
-    finite_or_none,
+    format_count,
     format_percent,
 )
 from folkmoot.measures.wording import Sentence, join_sentences, word
@@ -79,10 +79,15 @@ class Contrast(NamedTuple):
     def says(self) -> str:
         """The contrast in words for tables and charts."""
         by = name_role(self.role)
-        if self.first[0] == self.second[0]:
+        if self.is_before_and_after:
             name = condition_name(self.first[0])
             return f"{by}{name}: {self.second[1]} against {self.first[1]} decision"
         return f"{by}{condition_name(self.first[0])} against {condition_name(self.second[0])}"
+
+    @property
+    def is_before_and_after(self) -> bool:
+        """True if the groups are the first and the final decisions of the same participants."""
+        return self.first[0] == self.second[0]
 
     @property
     def seed(self) -> tuple[str, ...]:
@@ -142,6 +147,8 @@ class Version(NamedTuple):
 
     # By field of a form with several closed fields. The key of any other answer is None.
     answers: Mapping[str | None, ConditionAnswers]
+    # By unit, participant and field.
+    by_participant: Mapping[tuple[str, str, str | None], str | float]
     # The number of decisions that could not be asked, because the participant had already replied
     # to a replaced text.
     replied: int
@@ -204,6 +211,9 @@ class Effect(NamedTuple):
     refused: int
     # Whose texts were replaced, in both groups together.
     replaced: ReplacedFor = ReplacedFor()
+    # The share of answers that differ between the first and the final decision of a participant.
+    # None in contrasts of two conditions, and if no participant has both answers.
+    changed: float | None = None
 
 
 def decision_contrasts(
@@ -219,14 +229,13 @@ def decision_contrasts(
         own = made.filter(role=contrast.role)
         groups = (contrast.first, contrast.second)
         names = [_decisions(own, group, options) for group in groups]
-        is_before_and_after = contrast.first[0] == contrast.second[0]
         pairs = [
             (first, second)
             for first, asked in names[0].items()
             for second, other in names[1].items()
             # Forms have no options, so their decisions are compared only if they have one name, or
             # if they are the first and the final decision of one condition.
-            if asked == other and (asked or first == second or is_before_and_after)
+            if asked == other and (asked or first == second or contrast.is_before_and_after)
         ]
         if pairs:
             # Prefer decisions with the same name. Otherwise take the most frequent pair.
@@ -277,7 +286,9 @@ def measure_effects(
             drift = measure_drift(pairs or [(nothing, nothing)], rng)
             refused = sum(arm.replied for arm in arms)
             replaced = arms[0].replaced.plus(arms[1].replaced)
-            found.setdefault(contrast, {})[name] = Effect(drift.mean, refused, replaced)
+            changed = _share_changed(*arms) if contrast.is_before_and_after else None
+            effect = Effect(drift.mean, refused, replaced, changed)
+            found.setdefault(contrast, {})[name] = effect
     return found
 
 
@@ -287,6 +298,7 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
     rows = table.filter(control=name, condition=group[0], moment=group[1], question=decision)
     decided = count_decisions(rows)["missing"].to_list()
     answers: dict[str | None, tuple[list[str | float], list[str]]] = {}
+    by_participant: dict[tuple[str, str, str | None], str | float] = {}
     for row in rows.iter_rows(named=True):
         # Nothing to replace means that the prompt is as designed, so the original answer counts.
         value = row["expected"] if row["missing"] == UNCHANGED else None
@@ -297,15 +309,23 @@ def _version(table: pl.DataFrame, name: str, group: tuple[str, str], decision: s
             # Convert numbers, so that 3 and 3.0 are the same answer.
             values.append(closed_value(value))
             units.append(row["unit"])
+            by_participant[row["unit"], row["participant_id"], row["field"]] = values[-1]
     return Version(
         {
             field: ConditionAnswers(tuple(own), tuple(units))
             for field, (own, units) in answers.items()
         },
+        by_participant,
         sum(reason in NOT_ASKED for reason in decided),
         any(reason not in (*NOT_ASKED, UNCHANGED) for reason in decided),
         count_replaced(rows),
     )
+
+
+def _share_changed(first: Version, final: Version) -> float | None:
+    both = [key for key in first.by_participant if key in final.by_participant]
+    hits = [first.by_participant[key] != final.by_participant[key] for key in both]
+    return sum(hits) / len(hits) if hits else None
 
 
 def effects_finding(
@@ -329,33 +349,36 @@ def effects_finding(
         if contrast in drifts:
             lines[f"{contrast.says}: {USER_DRIFT}"] = drifts[contrast]
             rows.append(_row(contrast, USER_DRIFT, Effect(drifts[contrast], 0)))
-    lengths = {
-        contrast.says: versions[SAME_LENGTH].estimate
-        for contrast, versions in effects.items()
-        if SAME_LENGTH in versions
-    }
+    remains, open_count = _judge_lengths(effects)
+    # Without neutral texts there is no such column.
+    for row in rows if any(SAME_LENGTH in versions for versions in effects.values()) else ():
+        # Changes that cancel out may remain unseen, so no contrast passes.
+        verdict = FAILED if row["contrast"] in remains else NOT_KNOWN
+        row["verdict"] = verdict if row["version"] == NAMES[SAME_LENGTH] else None
     asked = table.filter(pl.col("control").is_in([RETEST, *REPLACING]))
-    # Several contrasts are tested, so an alarm uses the adjusted p-value.
-    remains = [name for name, holm in with_adjusted_p(lengths).items() if holm < ALPHA]
     alarms = [word("control", "length, alarm", name=name) for name in remains]
     return Finding(
         "where_the_effect_comes_from",
         "Where the effect comes from",
-        _describe_effects(effects),
+        _describe_effects(effects, open_count),
         ResultTable.from_records(
             rows,
             "Effect: the distance (total variation) of the answers beyond chance, measured as user "
             "drift is. 95 % intervals by bootstrap over independent units, p by exchanging them. "
-            "Refused: decisions that could not be asked, or were not reached, in this version. "
-            "Replaced for: whether the texts are replaced in the prompts of one participant, or of "
-            "all participants of a session that was run again.",
+            "Changed: answers of a participant that differ between first and final decision, noise "
+            "included. Refused: decisions that could not be asked, or were not reached, in this "
+            "version. Replaced for: whether the texts are replaced in the prompts of one "
+            "participant, or of all participants of a session that was run again. Verdict on the "
+            f"length of the texts: failed if Holm's p with neutral texts is below {ALPHA}. It is "
+            "not known otherwise, because changes that cancel out remain unseen.",
         ),
         interval_chart(lines, "distance of answers", percent=True),
         notes=(
+            "The effect compares the shares of answers, in which changes in opposite directions "
+            "cancel out. It may be 0 although all participants changed, and it may be larger "
+            "without a persona only because all participants then change alike.",
             "An effect that remains with neutral texts of equal length comes from their length, or "
-            "from being asked again. An effect that is larger without a persona comes from the "
-            "model and not from the personas. An effect that disappears in another order comes "
-            "from the order.",
+            "from being asked again.",
             *_describe_sessions(asked),
             *describe_left_out(
                 count_decisions(asked).select("control", "moment", "missing").iter_rows()
@@ -367,6 +390,24 @@ def effects_finding(
         unit=unit_name(table),
         units=fewest_units(lines.values()),
     )
+
+
+def _judge_lengths(effects: Mapping[Contrast, Mapping[str, Effect]]) -> tuple[list[str], int]:
+    # The contrasts with an effect that remains with neutral texts, and the number of those in which
+    # shares of answers show no effect as designed, so that they cannot show its cause either.
+    # Several contrasts are tested, so the p-values are adjusted.
+    remaining, designed = (
+        with_adjusted_p(
+            {
+                contrast.says: versions[name].estimate
+                for contrast, versions in effects.items()
+                if SAME_LENGTH in versions
+            }
+        )
+        for name in (SAME_LENGTH, AS_DESIGNED)
+    )
+    remains = [name for name, holm in remaining.items() if holm < ALPHA]
+    return remains, sum(not holm < ALPHA for name, holm in designed.items() if name not in remains)
 
 
 def from_session_run_again() -> pl.Expr:
@@ -393,22 +434,26 @@ def _row(contrast: Contrast, version: str, effect: Effect) -> dict[str, TableCel
         "replaced for": effect.replaced.says if version in REPLACING else None,
         **estimate_cells(effect.estimate, "effect_share", "_share"),
         "p": p_value_cell(effect.estimate),
+        "changed_share": effect.changed,
         "answers": effect.estimate.n,
         "refused": effect.refused,
     }
 
 
-def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sentence:
+def _describe_effects(
+    effects: Mapping[Contrast, Mapping[str, Effect]], open_count: int
+) -> Sentence:
     clauses = []
     for contrast, versions in effects.items():
         if len(versions) > 1:
             parts = (
                 word(
                     "control",
-                    "version",
+                    "version" if effect.changed is None else "version, changed",
                     version=effect.replaced.name_version(name),
                     # A distance is a difference of shares and has no sign.
                     share=format_points(effect.estimate).replace("+", ""),
+                    changed=None if effect.changed is None else format_percent(effect.changed),
                 )
                 for name, effect in versions.items()
                 if math.isfinite(effect.estimate.value)
@@ -417,7 +462,17 @@ def _describe_effects(effects: Mapping[Contrast, Mapping[str, Effect]]) -> Sente
             clauses.append(
                 word("control", "effect", contrast=contrast.says, versions=versions_text)
             )
-    return word("description", "list", values=join_sentences(clauses, "; "))
+    contrasts = format_count(
+        sum(SAME_LENGTH in versions for versions in effects.values()), "contrast"
+    )
+    return join_sentences(
+        [
+            word("description", "list", values=join_sentences(clauses, "; ")),
+            word("control", "length, not known", number=open_count, over=contrasts)
+            if open_count
+            else None,
+        ]
+    )
 
 
 def list_shares(
@@ -490,8 +545,8 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         }
     )
     moved = list(dict.fromkeys(name for (name, _), holm in adjusted.items() if holm < ALPHA))
-    for row, (name, same), figures in zip(rows, shares.items(), moves, strict=True):
-        row["verdict"] = _judge_order(figures, same, name in moved) if figures else None
+    for row, (name, same), own_moves in zip(rows, shares.items(), moves, strict=True):
+        row["verdict"] = _judge_order(own_moves, same, name in moved) if own_moves else None
     return Finding(
         ANSWERS_AGAIN,
         "Do the same people answer the same?",
