@@ -91,6 +91,29 @@ def test_the_methods_section_has_the_facts_that_a_paper_needs(tmp_path: Path) ->
     assert "persona kept" in controls
 
 
+def test_each_of_several_models_has_its_roles(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(PILOT, "utf-8")
+    run = folkmoot.run(study, model="synthetic", out=tmp_path / "run").folder
+    path = run.path / MANIFEST
+    manifest = json.loads(path.read_text("utf-8"))
+    models = [
+        {**manifest["models"][0], "asked": name, "served": [], "roles": roles}
+        for name, roles in (
+            ("openai/gpt-4o", ["participant", "summarizer"]),
+            ("openai/gpt-4o-mini", ["moderator"]),
+            ("human", ["participant"]),
+        )
+    ]
+    path.write_text(json.dumps({**manifest, "models": models}), "utf-8")
+    design, *_ = read_paragraphs(read_report(RunFolder(run.path)))
+    assert (
+        "Replies were simulated by openai/gpt-4o as participant and summarizer; "
+        "openai/gpt-4o-mini as moderator. People answered as participant."
+    ) in design
+    assert "Participants were simulated by" not in design
+
+
 def test_cost_and_temperature_have_one_wording_everywhere(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     conditions = "[simple_voting, simple_passive, clarified_passive, acp]"

@@ -93,9 +93,7 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     sizes = [f"{lane.arm}: {lane.size}" for lane in front.lanes if lane.size]
     yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
-    # A killed run may have no answers in its tables, which name the role of each model.
-    models = _describe_models(run, times) or "models that its tables do not name yet"
-    yield f"Participants were simulated by {models}."
+    yield from _describe_models(run, times)
     yield (
         f"Temperature: {describe_setting(run.config, 'temperature')}; reply limit in tokens: "
         f"{describe_setting(run.config, 'max_tokens')}."
@@ -108,18 +106,31 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     )
 
 
-def _describe_models(run: RunFolder, times: CallTimes) -> str:
+def _describe_models(run: RunFolder, times: CallTimes) -> Iterator[str]:
     served = [
         model
         for model in run.manifest.get("models", [])
         if model.get("calls") and model.get("roles", True)
     ]
-    return "; ".join(
+    simulated = [model for model in served if model["asked"] != HUMAN_MODEL]
+    names = "; ".join(
         f"{model['asked']}"
         + (f" (served as {', '.join(model['served'])})" if model["served"] else "")
+        # Different models may answer as participants and as other roles, such as a moderator.
+        + (f" as {join_words(model['roles'])}" if len(served) > 1 and "roles" in model else "")
         + (f", called from {called[0]} to {called[1]} UTC" if called else "")
-        for model in served
+        for model in simulated
         for called in [times.get(model["asked"])]
+    )
+    if len(served) > 1:
+        yield f"Replies were simulated by {names}."
+    elif simulated or not served:
+        # A killed run may have no answers in its tables, which name the role of each model.
+        yield f"Participants were simulated by {names or 'models that its tables do not name yet'}."
+    yield from (
+        f"People answered as {join_words(model.get('roles', ['participant']))}."
+        for model in served
+        if model not in simulated
     )
 
 
