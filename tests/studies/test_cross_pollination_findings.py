@@ -155,6 +155,25 @@ def test_votes_before_and_after(pilot):
         JOBS: "30 → 62",
         CARE: "38 → 30",
     }
+    # The most votes are no majority.
+    assert f"“{PARKS}” has the most first votes, 167 of 430 (39 %)" in votes.says
+
+
+def test_options_with_equal_numbers_of_votes_are_all_named(tmp_path: Path) -> None:
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("acp", {(PARKS, JOBS): 4, (JOBS, CARE): 4, (CARE, CARE): 4})
+    found = pilot.read_findings()
+    most_voted = f"“{PARKS}”, “{JOBS}” and “{CARE}”"
+    assert f"{most_voted} have the most first votes, 4 of 12 each (33 %)" in found["votes"].says
+    assert found["votes"].conclusion == f"most voted {most_voted}"
+    assert (
+        f"the most frequent changes are those of 4 each, from “{PARKS}” to “{JOBS}” "
+        f"(Adversarial (ACP)), from “{JOBS}” to “{CARE}” (Adversarial (ACP))."
+    ) in found["transitions"].says
+    assert (
+        f"the largest net shifts are “{PARKS}” −4 in Adversarial (ACP) (0 gained, 4 lost), "
+        f"“{CARE}” +4 in Adversarial (ACP) (4 gained, 0 lost)."
+    ) in found["option_shifts"].says
 
 
 def test_differences_and_floor(pilot):

@@ -24,7 +24,7 @@ Format `low`, `high` and `p` with these functions only, so that sentences follow
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -46,6 +46,7 @@ from folkmoot.storage.findings import Finding, Heatmap, IntervalChart, ResultTab
 
 Row = dict[str, TableCell]
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 finite_or_none = estimates.finite_or_none
 format_signed = estimates.format_signed
 ALPHA = estimates.ALPHA
@@ -150,6 +151,16 @@ def with_adjusted_p(estimates: Mapping[K, Estimate]) -> dict[K, float]:
         for estimate in estimates.values()
     ]
     return dict(zip(estimates, holm(ps), strict=True))
+
+
+def all_largest(items: Iterable[V], value: Callable[[V], float]) -> list[V]:
+    """Return all items with the largest value, in order.
+
+    A sentence that names one of several equal items as the largest would be false.
+    """
+    listed = list(items)
+    largest = max(map(value, listed), default=math.nan)
+    return [item for item in listed if value(item) == largest]
 
 
 # --- cells and charts --------------------------------------------------------------------------

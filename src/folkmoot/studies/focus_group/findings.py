@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, join_first
 from folkmoot.kit.claims import claims_finding, describe_claims, read_results
 from folkmoot.kit.coding import CodebookResults, read_codings
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     Row,
+    all_largest,
     category_shares,
     collect_findings,
     describe_values,
@@ -458,7 +459,7 @@ def coded_themes(concept: Concept) -> Finding | None:
         return None
     participant_keys = list(concept.people.select("group", "persona_id").rows())
     rows: list[Row] = []
-    statements: dict[str, str] = {}
+    statements: dict[str, list[tuple[int, str]]] = {}
     for (kind, name), quotes in sorted(
         quotes_by_code.items(), key=lambda item: (-len(item[1]), item[0])
     ):
@@ -467,22 +468,19 @@ def coded_themes(concept: Concept) -> Finding | None:
             [group for group, _ in participant_keys],
         )
         group_count = len({group for group, _ in quotes})
-        labels: Row = {
-            "kind": kind,
-            "what": name,
-            "people": len(quotes),
-            "people_share": estimate.value,
-        }
         bounds = estimate_cells(estimate, "people_share", "_share")
-        rows.append(
-            {**labels, "groups": group_count, **bounds, "for example": next(iter(quotes.values()))}
-        )
-        sentence = f"The most frequent {kind} is {name}: {len(quotes)} of {everyone} people"
+        labels: Row = {"kind": kind, "what": name, "people": len(quotes)}
+        figures: Row = {"people_share": estimate.value, "groups": group_count, **bounds}
+        rows.append({**labels, **figures, "for example": next(iter(quotes.values()))})
+        sentence = f"{name} by {len(quotes)} of {everyone} people"
         sentence += f", in {group_count} of {groups} groups" * (groups > 1)
-        statements.setdefault(
-            kind, sentence + (f", {format_share(estimate)}." if estimate.has_interval else ".")
-        )
-    statement = " ".join(statements[kind] for kind in ("objection", "need") if kind in statements)
+        sentence += f", {format_share(estimate)}" * estimate.has_interval
+        statements.setdefault(kind, []).append((len(quotes), sentence))
+    statement = " ".join(
+        f"Named most often as {kind}: {join_first([said for _, said in top])}."
+        for kind in ("objection", "need")
+        if (top := all_largest(statements.get(kind, ()), lambda said: said[0]))
+    )
     return concept.finding(
         "remarks",
         title,

@@ -258,15 +258,16 @@ def _by_type(measures: pl.DataFrame) -> Finding | None:
     if len(types) < 2 or len(conditions) < 2 or not means:
         return None
     groups = {kind: measures.filter(group_type=kind)["group_id"].n_unique() for kind in types}
-    (kind, condition), highest_mean = max(means.items(), key=lambda item: item[1])
+    highest = kit.all_largest(means, lambda key: means[key])
+    highest_mean = kit.format_mean_value(means[highest[0]])
+    where = join_words([f"{kind} under {condition}" for kind, condition in highest])
     return Finding(
         "by_type",
         "Satisfaction of members, by type of group",
         word(
             "description",
             "observed",
-            what=f"the highest mean is that of {kind} under {condition}, "
-            f"{kit.format_mean_value(highest_mean)}",
+            what=f"the highest mean is that of {where}, {highest_mean}",
         ),
         ResultTable.from_records(
             [

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from folkmoot.hints import join_words
 from folkmoot.kit import coding
 from folkmoot.kit.claims import (
     LEVELS,
@@ -23,6 +24,7 @@ from folkmoot.kit.claims import (
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.findings import (
     Row,
+    all_largest,
     category_shares,
     collect_findings,
     estimate_cells,
@@ -716,14 +718,17 @@ def _describe_responses(counts: Counter[tuple[str, str]], names: Mapping[str, st
         label: sum(counts[speaker, resident_id] for speaker in names)
         for resident_id, label in names.items()
     }
-    most_answered = max(received, key=lambda name: received[name])
+    most_answered = all_largest(received, lambda name: received[name])
+    each = " each" if len(most_answered) > 1 else ""
     unheard = [name for name, count in received.items() if not count]
     unheard_text = (
         f"{format_count(len(unheard), 'resident')} got no response ({', '.join(unheard)})"
         if unheard
         else "Every resident got a response"
     )
-    most = f"most responses are those to {most_answered} ({received[most_answered]})"
+    most = (
+        f"{join_words(most_answered)} got the most responses ({received[most_answered[0]]}{each})"
+    )
     return join_sentences(
         [
             word(

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, join_first, join_words
 from folkmoot.kit.claims import LEVELS, claims_finding, result_cells
 from folkmoot.kit.findings import (
     Row,
+    all_largest,
     condition_name,
     estimate_cells,
     finite_or_none,
@@ -234,7 +235,9 @@ def vote_counts(votes: Votes) -> Finding | None:
         }
         for i, option in enumerate(votes.options)
     ]
-    top = max(range(len(first)), key=first.__getitem__)
+    top = all_largest(range(len(first)), first.__getitem__)
+    each = " each" if len(top) > 1 else ""
+    top_options = join_words([f"“{votes.options[i]}”" for i in top])
     return Finding(
         "votes",
         "Votes before and after",
@@ -243,8 +246,9 @@ def vote_counts(votes: Votes) -> Finding | None:
                 word(
                     "description",
                     "observed",
-                    what=f"most first votes are for “{votes.options[top]}”, {first[top]:,} of "
-                    f"{sum(first):,} ({format_percent(first[top] / sum(first))})",
+                    what=f"{top_options} {'have' if each else 'has'} the most first votes, "
+                    f"{first[top[0]]:,} of {sum(first):,}{each} "
+                    f"({format_percent(first[top[0]] / sum(first))})",
                 ),
                 *_describe_missing(votes),
             ]
@@ -253,7 +257,7 @@ def vote_counts(votes: Votes) -> Finding | None:
             rows, "First → final votes; a single number if there was no final vote."
         ),
         headline=True,
-        conclusion=f"most voted “{votes.options[top]}”",
+        conclusion=f"most voted {top_options}",
     )
 
 
@@ -287,11 +291,15 @@ def transition_finding(votes: Votes) -> Finding | None:
         return None
     statement = word("description", "votes changed", votes="No vote")
     if moves := [link for link in links if link[1] != link[2]]:
-        condition, first_option, final_option, count = max(moves, key=lambda link: link[3])
+        top = all_largest(moves, lambda move: move[3])
         changed = format_count(sum(move[3] for move in moves), "vote")
+        top_moves = join_first(
+            [f"from “{first}” to “{final}” ({condition})" for condition, first, final, _ in top]
+        )
         most = (
-            f"the most frequent change is that of {count} from “{first_option}” to "
-            f"“{final_option}” ({condition})"
+            f"the most frequent change is that of {top[0][3]:,} {top_moves}"
+            if len(top) == 1
+            else f"the most frequent changes are those of {top[0][3]:,} each, {top_moves}"
         )
         statement = join_sentences(
             [
@@ -422,7 +430,14 @@ def option_shifts(votes: Votes) -> Finding | None:
     if not shifts:
         return None
     adjusted_p = holm([shift.p for shift in shifts])
-    top = max(shifts, key=lambda shift: abs(shift.net_change))
+    top = all_largest(shifts, lambda shift: abs(shift.net_change))
+    top_shifts = join_first(
+        [
+            f"“{shift.option}” {format_signed(shift.net_change, 0)} in "
+            f"{shift.condition_votes.name} ({shift.gained_votes} gained, {shift.lost_votes} lost)"
+            for shift in top
+        ]
+    )
     rows: list[Row] = [
         {
             "condition": shift.condition_votes.name,
@@ -450,9 +465,8 @@ def option_shifts(votes: Votes) -> Finding | None:
         word(
             "description",
             "observed",
-            what=f"the largest net shift is “{top.option}” {format_signed(top.net_change, 0)} in "
-            f"{top.condition_votes.name} ({top.gained_votes} gained, {top.lost_votes} lost)"
-            if top.net_change
+            what=f"the largest net {'shifts are' if len(top) > 1 else 'shift is'} {top_shifts}"
+            if top[0].net_change
             else "no option gained or lost votes on balance",
         ),
         ResultTable.from_records(rows, "p: McNemar's test per option (exact below 25 moves)."),
