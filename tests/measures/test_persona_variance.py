@@ -90,6 +90,8 @@ def test_only_the_built_in_attribute_is_found() -> None:
     )
     finding = persona_variance_finding(table, attributes)
     assert finding is not None
+    assert "of the variance lies between participants; of single attributes" in finding.says
+    assert any("such as the order of the options" in note for note in finding.notes)
     assert "politics" in finding.says and "age" not in finding.says
     rows = {row[1]: row for row in finding.grid.rows}
     assert rows.keys() == {"the whole persona", "politics", "age"}

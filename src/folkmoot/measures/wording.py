@@ -364,8 +364,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "across": "Against {first}: {changes}.",
         "across, one": "{contrast}, {specification}: {changes}",
         "change": "{what} {before} to {after}",
-        "variance": "{decision}: {share} of the variance lies between personas.",
-        "variance, attributes": "{decision}: {share} of the variance lies between personas; of "
+        "variance": "{decision}: {share} of the variance lies between participants.",
+        "variance, attributes": "{decision}: {share} of the variance lies between participants; of "
         "single attributes, {attributes}.",
     },
     # A card phrase says what was tested. "Passed" and "failed" are whole sentences; "not known"

@@ -91,7 +91,7 @@ def _build_row(
 def persona_variance_finding(
     answers: pl.DataFrame, attributes: pl.DataFrame | None
 ) -> Finding | None:
-    """Return the finding on how much first decisions differ between personas.
+    """Return the finding on how much first decisions differ between participants.
 
     Returns None if this cannot be computed for any decision.
     """
@@ -136,8 +136,10 @@ def persona_variance_finding(
         ),
         interval_chart(lines, "share of variance (1 is all)"),
         notes=(
-            "An ICC near 0 means that the answers of two personas differ no more than two answers "
-            "of one persona. An attribute that explains nothing may still matter together with "
+            "An ICC near 0 means that the answers of two participants differ no more than two "
+            "answers of one. A large one has several possible causes: participants differ in their "
+            "persona and in whatever else their prompts contain, such as the order of the options, "
+            "which the retest repeats. An attribute that explains nothing may still matter together with "
             "others. The table persona_variance of the controls has each attribute, also those "
             "without a figure.",
         ),
