@@ -515,6 +515,57 @@ def test_estimates_missing_in_some_cells_and_unusable_cells_are_named(tmp_path: 
         pooled_findings(grid, {cell.name: None for cell in cells})
 
 
+@pytest.mark.parametrize(
+    ("axes", "values", "statement", "are_people_shared"),
+    [
+        # Two differences have equal estimates under both settings, one with another interval.
+        (
+            {"spec": ["a", "b"]},
+            {"a": (0.0, 0.2, 0.1), "b": (0.0, 0.2, 0.3)},
+            "Of 1 difference with several estimates 1 has the same sign in all specifications. "
+            "2 differences have equal estimates in all of their specifications.",
+            True,
+        ),
+        (
+            {"spec": ["a", "b"]},
+            {"a": (0.0, 0.2, 0.1), "b": (0.0, 0.2, 0.1)},
+            "3 differences have equal estimates in all of their specifications.",
+            True,
+        ),
+        (
+            {"spec": ["a"]},
+            {"a": (0.0, 0.2, 0.1)},
+            "3 differences in one specification, repeat by repeat.",
+            False,
+        ),
+        (
+            {},
+            {"": (0.0, 0.2, 0.1)},
+            "Of 3 differences with several estimates 2 have the same sign in all specifications.",
+            False,
+        ),
+    ],
+)
+def test_all_differences_of_a_grid_are_counted(
+    axes: dict[str, list[str]],
+    values: dict[str, tuple[float, ...]],
+    statement: str,
+    are_people_shared: bool,
+) -> None:
+    cells = tuple(build_cells(axes, 2, 1))
+    findings_by_cell = {}
+    for number, cell in enumerate(cells):
+        at = values[cell.settings.get("spec", "")]
+        bounds = [(value - 0.1 - number / 100, value + 0.1) for value in at]
+        items = tuple((name, v, *ends) for name, v, ends in zip("xyz", at, bounds, strict=True))
+        chart = IntervalChart(items, reference_line=0.0)
+        findings_by_cell[cell.name] = [replace(build_findings("x")[0], chart=chart)]
+    _, table, *_ = pooled_findings(RunGrid(Path(), axes, 2, cells), findings_by_cell)
+    assert statement in table.says
+    assert table.says.endswith(" This describes the grid; only primary claims are judged.")
+    assert (pooling.SHARED_PEOPLE in table.notes) == are_people_shared
+
+
 def test_p_value_is_a_t_test_over_repeats_adjusted_for_the_whole_table() -> None:
     """Two settings in six repeats, three differences. The mean of a repeat is one observation."""
     rng = np.random.default_rng(5)

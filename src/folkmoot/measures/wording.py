@@ -254,10 +254,13 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "cards": "At least one check of the card failed in {failed} of {runs}.",
         "few repeats": "With {repeats} the variance between draws is an illustration: intervals "
         "over repeats need at least {fewest}.",
-        "same sign, one": "Of {differences} 1 has the same sign in all specifications. This "
-        "describes the grid; only primary claims are judged.",
-        "same sign, several": "Of {differences} {number} have the same sign in all specifications. "
-        "This describes the grid; only primary claims are judged.",
+        "same sign, one": "Of {differences} with several estimates 1 has the same sign in all "
+        "specifications.",
+        "same sign, several": "Of {differences} with several estimates {number} have the same sign "
+        "in all specifications.",
+        "equal, one": "{differences} has equal estimates in all of its specifications.",
+        "equal, several": "{differences} have equal estimates in all of their specifications.",
+        "described": "This describes the grid; only primary claims are judged.",
         "repeat by repeat": "{differences} in one specification, repeat by repeat.",
         "all equal": "{value} in each of {specifications}.",
         "range": "From {least} ({first}) to {most} ({last}).",

@@ -139,9 +139,9 @@ def persona_variance_finding(
             "An ICC near 0 means that the answers of two participants differ no more than two "
             "answers of one. A large one has several possible causes: participants differ in their "
             "persona and in whatever else their prompts contain, such as the order of the options, "
-            "which the retest repeats. An attribute that explains nothing may still matter together with "
-            "others. The table persona_variance of the controls has each attribute, also those "
-            "without a figure.",
+            "which the retest repeats. An attribute that explains nothing may still matter "
+            "together with others. The table persona_variance of the controls has each attribute, "
+            "also those without a figure.",
         ),
         section=SECTION,
         unit=unit_name(_asked_again(answers)),

@@ -62,6 +62,9 @@ GRID_CLAIMS = "grid_claims"
 NO_SECOND_P = (
     "Primary claims have no p here: “Primary claims over the grid” judges them over all cells."
 )
+SHARED_PEOPLE = (
+    "Settings of one repeat share their people, so the share that holds is not a probability."
+)
 # Most specifications that one curve draws.
 MAX_LINES = 60
 # A caveat names this many figures and counts the rest.
@@ -531,19 +534,31 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
                 "clear_share": clear_share,
             }
         )
+    # An axis of the grid with one value is no second specification.
+    settings = {measured.cell.settings_text for figure in effects for measured in figure.cells}
     several_rows = [row for row in rows if row["distinct_estimates"] != 1]
+    equal_count = len(rows) - len(several_rows)
     same_sign_count = sum(row["same_sign_share"] == 1 for row in several_rows)
-    differences = format_count(len(several_rows or effects), "difference")
+    differences = format_count(len(several_rows), "difference")
     case = "same sign, one" if same_sign_count == 1 else "same sign, several"
-    says = (
+    equal_case = "equal, one" if equal_count == 1 else "equal, several"
+    sentences = [
         word("grid", case, differences=differences, number=same_sign_count)
         if several_rows
-        else word("grid", "repeat by repeat", differences=differences)
-    )
+        else None,
+        word(
+            "grid",
+            equal_case if len(settings) > 1 else "repeat by repeat",
+            differences=format_count(equal_count, "difference"),
+        )
+        if equal_count
+        else None,
+        word("grid", "described"),
+    ]
     return Finding(
         "grid_standing",
         "Differences over the grid (exploratory)",
-        says,
+        join_sentences(sentences),
         ResultTable.from_records(
             rows, "Pooled: mean over cells; 95 % t intervals over repeats, from five on."
         ),
@@ -552,8 +567,7 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
             "Those with equal estimates in all repeats count once. "
             "Same sign: the share of specifications with the sign of the pooled estimate. Clear: "
             "the share that also has an interval without zero effect.",
-            "Settings of one repeat share their people, so the share that holds is not a "
-            "probability.",
+            *((SHARED_PEOPLE,) if len(settings) > 1 else ()),
             *((HOLM_NOTE,) if any(map(math.isfinite, holms)) else ()),
             *((NO_SECOND_P,) if any(figure.is_primary for figure in effects) else ()),
             *_some_lack(effects, usable),
@@ -567,10 +581,11 @@ def _standing_finding(figures: Sequence[Figure], repeats: int, usable: int) -> F
 def _count_distinct(figure: Figure) -> int:
     # Combinations of settings with equal values count once. Values are equal if no condition uses
     # the setting that differs.
-    parts: dict[str, list[str]] = defaultdict(list)
+    parts: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for measured in figure.cells:
-        values = (measured.cell.repeat, measured.value, measured.low, measured.high)
-        parts[measured.cell.settings_text].append(repr(values))
+        # Equal figures differ by rounding.
+        values = (measured.cell.repeat, round(measured.value, 12) + 0.0)
+        parts[measured.cell.settings_text].append(values)
     if list(parts) == [""]:
         return len(specification_estimates(figure))
     return len({tuple(sorted(values)) for values in parts.values()})
