@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from folkmoot.randomness import generator
-from folkmoot.report.comparison.people import against_people
+from folkmoot.report.comparison.people import PLANNED_WIDTH, against_people
 from folkmoot.report.comparison.samples import Sample
 from tests.sweeps import sample_daily
 
@@ -64,6 +64,10 @@ def rectified_rows(design: str, seed: int) -> list[dict[str, object]]:
     run = Sample("run", "any", {"participants": simulated}, {}, {})
     file = Sample("people", "people", {"participants": humans}, {}, {})
     findings = {finding.key: finding for finding in against_people(run, file)}
+    # The planned interval has a width of a tenth of the spread.
+    assert PLANNED_WIDTH == 2 / 20
+    (note,) = (note for note in findings["people_rectified"].notes if "People needed" in note)
+    assert "a twentieth of a standard deviation to each side" in note
     grid = findings["people_rectified"].grid
     return [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
 

@@ -422,8 +422,9 @@ def rectified_finding(name: str, pairs: Sequence[Pair]) -> Finding | None:
             "10 people who gave the rarer answer. Differences between arms with other people: "
             "MOVER. Where the same people answered in both arms, their own differences are "
             "corrected. Angelopoulos et al. (2023), doi:10.1126/science.adi6000.",
-            "People needed: to ask for an interval of five points to each side of a share, or a "
-            "tenth of a standard deviation otherwise, at this fit and in groups like theirs.",
+            "People needed: to ask for an interval of five points to each side of a share, or "
+            "otherwise a twentieth of a standard deviation to each side, at this fit and in groups "
+            "like theirs.",
         ),
         section=SECTION,
         headline=True,
