@@ -19,7 +19,7 @@ from folkmoot.engine.calls.progress import (
     Notice,
     StageStarted,
 )
-from folkmoot.storage.findings import Finding, ResultTable, format_cell, format_number
+from folkmoot.storage.findings import Finding, Points, ResultTable, format_cell, format_number
 
 
 def render_text(renderable: object, *, terminal: bool = False) -> str:
@@ -52,6 +52,9 @@ def test_cells_are_formatted_by_kind() -> None:
         (-0.2, "gap_points"),
     ]
     assert [format_cell(*cell) for cell in negative] == ["−12,345", "−0.159", "−15.9 %", "−20.0"]
+    # The opposite of zero is zero.
+    zeros = [(-0.0, "joint_low_points"), (Points(-0.0), "joint_low"), (-0.0, "changed_share")]
+    assert [format_cell(*cell) for cell in zeros] == ["+0.0", "+0.0 points", "0.0 %"]
     finding = Finding("k", "t", "s", ResultTable(("a",), (("b\x1b[31mc",),)))
     assert "b[31mc" in render_text(finding_view(finding))
 

@@ -340,7 +340,9 @@ def format_cell(value: TableCell, column: str = "") -> str:
 def _format_numeric_cell(value: int | float, column: str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, Points):
+    # The opposite of a zero bound is a negative zero.
+    is_points, value = isinstance(value, Points), value + 0.0
+    if is_points:
         return f"{100 * value:+.1f} points"
     # APA style omits the zero before the decimal point of a p-value.
     if column.rsplit("_", 1)[-1] == "p":
