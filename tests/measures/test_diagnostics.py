@@ -454,6 +454,9 @@ def test_sycophancy_is_found():
     assert check_sycophancy(None, None, ["No."] * 30, yielded=(30, 100)).verdict != "failed"
     assert check_sycophancy(None, None, ["You're right, I agree."] * 30).verdict == "failed"
     assert check_sycophancy(None, None).verdict == "not known"
+    # A condition that only votes twice hears no reasons, and no opposing view either.
+    says = check_sycophancy(None, (7, 100), ["You are right."] * 30).says
+    assert "only with a condition in which the opposing view comes without reasons" in says
 
 
 def test_too_narrow_and_too_even_votes_fail():

@@ -294,8 +294,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "sycophancy, yielded": "{share} of participants who met arguments took the other side "
         "({interval}): {limit}.",
         "sycophancy, politeness": "{share} of the utterances in reply to a challenge open with "
-        "agreement ({interval}). Without a condition that hears no reasons, politeness cannot be "
-        "distinguished from giving in.",
+        "agreement ({interval}). Politeness can be distinguished from giving in only with a "
+        "condition in which the opposing view comes without reasons, beside one that votes twice.",
         "pull, interviews": "After the discussion, the positions of participants were {change} "
         "closer to those of the others than after interviews alone: {limit}.",
         "pull, only fails": "A group that gives in to what was said in earlier questions shows "
@@ -581,8 +581,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "cannot be separated from its appeal.",
         "few who chose": "Too few independent units chose to tell the effect of an option's place.",
         "few differences": "Too few choices differ to tell the effect of an option's place.",
-        "no dialogue": "The run has no condition without reasons and no dialogue, so nothing can "
-        "be judged.",
+        "no dialogue": "The run has no condition in which an opposing view comes without reasons, "
+        "and no dialogue, so nothing can be judged.",
         "no control of the group": "No position is known both with and without the group.",
         "alike alone": "After the interviews alone the positions of participants were "
         "{distance:.2f} from those of the others on average: too close to see whether the group "
