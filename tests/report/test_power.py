@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from folkmoot.engine.study.study_file import load_study_file
-from folkmoot.measures.inference.power import DesignSize, detectable_share
-from folkmoot.report.comparison.power import power_report
+from folkmoot.measures.inference.power import DesignSize, detectable_share, power_two_shares
+from folkmoot.measures.inference.proportions import newcombe
+from folkmoot.report.comparison.power import NORMAL_NOTE, power_report
 from folkmoot.storage.findings import Finding
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,11 +30,27 @@ def read_cell(finding: Finding, column: str, row: int) -> object:
     return finding.grid.rows[row][finding.grid.columns.index(column)]
 
 
+def test_the_power_of_few_participants_is_called_too_high():
+    """All pairs of counts of 25 participants: Newcombe's interval finds 5 to 10 % more rarely."""
+    counts = np.arange(26)
+    chances = [binom.pmf(counts, 25, share) for share in (0.1, 0.05)]
+    power = sum(
+        chances[0][first] * chances[1][second]
+        for first in counts
+        for second in counts
+        if newcombe(int(first), 25, int(second), 25).excludes_zero
+    )
+    assert power_two_shares(0.1, 0.05, 25) > power + 0.05
+    few_participants, *_ = power_report(find_pilot_size(25))
+    assert NORMAL_NOTE in few_participants.notes
+
+
 def test_power_of_300_participants_per_condition():
     smallest_effects, power_table, needed_sizes = power_report(find_pilot_size(300), claim_count=3)
     assert smallest_effects.headline
     assert "4 conditions of 300 participants" in smallest_effects.says
     assert "0.2287" in smallest_effects.notes[0]
+    assert NORMAL_NOTE not in smallest_effects.notes
     # From 10 %, h = .2287: sin²(asin √.1 + .2287/2) = .1781.
     assert read_cell(smallest_effects, "seen_from_rate", 1) == pytest.approx(0.1781, abs=5e-4)
     # The level is that of three primary claims, and not of the six pairs of conditions.

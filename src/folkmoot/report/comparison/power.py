@@ -51,6 +51,14 @@ FITS = (0.0, 0.3, 0.5, 0.7, 0.9)
 # Means have no natural unit before a run. The sample sizes for means detect half a standard
 # deviation, a medium effect by Cohen.
 HALF_SD = 0.5
+# Below this number of units in each condition, the normal approximation says too much.
+FEWEST_NORMAL = 100
+NORMAL_NOTE = (
+    "Powers of shares are those of the normal approximation. Below about "
+    f"{FEWEST_NORMAL} units in each condition they are too high, with few units and shares near "
+    "0 % or 100 % by 10 points and more, so that more units are needed than stated. `--simulate` "
+    "counts runs instead."
+)
 # The search for a sample size ends here.
 MAX_UNITS = 1_000_000
 
@@ -188,6 +196,7 @@ def claim_power(
             "beyond its margin. Write "
             "`expected:` beside a hypothesis for the difference that you expect. `--simulate` "
             "counts how often runs of the study support each claim.",
+            *((NORMAL_NOTE,) if any(claim.kind == "share" for claim in claims) else ()),
         ),
         section=SECTION,
         headline=True,
@@ -456,6 +465,7 @@ def _share_power_finding(size: DesignSize, title: str, claim_count: int) -> Find
             ),
             "Participants are independent of each other here; arms that read the same summaries "
             "share those summaries, which no number of participants makes up for.",
+            *((NORMAL_NOTE,) if n < FEWEST_NORMAL else ()),
         ),
         section=SECTION,
         headline=True,
