@@ -384,8 +384,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "though one condition may lose more.",
         "Refusals, failed": "The figures describe only answers that were given, and those who "
         "refused may think otherwise.",
-        "Refusals, not known": "Participants may refuse more often than the margin, and those may "
-        "think otherwise: {advice}.",
+        "Refusals, not known": "Participants may refuse more often than the margin over all "
+        "conditions together, one condition may lose more, and those who refuse may think "
+        "otherwise: {advice}.",
         "Reliability (retest), passed": "Answers to a question that was asked twice agree within "
         "the margin, and what differs is noise that changes in this report contain as well.",
         "Reliability (retest), failed": "Answers to a question that was asked twice agree too "
