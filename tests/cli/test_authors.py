@@ -246,6 +246,24 @@ def test_a_mistake_in_findings_is_reported_with_file_and_line(study_folder: Path
     assert result.exit_code == 2 and "mine.py:17: " in output and "did you mean table" in output
 
 
+def test_a_mistake_in_a_claim_is_reported_before_the_run(study_folder: Path) -> None:
+    text = STUDY.replace("Config, protocol)", "Config, protocol, claims=claims, tables=(Said,))")
+    (study_folder / "mine.py").write_text(
+        text.replace(
+            "STUDY = ",
+            "class Said(Row, table='said'):\n    condition: str\n    changed: bool\n\n"
+            "from folkmoot.measures.inference.claims import Claim\n"
+            "def claims(config):\n    return [Claim('said.chnaged', ('a', 'b'))]\n\nSTUDY = ",
+        )
+    )
+    for command in ("check", "run"):
+        result = run_command(command, "mine.yaml", "--trust")
+        output = " ".join(result.output.split())
+        assert result.exit_code == 2 and "mine.py:21: claims[1].measure: " in output, output
+        assert "did you mean changed?" in output
+    assert not (study_folder / "outputs").exists()
+
+
 def test_a_bug_in_folkmoot_is_an_internal_error(
     study_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
 
 from folkmoot.engine.settings.claims import evaluate_claims, join_claims, read_sides
+from folkmoot.engine.settings.hypotheses import check_claims
 from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim
 from folkmoot.measures.inference.differences import Side
 from folkmoot.measures.inference.families import judge_families
@@ -138,6 +139,50 @@ def test_claim_on_data_that_the_run_lacks_is_not_tested(
     run = write_run_with_table(tmp_path / "run", build_vote_rows(40, 10))
     result = evaluate_claims(run, [replace(SHARE_CHANGED, **changes)])[0]  # type: ignore[arg-type]
     assert reason in result.why and result.verdict.startswith("cannot be tested")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected_text"),
+    [
+        ({}, ""),
+        ({"measure": "score"}, ""),
+        (
+            {"measure": "votes.scor"},
+            "claims[1].measure: there is no column scor in the table votes",
+        ),
+        (
+            {"measure": "votess.score"},
+            "there is no table votess in this study (did you mean votes?)",
+        ),
+        ({"measure": "votes.name"}, "name is a text"),
+        ({"by": "colour"}, "claims[1].by: there is no column colour in the table votes"),
+        ({"by": ""}, "the table votes has no conditions to compare"),
+        ({"by": ACROSS}, ""),
+        ({"by": ACROSS, "contrast": ("later", "b")}, "there is no column later_score"),
+        ({"subject": ("juror",)}, "claims[1].subject: there is no column juror"),
+        (
+            {"where": (("rond", (1,)),)},
+            "claims[1].where: there is no column rond in the table votes ",
+        ),
+        ({"contrast": ("a", "c")}, "claims[1].contrast: there is no arm c in this study"),
+    ],
+)
+def test_claims_are_compared_with_declared_tables_and_conditions(
+    changes: dict[str, object], expected_text: str
+) -> None:
+    columns = {"arm": "text", "name": "text", "round": "int", "score": "float"}
+    tables = {"votes": columns | {"a_score": "float", "b_score": "float"}}
+    claim = replace(Claim("votes.score", ("a", "b"), "mean", by="arm"), **changes)  # type: ignore[arg-type]
+    problems = check_claims([claim], tables, {"arm": {"a": "A", "b": "B"}})
+    assert bool(problems) == bool(expected_text)
+    assert expected_text in "".join(map(str, problems))
+
+
+def test_more_than_three_primary_claims_are_refused() -> None:
+    claims = [Claim(f"votes.score{n}", ("a", "b"), family="primary") for n in range(4)]
+    assert check_claims(claims[:3], {}, {}) == []
+    (problem,) = check_claims(claims, {}, {})
+    assert problem.message == "4 claims are primary, and at most 3 may be"
 
 
 def build_side(values: ArrayLike, arm: str) -> Side:

@@ -52,7 +52,7 @@ def test_sentence_table_and_chart_have_the_same_numbers() -> None:
         make_results((40, "primary"), (14, "primary"), (30, "exploratory")),
         axis="changed",
     )
-    assert finding is not None and isinstance(finding.chart, IntervalChart) and finding.headline
+    assert isinstance(finding.chart, IntervalChart) and finding.headline
     rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
     assert [cells["family"] for cells in rows] == ["primary", "primary", "exploratory"]
     assert f"{rows[2]['first']} − {rows[2]['second']}" not in finding.says
@@ -77,7 +77,6 @@ def test_sentence_table_and_chart_have_the_same_numbers() -> None:
 
 def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> None:
     finding = claims_finding("d", "D", make_results((3, "primary"), n=4), axis="changed")
-    assert finding is not None
     assert finding.says.endswith("arm0 − a +75 points (no interval): not tested.")
     cells = dict(zip(finding.grid.columns, finding.grid.rows[0], strict=True))
     assert [cells[column] for column in ("low_points", "high_points", "p", "adjusted_p")] == [
@@ -85,9 +84,14 @@ def test_few_units_are_an_illustration_without_interval_p_or_conclusion() -> Non
     ] * 4
 
 
-def test_claims_without_data_make_no_finding() -> None:
+def test_claims_without_data_make_a_finding_that_says_why() -> None:
     results = judge_families([CLAIM], lambda _: "no table has t.changed and arms")
-    assert claims_finding("d", "D", results, axis="changed") is None
+    finding = claims_finding("d", "D", results, axis="changed", section="Votes")
+    assert (
+        finding.says == "Changed: there are no data to compare (no table has t.changed and arms)."
+    )
+    assert finding.headline and finding.section == "Votes" and not finding.grid.rows
+    assert "no comparison is planned" in claims_finding("d", "D", [], axis="changed").says
 
 
 def test_differences_of_shares_are_in_points_in_tables_too() -> None:

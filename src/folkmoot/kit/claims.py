@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from folkmoot.engine.settings.claims import read_declared
 from folkmoot.engine.settings.run_claims import evaluate_declared
-from folkmoot.hints import capitalise, join_words
+from folkmoot.hints import capitalise, join_first, join_words
 from folkmoot.kit.findings import Row, estimate_cells, interval_chart
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
@@ -146,18 +146,22 @@ def claims_finding(
     axis: str,
     notes: Sequence[str] = (),
     **more: Any,
-) -> Finding | None:
-    """Return the finding on all comparisons in one measure, or None if no comparison has data.
+) -> Finding:
+    """Return the finding on all comparisons in one measure. Without any data, it says why.
 
     `more`: further fields of the `Finding`, such as its section.
     """
     # By default, the fields `unit` and `units` come from the claims.
 
-    # The run has no observation for these claims, for example if it did not use a condition.
+    # The run has no observation for other claims, for example if it did not use a condition.
     observed = [result for result in results if result.counts != (0, 0)]
+    primary = any(result.claim.family == "primary" for result in observed or results)
     if not observed:
-        return None
-    primary = any(result.claim.family == "primary" for result in observed)
+        reasons = list(dict.fromkeys(result.why for result in results))
+        why = join_first(reasons) or "no comparison is planned"
+        says = word("refusal", "no data", about=capitalise(axis), why=why)
+        nothing = ResultTable((), ())
+        return Finding(key, title, says, nothing, headline=primary, primary=primary, **more)
     first = max(observed, key=lambda result: result.estimate.unit_count)
     basis: dict[str, Any] = {"unit": first.claim.unit, "units": first.estimate.unit_count}
     return Finding(

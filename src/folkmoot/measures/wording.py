@@ -598,6 +598,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "again without new information. A second vote in simple voting separates the two.",
         "nothing scored": "No decision could be scored.",
         "no slope": "Too few answers refer to another participant for a slope over speaking order.",
+        "no data": "{about}: there are no data to compare ({why}).",
         "not compared": "The concepts cannot be compared: no final position is known for "
         "{concepts}.",
         "no final position": "No final position is known for {concepts}.",

@@ -605,11 +605,11 @@ def _find_untestable(study_file: StudyFile, run: RunFolder) -> Iterator[Untestab
     declared = columns_of_class(study_file.study.tables)
     reader = ClaimReader(run)
     for number, hypothesis in enumerate(study_file.config.hypotheses, 1):
-        table, _ = find_declared(hypothesis.measure, declared)
+        claim = hypothesis.as_claim()
+        table, _ = find_declared(claim, declared)
         # A dry run lacks tables that are made from a finished run.
         if table and not run.has_table(table):
             continue
-        claim = hypothesis.as_claim()
         rows = reader.read_rows(claim)
         if isinstance(rows, str):
             yield UntestableHypothesis(number, rows, True)

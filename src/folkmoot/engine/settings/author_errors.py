@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import traceback
@@ -85,6 +86,12 @@ def locate_calling_study_code() -> tuple[str, int] | None:
     while frame is not None and PACKAGE_ROOT in Path(frame.f_code.co_filename).parents:
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def locate_function(function: Callable[..., object]) -> tuple[str, int] | None:
+    """Return the file and the first line of a function, or None if Python does not know them."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else None
 
 
 @contextmanager

@@ -220,7 +220,7 @@ class ClaimReader:
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         # Never the whole table: its columns with texts of participants need much memory.
         asked_columns = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
-        asked_columns += tuple(_arm_columns(claim, column)) if claim.by == ACROSS else ()
+        asked_columns += tuple(measured_columns(claim))
         table = self._run.scan_table(name)
         needed_columns = {
             *asked_columns,
@@ -254,8 +254,8 @@ def find_table(
     """
     # A table with conditions comes first. An earlier table without them may hold the same measure
     # of all participants, from before they were assigned to conditions.
-    named_table, _, column = claim.measure.rpartition(".")
-    columns = _arm_columns(claim, column) if claim.by == ACROSS else [column]
+    named_table = claim.measure.rpartition(".")[0]
+    columns = measured_columns(claim)
     by_columns = (claim.by,) if claim.by else CONDITION_COLUMNS
     without_arms = ""
     for name in [named_table] if named_table else dict.fromkeys((*TABLES, *names)):
@@ -346,15 +346,17 @@ def _looks_like_share(column: str, values: pl.Series) -> bool:
     return column.endswith(("_share", "_rate")) and bool(known.is_between(0.0, 1.0).all())
 
 
-def _arm_columns(claim: Claim, column: str) -> list[str]:
-    return [f"{arm}_{column}" for arm in claim.contrast]
+def measured_columns(claim: Claim) -> list[str]:
+    """Return the columns that hold the measure of a claim: one, or one for each condition."""
+    column = claim.measure.rpartition(".")[2]
+    return [f"{arm}_{column}" for arm in claim.contrast] if claim.by == ACROSS else [column]
 
 
 def _lengthen(table: pl.DataFrame, column: str, claim: Claim) -> pl.DataFrame:
     # From one column for each arm to one row for each arm.
     return pl.concat(
         table.with_columns(pl.col(arm_column).alias(column), pl.lit(arm).alias(ACROSS))
-        for arm, arm_column in zip(claim.contrast, _arm_columns(claim, column), strict=True)
+        for arm, arm_column in zip(claim.contrast, measured_columns(claim), strict=True)
     )
 
 
@@ -422,7 +424,7 @@ def as_declared(
     """
     # If another claim compares the same arms in the same measure, its unit is used.
     named = _name_as_declared(claim, others, names or {})
-    table, kind = find_declared(claim.measure, tables)
+    table, kind = find_declared(claim, tables)
     if kind is None:
         return named
     measure = claim.measure.rpartition(".")[2]
@@ -465,8 +467,8 @@ def _name_as_declared(stated: Claim, declared: Sequence[Claim], names: Mapping[s
     return replace(stated, names=(first, second), outcome=outcome, estimand=estimand)
 
 
-def find_declared(measure: str, tables: Tables) -> tuple[str, str | None]:
-    """Return the table that declares a measure, and the kind of the measure's column.
+def find_declared(claim: Claim, tables: Tables) -> tuple[str, str | None]:
+    """Return the table that declares the measure of a claim, and the kind of the measure's column.
 
     The kind is "bool", "int", "float" or "text". The kind is None if no table declares the measure.
     """
@@ -476,17 +478,23 @@ def find_declared(measure: str, tables: Tables) -> tuple[str, str | None]:
 
     # As after a run, the first table that can be compared is meant. A table that cannot be compared
     # is returned for the message that says why.
-    table = find_table(Claim(measure, ("", "")), sorted(tables), kinds_of)
-    named_table, _, column = measure.rpartition(".")
+    table = find_table(claim, sorted(tables), kinds_of)
+    named_table, columns = claim.measure.rpartition(".")[0], measured_columns(claim)
     names = [table or named_table] if table or named_table else [*TABLES, *sorted(tables)]
-    name = next((name for name in names if column in kinds_of(name)), "")
-    return name, tables[name][column] if name else None
+    name = next((name for name in names if kinds_of(name).keys() >= {*columns}), "")
+    return name, tables[name][columns[0]] if name else None
 
 
-def comparable_columns(table: str, tables: Tables) -> list[str]:
-    """Return the columns of a declared table that a hypothesis can compare between conditions."""
+def comparable_columns(table: str, tables: Tables, by: str = "") -> list[str]:
+    """Return the columns of a declared table that a claim can compare between conditions.
+
+    - `by`: as in the claim.
+    """
     columns = tables[table]
-    if table in NOT_MEASURED or not any(by in columns for by in CONDITION_COLUMNS):
+    has_conditions = by == ACROSS or any(
+        name in columns for name in ([by] if by else CONDITION_COLUMNS)
+    )
+    if table in NOT_MEASURED or not has_conditions:
         return []
     return [column for column, kind in columns.items() if kind != "text"]
 

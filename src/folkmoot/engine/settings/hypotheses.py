@@ -13,11 +13,24 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from folkmoot.engine.settings.claims import Tables, comparable_columns, find_declared
+from folkmoot.engine.settings.claims import (
+    Tables,
+    comparable_columns,
+    find_declared,
+    measured_columns,
+)
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
 from folkmoot.hints import did_you_mean, join_first
-from folkmoot.measures.inference.claims import MIRRORED, Claim, Direction, Family, Result
+from folkmoot.measures.inference.claims import (
+    ACROSS,
+    MIRRORED,
+    MOST_PRIMARY,
+    Claim,
+    Direction,
+    Family,
+    Result,
+)
 from folkmoot.measures.inference.estimates import finite_or_none, format_count
 from folkmoot.measures.wording import (
     EXPLORATORY,
@@ -121,12 +134,7 @@ def check_hypotheses(
     problems: list[Problem] = []
     for number, hypothesis in enumerate(hypotheses, 1):
         key = f"hypotheses[{number}]"
-        measure_problem = _check_measure(hypothesis, tables, key) if tables else None
-        problems += (
-            [measure_problem]
-            if measure_problem is not None
-            else _check_contrast(hypothesis, tables, conditions, key)
-        )
+        problems += _check_comparison(hypothesis.as_claim(), tables, conditions, key)
         problems += _check_sizes(hypothesis, tables, key)
         for earlier, other in enumerate(hypotheses[: number - 1], 1):
             if _comparison_of(hypothesis, tables) == _comparison_of(other, tables):
@@ -136,12 +144,35 @@ def check_hypotheses(
     return problems
 
 
+def check_claims(claims: Sequence[Claim], tables: Tables, conditions: Conditions) -> list[Problem]:
+    """Return those problems of the claims of a study type that can be found before a run.
+
+    - `tables`, `conditions`: as in `check_hypotheses`.
+    """
+    problems = []
+    for number, claim in enumerate(claims, 1):
+        problems += _check_comparison(claim, tables, conditions, f"claims[{number}]")
+    primary = sum(claim.family == "primary" for claim in claims)
+    if primary > MOST_PRIMARY:
+        message = f"{primary} claims are primary, and at most {MOST_PRIMARY} may be"
+        hint = "each one makes the test of all others stricter; make the others secondary"
+        problems.append(Problem(message, key="claims", hint=hint))
+    return problems
+
+
+def _check_comparison(
+    claim: Claim, tables: Tables, conditions: Conditions, key: str
+) -> list[Problem]:
+    problem = _check_measure(claim, tables, key) if tables else None
+    return [problem] if problem is not None else _check_contrast(claim, tables, conditions, key)
+
+
 def _comparison_of(hypothesis: Hypothesis, tables: Tables) -> tuple[str, ...]:
     # (table, column, first condition, second condition, direction), with the conditions in
     # alphabetical order. "A exceeds B" and "B falls below A" are one comparison, whatever the
     # margin.
     named_table, _, column = hypothesis.measure.rpartition(".")
-    table = named_table or find_declared(hypothesis.measure, tables)[0]
+    table = named_table or find_declared(hypothesis.as_claim(), tables)[0]
     first, second = hypothesis.contrast
     direction = hypothesis.direction
     if first > second:
@@ -149,22 +180,32 @@ def _comparison_of(hypothesis: Hypothesis, tables: Tables) -> tuple[str, ...]:
     return table, column, first, second, direction
 
 
-def _check_measure(hypothesis: Hypothesis, tables: Tables, key: str) -> Problem | None:
-    key = f"{key}.measure"
-    named_table, _, column = hypothesis.measure.rpartition(".")
+def _check_measure(claim: Claim, tables: Tables, claim_key: str) -> Problem | None:
+    key = f"{claim_key}.measure"
+    named_table = claim.measure.rpartition(".")[0]
+    # With a condition in each column, the first of these columns is named.
+    column = measured_columns(claim)[0]
     if named_table and named_table not in tables:
         hint = did_you_mean(named_table, tables, f"there are: {', '.join(sorted(tables))}")
         return Problem(f"there is no table {named_table} in this study", key=key, hint=hint)
-    table, kind = find_declared(hypothesis.measure, tables)
+    table, kind = find_declared(claim, tables)
     if kind is None:
         places = [named_table] if named_table else [*tables]
-        known = {name for place in places for name in comparable_columns(place, tables)}
+        known = {name for place in places for name in comparable_columns(place, tables, claim.by)}
         where = f"the table {named_table}" if named_table else "any table of this study"
         hint = did_you_mean(
             column, sorted(known), f"there are: {join_first(sorted(known), MAX_LISTED)}"
         )
         return Problem(f"there is no column {column} in {where}", key=key, hint=hint)
-    comparable = comparable_columns(table, tables)
+    others = {"subject": claim.subject, "where": [name for name, _ in claim.where]}
+    others |= {"by": [claim.by] if claim.by and claim.by != ACROSS else []}
+    for part, names in others.items():
+        for name in names:
+            if name not in tables[table]:
+                message = f"there is no column {name} in the table {table}"
+                hint = did_you_mean(name, tables[table])
+                return Problem(message, key=f"{claim_key}.{part}", hint=hint)
+    comparable = comparable_columns(table, tables, claim.by)
     if column in comparable:
         return None
     if comparable:
@@ -172,22 +213,22 @@ def _check_measure(hypothesis: Hypothesis, tables: Tables, key: str) -> Problem 
         return Problem(
             f"{column} is a text; only numbers and truth values differ", key=key, hint=hint
         )
-    others = [name for name in tables if comparable_columns(name, tables)]
-    hint = f"these have: {', '.join(sorted(others))}"
+    with_conditions = [name for name in tables if comparable_columns(name, tables)]
+    hint = f"these have: {', '.join(sorted(with_conditions))}"
     return Problem(f"the table {table} has no conditions to compare", key=key, hint=hint)
 
 
 def _check_contrast(
-    hypothesis: Hypothesis, tables: Tables, conditions: Conditions, key: str
+    claim: Claim, tables: Tables, conditions: Conditions, key: str
 ) -> list[Problem]:
-    table, _ = find_declared(hypothesis.measure, tables)
-    column = hypothesis.measure.rpartition(".")[2]
-    by = next((name for name in CONDITION_COLUMNS if name in tables.get(table, ())), "")
+    table, _ = find_declared(claim, tables)
+    column = claim.measure.rpartition(".")[2]
+    by = claim.by or next((name for name in CONDITION_COLUMNS if name in tables.get(table, ())), "")
     known = [*conditions.get(by, ())]
     # Without settings that switch the measure off, all conditions have it.
     measured = [*conditions.get(f"{table}.{column}", known)]
     problems = []
-    for arm in hypothesis.contrast if known else ():
+    for arm in claim.contrast if known else ():
         if arm not in known:
             message = f"there is no {by} {arm} in this study with these settings"
             listed = f"there are: {', '.join(known)}"
@@ -206,7 +247,7 @@ def _check_sizes(hypothesis: Hypothesis, tables: Tables, key: str) -> list[Probl
     if hypothesis.direction == "equivalent" and not hypothesis.smallest:
         hint = "write smallest: with the largest difference that still counts as none"
         problems.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
-    is_share = find_declared(hypothesis.measure, tables)[1] == "bool"
+    is_share = find_declared(hypothesis.as_claim(), tables)[1] == "bool"
     sizes = {"smallest": hypothesis.smallest, "expected": hypothesis.expected or 0.0}
     for name, size in sizes.items() if is_share else ():
         if abs(size) >= 1:

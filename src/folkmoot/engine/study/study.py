@@ -24,7 +24,7 @@ from folkmoot.engine.seats.utterances import SelfDescriptionRow, UtteranceRow
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.session.session import Session
 from folkmoot.engine.settings import run_claims
-from folkmoot.engine.settings.author_errors import find_author_error
+from folkmoot.engine.settings.author_errors import find_author_error, locate_function
 from folkmoot.engine.settings.claims import (
     as_declared,
     evaluate_claims,
@@ -641,8 +641,8 @@ def check_study(study: Study, name: str = "") -> None:
 
     # Decorators hide the function itself, with its line and its signature.
     protocol = inspect.unwrap(study.protocol)
-    code = getattr(protocol, "__code__", None)
-    file, line = (code.co_filename, str(code.co_firstlineno)) if code else (name, "")
+    location = locate_function(protocol)
+    file, line = (location[0], str(location[1])) if location else (name, "")
     problems: list[Problem] = []
 
     def fail(message: str, hint: str, file: str = file, line: str = line) -> None:

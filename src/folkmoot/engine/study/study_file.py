@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from folkmoot.conversation.prompts import PromptLibrary
+from folkmoot.engine.settings.author_errors import locate_function
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.config_problems import (
     find_hidden_characters,
@@ -26,7 +27,7 @@ from folkmoot.engine.settings.config_problems import (
     sort_problems,
     with_location,
 )
-from folkmoot.engine.settings.hypotheses import check_hypotheses
+from folkmoot.engine.settings.hypotheses import check_claims, check_hypotheses
 from folkmoot.engine.settings.yaml_tree import (
     KeyPath,
     SourceLocation,
@@ -418,10 +419,17 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
     # Seats are listed from the settings, so wrong settings would only cause further problems.
     config_problems = config_problems or _seat_problems(study, config, path.parent)
     # Conditions follow from the settings, so wrong settings would only cause further problems.
-    conditions = study.conditions(config) if config.hypotheses and not config_problems else {}
+    conditions = study.conditions(config) if not config_problems else {}
+    declared_claims = study.claims(config) if not config_problems else ()
+    tables = columns_of_class(study.tables)
+    claims_file, claims_line = locate_function(study.claims) or ("", "")
     for problem in [
         *config_problems,
-        *check_hypotheses(config.hypotheses, columns_of_class(study.tables), conditions),
+        *check_hypotheses(config.hypotheses, tables, conditions),
+        *(
+            replace(problem, file=claims_file, where=str(claims_line))
+            for problem in check_claims(declared_claims, tables, conditions)
+        ),
     ]:
         # A study type names the key only. A problem in another file has its location already.
         if not problem.file:

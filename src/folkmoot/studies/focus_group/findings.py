@@ -718,16 +718,9 @@ def compare_stimuli(
     known_means = {stimulus: value for stimulus, value in means.items() if math.isfinite(value)}
     groups = after["group"].n_unique()
     unknown = [stimulus for stimulus in stimuli if stimulus not in known_means]
-    stimulus_results = [result for result in results if result.claim.by == "stimulus"]
-    finding = claims_finding(
-        "concepts",
-        "Which concept does better?",
-        stimulus_results,
-        axis="final position",
-        section="Concept test",
-        units=groups,
-    )
-    if finding is None or not known_means:
+    stimulus_results = (result for result in results if result.claim.by == "stimulus")
+    observed = [result for result in stimulus_results if result.counts != (0, 0)]
+    if not observed or not known_means:
         return Finding(
             "concepts",
             "Which concept does better?",
@@ -742,12 +735,19 @@ def compare_stimuli(
         "Mean positions after the discussion",
         ((stimulus, format_signed(value, 3)) for stimulus, value in known_means.items()),
     )
-    observed = [result for result in stimulus_results if result.counts != (0, 0)]
     says = join_sentences(
         [
             means_of_concepts,
             describe_claims(observed, "Final position"),
             word("refusal", "no final position", concepts=", ".join(unknown)) if unknown else None,
         ]
+    )
+    finding = claims_finding(
+        "concepts",
+        "Which concept does better?",
+        observed,
+        axis="final position",
+        section="Concept test",
+        units=groups,
     )
     return replace(finding, says=says, headline=True)

@@ -13,6 +13,7 @@ from folkmoot.kit import coding
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import claims_finding, read_results
 from folkmoot.kit.exposure import exposure_finding
+from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_share
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.wording import join_sentences, word
@@ -233,18 +234,21 @@ def _parse_estimate(figure: IntervalEstimate) -> Estimate:
     return kit.estimate_from_json(cast("Mapping[str, JsonValue]", figure))
 
 
-def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding | None]:
-    results = read_results(run, NegotiationConfig, declare_claims)
+def _contrast_findings(data: Comparison, run: RunFolder) -> list[Finding]:
+    results_by_outcome: dict[str, list[Result]] = {}
+    for result in read_results(run, NegotiationConfig, declare_claims):
+        results_by_outcome.setdefault(result.claim.outcome, []).append(result)
     return [
         claims_finding(
             f"paired_{measure}",
             f"Within groups: {outcome}",
-            [result for result in results if result.claim.outcome == outcome],
+            results_by_outcome[outcome],
             axis=outcome,
             notes=(f"{capitalise(data['measures'][measure])}.", _PAIRED),
             units=data["groups"],
         )
         for measure, outcome in COMPARED.items()
+        if outcome in results_by_outcome
     ]
 
 

@@ -278,8 +278,10 @@ def step_finding(
 
     The inclusion gap is the value for vulnerable residents minus the value for all others.
 
-    Returns None if no levels were compared.
+    Returns None if no levels are compared.
     """
+    if not results:
+        return None
     changes = [
         f"level {difference['to']} − level {difference['from']}: "
         f"{', '.join(difference['switches_changed'])}"

@@ -194,8 +194,10 @@ def _describe_rates(votes: Votes, rates: Mapping[str, Estimate]) -> Sentence:
 def difference_finding(votes: Votes) -> Finding | None:
     """Return the finding that compares conditions, pair by pair, by their share of changed choices.
 
-    Returns None unless at least two conditions have participants who voted twice.
+    Returns None unless participants vote twice in at least two conditions.
     """
+    if not votes.claim_results:
+        return None
     # All pairs are compared, the main claims first.
     return claims_finding(
         "change_differences",
