@@ -94,6 +94,16 @@ def test_a_rerun_cell_makes_no_calls_and_has_the_same_tables(model: CountingProv
     assert (first.path / "journal.sqlite").read_bytes() == journal
 
 
+def test_a_study_that_only_python_knows_has_a_report_and_findings(model: CountingProvider) -> None:
+    run = folkmoot.run(STUDY, {}, provider=model)
+    assert "4 voted." in run.report().read_text("utf-8")
+    loaded = folkmoot.load(run.path, study=STUDY)
+    assert loaded.findings[0].says == "4 voted." and loaded.report().exists()
+    assert loaded.power() == run.power()
+    with pytest.raises(InputError, match=r"no study type 'vote'.*folkmoot.load\(…, study=STUDY\)"):
+        folkmoot.load(run.path).report()
+
+
 def test_a_rerun_continues_a_stopped_cell(model: CountingProvider) -> None:
     with pytest.raises(BudgetReachedError):
         folkmoot.run(STUDY, {"budget_calls": 3}, provider=model)

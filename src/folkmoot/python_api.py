@@ -70,9 +70,15 @@ class Run:
     complete parts alone, as `partial` says.
     """
 
-    def __init__(self, folder: RunFolder, study_file: StudyFile | None = None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        study_file: StudyFile | None = None,
+        study: Study | None = None,
+    ) -> None:
         self.folder = folder
         self._loaded_file = study_file
+        self._known_study = study_file.study if study_file is not None else study
 
     def __repr__(self) -> str:
         # Which parts are complete is not computed here: it reads the tables.
@@ -90,11 +96,7 @@ class Run:
 
         Raises InputError if the study type cannot be found.
         """
-        return (
-            self._loaded_file.study
-            if self._loaded_file is not None
-            else find_study_of_run(self.folder)
-        )
+        return self._known_study or find_study_of_run(self.folder)
 
     @property
     def tables(self) -> Tables:
@@ -110,8 +112,7 @@ class Run:
     @property
     def codebook(self) -> Mapping[str, Any]:
         """The meaning, type and range of each column, by table and column."""
-        known_study = self._loaded_file.study if self._loaded_file is not None else None
-        return codebook_of_run(self.folder, known_study)
+        return codebook_of_run(self.folder, self._known_study)
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -165,7 +166,7 @@ class Run:
         # Imports Altair, which takes half a second and which `run` does not need.
         from folkmoot.report.document.html import write_report
 
-        return write_report(self.folder, pdf=pdf)
+        return write_report(self.folder, pdf=pdf, study=self.study)
 
     def check(self, model: str | None = None) -> CheckResult:
         """Estimate what a new run with the same settings would need: calls, tokens, cost, time.
@@ -255,15 +256,17 @@ class CheckResult:
         return self.text
 
 
-def load(folder: str | Path) -> Run:
+def load(folder: str | Path, *, study: Study | None = None) -> Run:
     """Return the run in a folder, finished or not.
+
+    - `study`: the study type, if it cannot be found by its name or beside the run.
 
     Issues a warning for each file that was changed after the run.
     """
     run = open_run(Path(folder))
     for change in list_changes(run):
         warnings.warn(f"{run.path}: {change}", stacklevel=2)
-    return Run(with_derived_tables(run))
+    return Run(with_derived_tables(run, study), study=study)
 
 
 def run(
@@ -389,8 +392,8 @@ def fork(
         change = build_reply_change(base, folder, address, replacement)
         # Another change in the same folder is a conflict, which `fork_run` reports.
         if fork_change(RunFolder(folder)) == change:
-            return Run(resume_fork(RunFolder(folder), options, study=study))
-    return Run(fork_run(base, address, replacement, options, study=study))
+            return Run(resume_fork(RunFolder(folder), options, study=study), study=study)
+    return Run(fork_run(base, address, replacement, options, study=study), study=study)
 
 
 async def arun(

@@ -287,11 +287,16 @@ def find_study_of_run(run: RunFolder) -> Study:
     study_name = str(run.config.get("study") or run.study)
     if study_code_path(study_name) is None:
         main_run = find_main_run(run.path)
-        if study_name not in registered_studies() and main_run is not None:
+        points = registered_studies()
+        if study_name not in points and main_run is not None:
             hint = f"{command_line('report', main_run)} shows its results"
             raise InputError(
                 Problem(f"{run.path}: this is a part of the run {main_run}", hint=hint)
             )
+        if study_name not in points:
+            problem = _unknown_study_problem(study_name, list(points))
+            hint = f"{problem.hint}; for a Study of your own: folkmoot.load(…, study=STUDY)"
+            raise InputError(replace(problem, hint=hint))
         return find_study(study_name)
     # A run that was killed has no manifest, but its plan was written at the start.
     study_file = run.manifest.get("study_file") or run.plan.get("study_file") or ""

@@ -105,17 +105,21 @@ class Document:
 
 
 def build_document(
-    run: RunFolder, known: Sequence[Finding] = (), over_grid: Finding | None = None
+    run: RunFolder,
+    known: Sequence[Finding] = (),
+    over_grid: Finding | None = None,
+    study: Study | None = None,
 ) -> Document:
     """Return the content of a run's report.
 
     - `known`: findings that the caller has already computed, with those of controls.
     - `over_grid`: the finding on claims under all wordings of the prompts, or None.
+    - `study`: the study type of the run. None means that it is looked up.
 
     Raises StorageError if the run has not written its tables yet, or if a table is missing.
     """
     run.require_tables()
-    study = find_study_of_run(run)
+    study = study or find_study_of_run(run)
     # An unfinished run is reported by its complete parts only, so that all conditions are
     # comparable. Parts that a failed check excludes are left out as well.
     run = analysed_parts(study, run)

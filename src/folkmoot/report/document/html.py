@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from folkmoot.engine.run.grid import RunGrid
+from folkmoot.engine.study.study import Study
 from folkmoot.report.comparison.pooled import findings_of_cells
 from folkmoot.report.document.document import Document, build_document, grid_document
 from folkmoot.report.document.pdf import load_typst, write_pdf
@@ -34,18 +35,20 @@ def write_report(
     run: RunFolder,
     pdf: bool = False,
     figures: Path | None = None,
+    study: Study | None = None,
 ) -> Path:
     """Write `report.html` into the run folder and return the path of the file.
 
     - `pdf`: also write `report.pdf`, and return the path of that file.
     - `figures`: a folder for all charts as SVG and PNG files, or None.
+    - `study`: the study type of the run. None means that it is looked up.
 
     Raises InputError and writes nothing if a PDF is requested and Typst is not installed.
     """
     if pdf:
         # Check for Typst first, so that a missing package is reported before any file is written.
         load_typst()
-    content = build_document(run)
+    content = build_document(run, study=study)
     path = write_page(content, run.path)
     if figures is not None:
         save_figures(content, figures)
