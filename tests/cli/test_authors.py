@@ -246,6 +246,30 @@ def test_a_mistake_in_findings_is_reported_with_file_and_line(study_folder: Path
     assert result.exit_code == 2 and "mine.py:17: " in output and "did you mean table" in output
 
 
+@pytest.mark.parametrize(
+    ("returned", "hint"),
+    [
+        ("None", "findings(run) returned NoneType; return a list of Finding"),
+        ("{'a': 1}", "findings(run) returned dict"),
+        ("[None]", "findings(run) returned a list with NoneType"),
+        ("Finding('a', 'A', 'a', ResultTable((), ()))", "findings(run) returned Finding"),
+        ("[Finding('a', 'A', 'a', ResultTable(('x', 'y'), ((1,),)))]", "1 cells in place of 2"),
+    ],
+)
+def test_a_wrong_return_value_of_findings_is_reported_with_file_and_line(
+    returned: str, hint: str, study_folder: Path
+) -> None:
+    text = STUDY.replace("Config, protocol)", "Config, protocol, findings=found)")
+    found = f"def found(run):\n    return {returned}\n\n"
+    (study_folder / "mine.py").write_text(text.replace("STUDY = ", f"{found}STUDY = "))
+    run = ("run", "mine.yaml", "--trust", "--out", "out")
+    for command in (run, ("report", "out")):
+        result = run_command(*command)
+        output = " ".join(result.output.split())
+        assert result.exit_code == 2 and hint in output, output
+        assert "mine.py:16: " in output or "mine.py:17: " in output
+
+
 def test_a_mistake_in_a_claim_is_reported_before_the_run(study_folder: Path) -> None:
     text = STUDY.replace("Config, protocol)", "Config, protocol, claims=claims, tables=(Said,))")
     (study_folder / "mine.py").write_text(

@@ -127,6 +127,14 @@ def test_a_finding_with_an_interval_names_its_independent_unit() -> None:
     assert Finding("f", "F", "", other_table).grid == other_table
 
 
+def test_a_table_keeps_every_key_of_its_records_and_refuses_rows_of_another_length() -> None:
+    table = ResultTable.from_records([{"arm": "a"}, {"arm": "b", "rate": 0.5}, {"n": 3}])
+    assert table.columns == ("arm", "rate", "n")
+    assert table.rows == (("a", None, None), ("b", 0.5, None), (None, None, 3))
+    with pytest.raises(ValueError, match="row 2 of a ResultTable has 1 cells in place of 2"):
+        ResultTable(("x", "y"), ((1, 2), (3,)))
+
+
 def test_fewer_than_five_units_are_an_illustration_in_words_table_and_chart() -> None:
     few_units = clustered_mean([0.2, 0.4, 0.9, 0.7], ["a", "a", "b", "c"])
     many_units = Estimate(0.5, 0.1, 0.9, 30, p=0.01)  # has more units than the finding

@@ -40,12 +40,21 @@ class ResultTable:
     rows: tuple[tuple[TableCell, ...], ...]
     caption: str = ""
 
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.columns):
+                cells = f"{len(row)} cells in place of {len(self.columns)}"
+                raise ValueError(f"row {number} of a ResultTable has {cells}")
+
     @classmethod
     def from_records(
         cls, rows: Sequence[Mapping[str, TableCell]], caption: str = ""
     ) -> ResultTable:
-        """Return a table from records. All records must have the same keys."""
-        columns = tuple(rows[0]) if rows else ()
+        """Return a table from records. All keys are columns, in the order of their first use.
+
+        A record without one of the keys has an empty cell.
+        """
+        columns = tuple(dict.fromkeys(name for row in rows for name in row))
         return cls(
             columns, tuple(tuple(row.get(column) for column in columns) for row in rows), caption
         )

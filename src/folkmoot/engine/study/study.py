@@ -45,7 +45,7 @@ from folkmoot.engine.study.strict_answers import (
     describe_exclusions,
 )
 from folkmoot.engine.study.study_code import load_study_code
-from folkmoot.errors import InputError, Problem
+from folkmoot.errors import InputError, Problem, ProtocolError
 from folkmoot.hints import command_line, did_you_mean
 from folkmoot.measures.inference.claims import Claim
 from folkmoot.measures.inference.power import DesignSize
@@ -556,7 +556,7 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
     declared = read_declared(run, study.config, study.claims)
 
     def compute_all_findings(run: RunFolder) -> list[Finding]:
-        findings = study.findings(run)
+        findings = _findings_of_author(study, run)
         results = evaluate_claims(run, claims_of_run(study, run))
         claims_finding = tested_finding(results)
         last_findings = [claims_finding] if claims_finding else []
@@ -590,6 +590,18 @@ def _compute_findings(study: Study, run: RunFolder) -> list[Finding]:
             key = FAILED_FINDING_KEY
             reason = f"an error in the study type ({error!r}); the tables are complete"
         return [Finding(key, "No findings", f"Why: {reason}.", ResultTable((), ()), headline=True)]
+
+
+def _findings_of_author(study: Study, run: RunFolder) -> list[Finding]:
+    # No line of the study type raises an error if only its return value is wrong.
+    returned: object = study.findings(run)
+    members = returned if isinstance(returned, (list, tuple)) else ()
+    wrong = [type(member).__name__ for member in members if not isinstance(member, Finding)]
+    if wrong or members is not returned:
+        what = f"a list with {wrong[0]}" if wrong else type(returned).__name__
+        message = f"findings(run) returned {what}; return a list of Finding"
+        raise ProtocolError(message, locate_function(study.findings))
+    return [*members]
 
 
 def load_installed_studies() -> tuple[list[Study], list[Problem]]:
