@@ -165,12 +165,15 @@ def test_claim_on_data_that_the_run_lacks_is_not_tested(
             "claims[1].where: there is no column rond in the table votes ",
         ),
         ({"contrast": ("a", "c")}, "claims[1].contrast: there is no arm c in this study"),
+        ({"contrast": ("a", "a")}, "claims[1].contrast: must name two different conditions"),
+        ({"direction": "equivalent"}, "claims[1].margin: equivalent needs a margin"),
+        ({"measure": "votes.kept", "margin": 5.0}, "write margin: 0.05 for 5 points"),
     ],
 )
 def test_claims_are_compared_with_declared_tables_and_conditions(
     changes: dict[str, object], expected_text: str
 ) -> None:
-    columns = {"arm": "text", "name": "text", "round": "int", "score": "float"}
+    columns = {"arm": "text", "name": "text", "round": "int", "score": "float", "kept": "bool"}
     tables = {"votes": columns | {"a_score": "float", "b_score": "float"}}
     claim = replace(Claim("votes.score", ("a", "b"), "mean", by="arm"), **changes)  # type: ignore[arg-type]
     problems = check_claims([claim], tables, {"arm": {"a": "A", "b": "B"}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -449,6 +449,24 @@ def test_the_prediction_interval_contains_the_spread_of_specifications() -> None
     values = list(curve.estimates.values())
     assert low < min(values) and max(values) < high
     assert np.isnan(make_curve(0.5, GREATER_CLAIM, specifications=2).predicted).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("family", "main", "family 'main' is not one of primary, secondary, exploratory"),
+        ("direction", "bigger", "is not one of greater, less, different, equivalent"),
+        ("kind", "count", "is not one of share, mean"),
+        ("contrast", ("a", "b", "c"), "a contrast names two conditions"),
+        ("contrast", "ab", "a contrast names two conditions"),
+        ("margin", -0.1, "a margin is a number of at least 0"),
+        ("margin", math.nan, "a margin is a number of at least 0"),
+    ],
+)
+def test_a_claim_with_a_wrong_value_is_refused(field: str, value: object, message: str) -> None:
+    stated: dict[str, Any] = {"contrast": ("a", "b"), field: value}
+    with pytest.raises(ValueError, match=f"votes.changed: .*{message}"):
+        Claim("votes.changed", **stated)
 
 
 def test_a_mean_of_shares_is_in_points_and_between_minus_and_plus_one() -> None:

@@ -135,7 +135,8 @@ def check_hypotheses(
     for number, hypothesis in enumerate(hypotheses, 1):
         key = f"hypotheses[{number}]"
         problems += _check_comparison(hypothesis.as_claim(), tables, conditions, key)
-        problems += _check_sizes(hypothesis, tables, key)
+        sizes = {"smallest": hypothesis.smallest, "expected": hypothesis.expected or 0.0}
+        problems += _check_sizes(hypothesis.as_claim(), sizes, tables, key)
         for earlier, other in enumerate(hypotheses[: number - 1], 1):
             if _comparison_of(hypothesis, tables) == _comparison_of(other, tables):
                 hint = "several hypotheses are tested at a stricter level; remove one"
@@ -151,7 +152,12 @@ def check_claims(claims: Sequence[Claim], tables: Tables, conditions: Conditions
     """
     problems = []
     for number, claim in enumerate(claims, 1):
-        problems += _check_comparison(claim, tables, conditions, f"claims[{number}]")
+        key = f"claims[{number}]"
+        problems += _check_comparison(claim, tables, conditions, key)
+        if claim.contrast[0] == claim.contrast[1]:
+            message = "must name two different conditions"
+            problems.append(Problem(message, key=f"{key}.contrast"))
+        problems += _check_sizes(claim, {"margin": claim.margin}, tables, key)
     primary = sum(claim.family == "primary" for claim in claims)
     if primary > MOST_PRIMARY:
         message = f"{primary} claims are primary, and at most {MOST_PRIMARY} may be"
@@ -242,13 +248,16 @@ def _check_contrast(
     return problems
 
 
-def _check_sizes(hypothesis: Hypothesis, tables: Tables, key: str) -> list[Problem]:
+def _check_sizes(
+    claim: Claim, sizes: Mapping[str, float], tables: Tables, key: str
+) -> list[Problem]:
+    # `sizes`: differences by key. The first one is the margin.
     problems = []
-    if hypothesis.direction == "equivalent" and not hypothesis.smallest:
-        hint = "write smallest: with the largest difference that still counts as none"
-        problems.append(Problem("equivalent needs a margin", key=f"{key}.smallest", hint=hint))
-    is_share = find_declared(hypothesis.as_claim(), tables)[1] == "bool"
-    sizes = {"smallest": hypothesis.smallest, "expected": hypothesis.expected or 0.0}
+    if claim.direction == "equivalent" and not claim.margin:
+        margin = next(iter(sizes))
+        hint = f"write {margin}: with the largest difference that still counts as none"
+        problems.append(Problem("equivalent needs a margin", key=f"{key}.{margin}", hint=hint))
+    is_share = find_declared(claim, tables)[1] == "bool"
     for name, size in sizes.items() if is_share else ():
         if abs(size) >= 1:
             hint = f"write {name}: {size / 100:g} for {size:g} points" if abs(size) < 100 else ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from folkmoot.hints import capitalise
 from folkmoot.measures.inference.differences import (
@@ -117,6 +117,14 @@ class Claim:
     is_mean_of_shares: bool = False
 
     def __post_init__(self) -> None:
+        for name, allowed in (("kind", Kind), ("direction", Direction), ("family", Family)):
+            if (value := getattr(self, name)) not in get_args(allowed):
+                known = ", ".join(get_args(allowed))
+                raise ValueError(f"{self.measure}: {name} {value!r} is not one of {known}")
+        if len(self.contrast) != 2 or isinstance(self.contrast, str):
+            raise ValueError(f"{self.measure}: a contrast names two conditions")
+        if not (math.isfinite(self.margin) and self.margin >= 0):
+            raise ValueError(f"{self.measure}: a margin is a number of at least 0")
         if self.paired and not self.subject:
             raise ValueError(f"{self.measure}: a paired claim names its subjects")
         if self.at_least is not None and self.kind != "share":
