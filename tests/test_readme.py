@@ -18,6 +18,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.cli.tables import finding_view
 from folkmoot.engine.journal.journal import JournalEntry
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources import persona_hub
 from tests.fenced import find_block, find_blocks, run_python
 from tests.servers.faults import FaultPlan
@@ -66,6 +67,14 @@ def test_the_study_of_the_readme_runs_unchanged(checkout_copy: Path) -> None:
     )
     assert votes[0] == "id,first,second,changed"
     assert len(votes) == 41
+
+
+def test_the_study_of_the_readme_has_a_finding_without_any_vote(checkout_copy: Path) -> None:
+    for reply in ("I am not sure.", ""):
+        silent = ScriptedProvider(lambda *_, reply=reply: reply)
+        run = folkmoot.run("my_question.yaml", provider=silent, trust=True, out=f"run{len(reply)}")
+        assert run.findings[0].says == "0 of 0 changed their vote after a neighbour's reason."
+        assert run.table("votes").columns == ["id", "first", "second", "changed"]
 
 
 def test_every_command_of_the_readme_works(
