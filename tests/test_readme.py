@@ -20,6 +20,7 @@ from folkmoot.cli.tables import finding_view
 from folkmoot.engine.journal.journal import JournalEntry
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.people.sources import persona_hub
+from folkmoot.storage.tables import CLUSTER_COLUMNS, PARTICIPANT_COLUMNS
 from tests.fenced import find_block, find_blocks, run_python
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
@@ -183,6 +184,12 @@ def test_the_page_on_run_folders_explains_the_journal() -> None:
     page = (ROOT / "docs/run_folder.md").read_text("utf-8")
     for field in JournalEntry._fields:
         assert f"`{field}`" in page, field
+
+
+def test_the_page_on_writing_a_study_lists_the_columns_of_independent_units() -> None:
+    page = " ".join((ROOT / "docs/writing_a_study.md").read_text("utf-8").split())
+    for columns in (CLUSTER_COLUMNS, PARTICIPANT_COLUMNS):
+        assert f"{', '.join(f'`{column}`' for column in columns)}." in page
 
 
 def test_the_page_on_writing_a_study_names_every_field(checkout_copy: Path) -> None:

@@ -10,7 +10,12 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import ttest_1samp
 
-from folkmoot.engine.settings.claims import evaluate_claims, join_claims, read_sides
+from folkmoot.engine.settings.claims import (
+    as_declared,
+    evaluate_claims,
+    join_claims,
+    read_sides,
+)
 from folkmoot.engine.settings.hypotheses import check_claims
 from folkmoot.measures.inference.claims import ACROSS, MOST_PRIMARY, Claim
 from folkmoot.measures.inference.differences import Side
@@ -124,6 +129,58 @@ def test_status_without_endings_excludes_no_participant(tmp_path: Path) -> None:
     ].counts == (100, 100)
 
 
+def write_villages(folder: Path, unit: str, arm: str = "condition") -> RunFolder:
+    """Write the scores of six participants in each of twelve villages, with named columns."""
+    rows = [
+        {
+            "participant_id": f"p{village}_{n}",
+            arm: "talk" if village % 2 else "read",
+            unit: f"v{village}",
+            "score": float(village % 5 + n % 2),
+        }
+        for village in range(12)
+        for n in range(6)
+    ]
+    return write_run_with_table(folder, rows, "people")
+
+
+SCORE = Claim("people.score", ("talk", "read"), "mean", by="condition")
+
+
+def test_a_claim_names_the_column_with_the_independent_units(tmp_path: Path) -> None:
+    named = evaluate_claims(
+        write_villages(tmp_path / "village", "village"), [replace(SCORE, unit_column="village")]
+    )
+    usual = evaluate_claims(write_villages(tmp_path / "group", "group"), [SCORE])
+    assert named[0].estimate == usual[0].estimate and named[0].estimate.unit_count == 12
+    assert (named[0].claim.unit, usual[0].claim.unit) == ("village", "group")
+    (unnamed,) = evaluate_claims(RunFolder(tmp_path / "village"), [SCORE])
+    assert unnamed.claim.unit == "participant" and unnamed.estimate.unit_count == 72
+    absent = replace(SCORE, unit_column="town")
+    assert "has no town" in evaluate_claims(RunFolder(tmp_path / "village"), [absent])[0].why
+    with pytest.raises(ValueError, match="the conditions are no independent units"):
+        replace(SCORE, unit_column="condition")
+
+
+def test_the_conditions_are_no_units_whatever_their_column_is_called(tmp_path: Path) -> None:
+    run = write_villages(tmp_path / "run", "village", arm="group")
+    (result,) = evaluate_claims(run, [replace(SCORE, by="group", unit_column="village")])
+    assert (result.claim.unit, result.estimate.unit_count) == ("village", 12)
+    (result,) = evaluate_claims(run, [replace(SCORE, by="group")])
+    assert (result.claim.unit, result.estimate.unit_count) == ("participant", 72)
+
+
+def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:
+    columns = {"participant_id": "text", "condition": "text", "village": "text", "age": "int"}
+    tables = {"people": columns | {"score": "float"}}
+    declared = [replace(SCORE, unit_column="village")]
+    for measure in ("score", "people.age"):
+        stated = Claim(measure, ("talk", "read"), "mean", unit="unit of the table")
+        resolved = as_declared(stated, tables, declared)
+        assert resolved.unit_column == "village"
+    assert resolved.unit == "village"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -159,6 +216,11 @@ def test_claim_on_data_that_the_run_lacks_is_not_tested(
         ({"by": ""}, "the table votes has no conditions to compare"),
         ({"by": ACROSS}, ""),
         ({"by": ACROSS, "contrast": ("later", "b")}, "there is no column later_score"),
+        ({"unit_column": "arm", "by": "round", "contrast": ("1", "2")}, ""),
+        (
+            {"unit_column": "town"},
+            "claims[1].unit_column: there is no column town in the table votes",
+        ),
         ({"subject": ("juror",)}, "claims[1].subject: there is no column juror"),
         (
             {"where": (("rond", (1,)),)},

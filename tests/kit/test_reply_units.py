@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 import folkmoot
+from folkmoot.engine.settings.claims import CLAIMS_TESTED
 from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.reply_units import check_replies, reply_unit_of
 from folkmoot.report.document.document import build_document
@@ -105,6 +106,56 @@ def test_participants_with_a_shared_history_are_one_unit(
     (unit_note,) = (note for note in notes if f"judged over {units}" in note)
     # If sources are not recorded, the note names the setting for units.
     assert ("`reply_unit`" in unit_note) == ("scope" in units)
+
+
+VILLAGES = """
+from folkmoot.measures.inference.claims import Claim
+
+class Person(fm.Row, table="people"):
+    participant_id: str
+    condition: str
+    village: str
+    score: float
+
+async def protocol(session):
+    async def discuss(scope, village):
+        async def speak(turn, who, heard):
+            return turn.say(who, await turn.ask(who, SPEAK, history=heard))
+
+        people = [fm.Speaker(f"p{3 * village + n}") for n in range(3)]
+        await scope.take_turns(people, speak)
+        for n, who in enumerate(people):
+            condition = "ab"[village % 2]
+            row = {"condition": condition, "village": f"v{village}", "score": village + n}
+            scope.record(Person(participant_id=who.id, **row))
+
+    await session.map(range(12), discuss, key=lambda village: f"v{village}")
+
+def claims(config):
+    return [Claim("people.score", ("a", "b"), "mean", unit_column=UNIT_COLUMN)]
+
+STUDY = fm.Study("talk", "Talks", Talk, protocol, tables=(Person,), claims=claims)
+"""
+
+
+@pytest.mark.parametrize(("unit_column", "units"), [("", 36), ("village", 12)])
+def test_a_claim_that_counts_participants_of_one_conversation_is_reported(
+    unit_column: str, units: int, tmp_path: Path
+) -> None:
+    code = STUDY_HEAD + VILLAGES.replace("UNIT_COLUMN", repr(unit_column))
+    (tmp_path / "talk.py").write_text(code)
+    (tmp_path / "talk.yaml").write_text("study: talk.py\n")
+    run = folkmoot.run(tmp_path / "talk.yaml", model="synthetic", out=tmp_path / "run")
+    document = build_document(run.folder)
+    (tested,) = (
+        figure.finding
+        for section in document.sections
+        for figure in section.figures
+        if figure.finding.key == CLAIMS_TESTED
+    )
+    assert tested.grid.rows[0][tested.grid.columns.index("units")] == units
+    warning = f"(12 conversations), but a claim counts {units} independent units"
+    assert any(warning in note for note in tested.notes) == (units > 12)
 
 
 def test_votes_and_stances_in_json_replies_are_checked(

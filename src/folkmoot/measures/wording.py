@@ -326,6 +326,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "count does not affect the verdict.",
         "cut": "{share} of {replies} were cut by the token limit.",
         "unit": "Shares of replies are judged over {units}, because the replies of one are alike.",
+        "unit of claims": "Participants read each other's words ({conversations}), but a claim "
+        "counts {units} independent units, so its interval may be too short. For study authors: if "
+        "a column holds the conversation, name it as the `unit_column` of the claim.",
         "unit, unknown sources": "Prompts hold texts without a recorded source, which may be those "
         "of others. For study authors: put such texts in as variables, or set `reply_unit`.",
         "yes": "{share} of {answers} were yes{sure}.",

@@ -339,10 +339,11 @@ class Units(NamedTuple):
     of: pl.Series
 
 
-def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
+def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS, unit_column: str = "") -> Units:
     """Return the independent unit of each row, such as the group that talked.
 
     - `fewest_draws`: the smallest number of draws (versions of the same summary) that are units.
+    - `unit_column`: the column that holds the conversation. Empty: the first of `CLUSTER_COLUMNS`.
     """
     # A study may draw several versions of the same summary and show each participant one of them.
     # With enough draws, all participants with the same draw are one unit. Otherwise all
@@ -357,7 +358,7 @@ def units_of(table: pl.DataFrame, fewest_draws: int = FEWEST_DRAWS) -> Units:
     if DRAW in table.columns and table[DRAW].drop_nulls().n_unique() >= fewest_draws:
         draw = table[DRAW].cast(pl.String)
         return Units(DRAWS, _shared_or_own("draw " + draw, unit_of_row))
-    shared_column = cluster_column(table)
+    shared_column = unit_column or cluster_column(table)
     if shared_column is not None:
         shared_units = _shared_or_own(table[shared_column].cast(pl.String), unit_of_row)
         return Units(shared_column.removesuffix("_id"), shared_units)

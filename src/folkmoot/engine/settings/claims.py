@@ -220,6 +220,7 @@ class ClaimReader:
     def _read_columns(self, name: str, claim: Claim, column: str) -> pl.DataFrame:
         # Never the whole table: its columns with texts of participants need much memory.
         asked_columns = (column, claim.by, *claim.subject, *(name for name, _ in claim.where))
+        asked_columns += (claim.unit_column,)
         asked_columns += tuple(measured_columns(claim))
         table = self._run.scan_table(name)
         needed_columns = {
@@ -297,8 +298,8 @@ def read_rows(
     by = claim.by or condition_column(table)
     if by is None or by not in table.columns:
         return f"the table of {claim.measure} has no {by or 'arms'}"
-    for name in (*claim.subject, *(name for name, _ in claim.where)):
-        if name not in table.columns:
+    for name in (claim.unit_column, *claim.subject, *(name for name, _ in claim.where)):
+        if name and name not in table.columns:
             return f"the table of {claim.measure} has no {name}"
     for name, values in claim.where:
         table = table.filter(pl.col(name).is_in(list(values), nulls_equal=True))
@@ -315,8 +316,9 @@ def read_rows(
     if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
         available = f"there are {', '.join(known_arms)}" if known_arms else "no one finished"
         return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {available}"
-    # The units are found before other arms are dropped, because they depend on all of them.
-    units = units_of(table, fewest_draws)
+    # The units are found before other arms are dropped, because they depend on all of them. The
+    # column with the conditions holds no unit, whatever its name is.
+    units = units_of(table.drop(by), fewest_draws, claim.unit_column)
     rows = table.select(
         *claim.subject, arm=pl.col(by).cast(pl.String), value=value, unit=units.of
     ).filter(pl.col("arm").is_in(claim.contrast))
@@ -423,8 +425,16 @@ def as_declared(
     - `names`: a map from condition to display name.
     """
     # If another claim compares the same arms in the same measure, its unit is used.
-    named = _name_as_declared(claim, others, names or {})
     table, kind = find_declared(claim, tables)
+    # The claims of a study type name the column with the units once for their table.
+    unit_columns = {
+        other.measure.rpartition(".")[0]: other.unit_column for other in others if other.unit_column
+    }
+    unit_column = unit_columns.get(table or claim.measure.rpartition(".")[0], "")
+    named = replace(
+        _name_as_declared(claim, others, names or {}),
+        unit_column=claim.unit_column or unit_column,
+    )
     if kind is None:
         return named
     measure = claim.measure.rpartition(".")[2]
@@ -434,7 +444,7 @@ def as_declared(
         if other.measure == f"{table}.{measure}" and {*other.contrast} == {*claim.contrast}
     )
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
-    unit = next(units_of_same_contrast, units_of(columns).name)
+    unit = next(units_of_same_contrast, units_of(columns, unit_column=named.unit_column).name)
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
     resolved = replace(named, kind=kinds[kind == "bool"], unit=unit)
     return replace(resolved, estimand=resolved.estimand or _describe_estimand(resolved))

@@ -203,11 +203,15 @@ def _check_measure(claim: Claim, tables: Tables, claim_key: str) -> Problem | No
             column, sorted(known), f"there are: {join_first(sorted(known), MAX_LISTED)}"
         )
         return Problem(f"there is no column {column} in {where}", key=key, hint=hint)
-    others = {"subject": claim.subject, "where": [name for name, _ in claim.where]}
-    others |= {"by": [claim.by] if claim.by and claim.by != ACROSS else []}
-    for part, names in others.items():
+    further_columns = {
+        "by": ("" if claim.by == ACROSS else claim.by,),
+        "unit_column": (claim.unit_column,),
+        "subject": claim.subject,
+        "where": tuple(name for name, _ in claim.where),
+    }
+    for part, names in further_columns.items():
         for name in names:
-            if name not in tables[table]:
+            if name and name not in tables[table]:
                 message = f"there is no column {name} in the table {table}"
                 hint = did_you_mean(name, tables[table])
                 return Problem(message, key=f"{claim_key}.{part}", hint=hint)

@@ -115,6 +115,9 @@ class Claim:
     missing: str = MISSING
     # True if the values of a mean are shares, so that differences are in points.
     is_mean_of_shares: bool = False
+    # The column that holds the independent unit, such as the conversation. Empty: the first column
+    # of the table with one of the usual names (`storage.tables.CLUSTER_COLUMNS`).
+    unit_column: str = ""
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", Kind), ("direction", Direction), ("family", Family)):
@@ -125,6 +128,8 @@ class Claim:
             raise ValueError(f"{self.measure}: a contrast names two conditions")
         if not (math.isfinite(self.margin) and self.margin >= 0):
             raise ValueError(f"{self.measure}: a margin is a number of at least 0")
+        if self.unit_column and self.unit_column == self.by:
+            raise ValueError(f"{self.measure}: the conditions are no independent units")
         if self.paired and not self.subject:
             raise ValueError(f"{self.measure}: a paired claim names its subjects")
         if self.at_least is not None and self.kind != "share":

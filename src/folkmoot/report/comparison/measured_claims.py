@@ -162,7 +162,8 @@ def _of_people(
     if not (kind.is_numeric() or kind == pl.Boolean):
         return None
     where = tuple((name, values) for name, values in measure.where if name in columns)
-    return table, column, replace(measure, where=where)
+    unit_column = measure.unit_column if measure.unit_column in columns else ""
+    return table, column, replace(measure, where=where, unit_column=unit_column)
 
 
 def _subject_columns(table: pl.DataFrame, by: str, measure: Claim) -> tuple[str, ...]:

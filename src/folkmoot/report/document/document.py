@@ -25,6 +25,7 @@ from folkmoot.kit.findings import (
     respondent_checks_finding,
 )
 from folkmoot.kit.reply_units import (
+    CONVERSATION,
     SESSION,
     ReplyUnit,
     check_replies,
@@ -132,7 +133,10 @@ def build_document(
         checks = check_replies(run, unit.of, unit.name, study.choices)
         checks.append(check_instability(study.repeats(run)))
         findings.append(respondent_checks_finding(checks))
-    findings = [_name_reply_unit(finding, run, unit) for finding in findings]
+    findings = [
+        _name_shared_conversations(_name_reply_unit(finding, run, unit), run, unit)
+        for finding in findings
+    ]
     if "coding" not in {finding.key for finding in findings}:
         findings += collect_findings(coding.coding_finding(run))
     # Findings that the caller has computed contain those of controls.
@@ -179,11 +183,29 @@ def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Findi
     # The checks have other units where they do not concern replies, so a note names this one.
     if finding.key != RESPONDENT_CHECKS_KEY or not run.has_table("answers"):
         return finding
-    rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
-    count = len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
-    note = word("check", "unit", units=format_count(count, name_reply_units(run, unit.name)))
+    units = format_count(_count_units(run, unit), name_reply_units(run, unit.name))
+    note = word("check", "unit", units=units)
     notes = [note, word("check", "unit, unknown sources")] if unit.name == SESSION else [note]
     return replace(finding, notes=(*finding.notes, join_sentences(notes)))
+
+
+def _name_shared_conversations(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
+    # The units of claims come from columns. The sources of texts show whether these are too small.
+    if finding.key != CLAIMS_TESTED or unit.name != CONVERSATION:
+        return finding
+    column = finding.grid.columns.index("units")
+    largest = max(int(row[column] or 0) for row in finding.grid.rows)
+    conversations = _count_units(run, unit)
+    if largest <= conversations:
+        return finding
+    count = format_count(conversations, "conversation")
+    note = word("check", "unit of claims", conversations=count, units=f"{largest:,}")
+    return replace(finding, notes=(*finding.notes, note))
+
+
+def _count_units(run: RunFolder, unit: ReplyUnit) -> int:
+    rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
+    return len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
 
 
 def _claim_results(run: RunFolder, study: Study, findings: Sequence[Finding]) -> list[Result]:
