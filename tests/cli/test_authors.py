@@ -175,6 +175,47 @@ MISTAKES = {
         'await scope.ask(ANN, "?", answer_type=Number(5, 1))',
         "no number is from",
     ),
+    "an option without text": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=Choice(["yes", "\\u200b "]))',
+        "an option has no text",
+    ),
+    "a bound that is a text": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=Number("a", 2))',
+        "the bounds of a number are numbers or None",
+    ),
+    "a bound that is no number": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=Number(float("nan"), 1))',
+        "the bounds of a number are numbers or None",
+    ),
+    "JSON without a model": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=Json(dict))',
+        "Json(Model) needs a subclass of BaseModel, and dict is none",
+    ),
+    "a list of no model": (
+        ASK_LINE,
+        'await scope.ask(ANN, "?", answer_type=JsonList("Idea"))',
+        "and 'Idea' is none",
+    ),
+    "map of a dictionary with key=": (
+        LAST_LINE,
+        "    async def ask(s, n): pass\n"
+        "    await session.child('x').map({'a': 1}, ask, key=str)  # wrong",
+        "a dictionary has its own keys",
+    ),
+    "say by a name": (
+        LAST_LINE,
+        '    session.say("ann", "Hello.")',
+        "pass the Speaker who said it",
+    ),
+    "utterances as rows": (
+        LAST_LINE,
+        '    session.record("utterances", {"a": 1})',
+        "a table of the engine; write say(speaker, text",
+    ),
     "compute gives a set": (LAST_LINE, "    await session.compute(set)", "is not JSON"),
     "file is no JSON": (LAST_LINE, '    session.write_json("x.json", {"a": ANN})', "Speaker"),
     "no prompts folder": (LAST_LINE, '    session.prompt("vote")', "has no prompts folder"),
@@ -187,6 +228,11 @@ MISTAKES = {
     "while it is read": ("people: int = 3", "people: int = nothing", "nothing"),
     "syntax": (LAST_LINE, "    if:", "invalid syntax"),
     "no StudyConfig": ("class Config(StudyConfig)", "class Config", "class Config(StudyConfig)"),
+    "another type for a shared key": (
+        "people: int = 3",
+        "people: int = 3\n    models: str = 'synthetic'",
+        "config= gives models, a key of all studies, another type",
+    ),
     "prompts as text": ("Config, protocol)", 'Config, protocol, prompts="p")', "Path(__file__)"),
 }
 
@@ -204,6 +250,7 @@ def test_a_mistake_in_a_study_is_reported_with_file_and_line(study_folder: Path,
     if name not in (
         "a yield",
         "no StudyConfig",
+        "another type for a shared key",
         "prompts as text",
     ):  # these are reported for the protocol
         assert f"mine.py:{line}: " in output, output

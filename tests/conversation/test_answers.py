@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,38 @@ def test_lone_surrogates_do_not_reach_the_files() -> None:
     parsed = Json(Vote).parse_reply('{"choice": "a\\ud800", "weight": 3}')
     assert isinstance(parsed, ParsedAnswer)
     parsed.value.choice.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (Number(5, 1), "no number is from 5 to 1"),
+        (Number(1.2, 1.8, integer=True), "no whole number is from 1.2 to 1.8"),
+        (Number(1.2, 1.8), ""),
+        (Number(1.2, 2, integer=True), ""),
+        (Number(-1.5, -1, integer=True), ""),
+        (Number(2, 2, integer=True), ""),
+        (Number(0, math.inf, integer=True), ""),
+        (Number(math.nan), "the bounds of a number are numbers or None"),
+        (Number(1, "5"), "the bounds of a number are numbers or None"),  # type: ignore[arg-type]
+        (Choice(["yes", " "]), "an option has no text"),
+        (Choice(["yes", "\u200b"]), "an option has no text"),
+    ],
+)
+def test_an_answer_that_no_reply_can_give_is_reported(
+    answer: AnswerType[object], problem: str
+) -> None:
+    assert answer.configuration_error.startswith(problem) and bool(problem) == bool(
+        answer.configuration_error
+    )
+
+
+@pytest.mark.parametrize("reply", ["", " \n", "\u200b", "\ufeff", " \u200b\u2060 "])
+def test_a_reply_without_a_visible_character_is_empty(reply: str) -> None:
+    parsed = Text().parse_reply(reply)
+    assert isinstance(parsed, ParseFailure) and parsed.problem == "The reply was empty."
+    visible = Text().parse_reply(f"{reply}Well.")
+    assert isinstance(visible, ParsedAnswer) and visible.value.endswith("Well.")
 
 
 class Initial(AnswerType[str]):

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pydantic import Field
 
+from folkmoot.engine.session.session import Session
+from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.study import study as registry
-from folkmoot.engine.study.study import Study, find_study, find_study_of_run, load_installed_studies
+from folkmoot.engine.study.study import (
+    Study,
+    check_study,
+    find_study,
+    find_study_of_run,
+    load_installed_studies,
+)
 from folkmoot.errors import InputError
 from folkmoot.registry import STUDIES
 from folkmoot.storage.run_folder import RunFolder
@@ -54,6 +64,26 @@ def test_file_is_a_study_type_and_is_run_once(tmp_path: Path) -> None:
     study_type = find_study("./own.py", tmp_path)
     assert isinstance(study_type, Study)
     assert find_study("own.py", tmp_path) is study_type
+
+
+def test_a_study_type_may_narrow_a_key_of_all_studies_and_not_replace_it() -> None:
+    class Narrow(StudyConfig):
+        """A study file that names one of two models."""
+
+        model: Literal["synthetic", "openai/gpt-4o"] = "synthetic"
+        temperature: float = 0.9
+        concurrency: int = Field(4, ge=1)
+
+    class Other(StudyConfig):
+        """A study file with another meaning of a shared key."""
+
+        concurrency: str = "many"  # type: ignore[assignment]
+
+    async def protocol(session: Session[StudyConfig]) -> None: ...
+
+    check_study(Study("narrow", "Narrow", Narrow, protocol))
+    with pytest.raises(InputError, match="config= gives concurrency, a key of all studies"):
+        check_study(Study("other", "Other", Other, protocol))
 
 
 def test_type_of_a_run_is_found_beside_its_outputs(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from folkmoot.conversation.lenient_fields import (
     read_switch,
     repair_fields,
 )
-from folkmoot.conversation.reply_forms import own_words
+from folkmoot.conversation.reply_forms import own_words, visible_text
 from folkmoot.json_text import Schema
 
 T = TypeVar("T")
@@ -292,7 +292,7 @@ class Text(AnswerType[str]):
         return False
 
     def parse_reply(self, reply: str) -> ParsedAnswer[str] | ParseFailure:
-        text = reply.strip()
+        text = visible_text(reply)
         own_part = own_words(text, self.own_names, self.other_names)
         if not own_part:
             hint = "speaks in the names of others. Reply with your own words only"

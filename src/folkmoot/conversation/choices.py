@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from numbers import Real
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -44,6 +45,7 @@ from folkmoot.conversation.reply_forms import (
     normalise_text,
     number_forms,
     undecorated_forms,
+    visible_text,
 )
 from folkmoot.hints import number_text
 from folkmoot.json_text import Schema
@@ -101,6 +103,8 @@ class Choice(AnswerType[str]):
         """The reason why the options cannot be told apart, or an empty string."""
         if not self.options:
             return "there are no options to choose from"
+        if not all(map(visible_text, self.options)):
+            return "an option has no text, so no reply can choose it"
         # Comparing all pairs is quadratic, so it is done only if some option is ambiguous.
         pairs = (
             indistinguishable_pairs(self.options)
@@ -486,8 +490,15 @@ class Number(AnswerType[float]):
     @property
     def configuration_error(self) -> str:
         """The reason why no number could fit the bounds, or an empty string."""
-        is_empty = self.low is not None and self.high is not None and self.low > self.high
-        return f"no number is{self.describe_bounds()}" if is_empty else ""
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        if not all(isinstance(bound, Real) and not math.isnan(bound) for bound in bounds):
+            return f"the bounds of a number are numbers or None, not {self.low!r} and {self.high!r}"
+        if self.low is None or self.high is None:
+            return ""
+        lies_between_whole_numbers = self.low % 1 > 0 and self.low // 1 == self.high // 1
+        if self.low > self.high or (self.integer and lies_between_whole_numbers):
+            return f"no {'whole ' * self.integer}number is{self.describe_bounds()}"
+        return ""
 
     @property
     def offered_values(self) -> tuple[str, ...]:

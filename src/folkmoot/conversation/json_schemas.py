@@ -23,8 +23,11 @@ def json_schema(
     - `options`: the allowed texts of each field.
     - `excluded_fields`: the fields that are left out.
 
-    Callers must not change the returned schema.
+    Callers must not change the returned schema. Raises TypeError if `model` is no pydantic class.
     """
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        given = model.__name__ if isinstance(model, type) else repr(model)[:60]
+        raise TypeError(f"Json(Model) needs a subclass of BaseModel, and {given} is none")
     # The schema is cached because building it takes milliseconds.
     allowed = tuple((path, tuple(texts)) for path, texts in (options or {}).items())
     return _build_schema(model, allowed, tuple(excluded_fields))

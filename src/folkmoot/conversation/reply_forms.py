@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Collection
 from functools import cache, lru_cache
 
+from folkmoot.hidden_characters import without_hidden
+
 # In characters. A longer reply is never a bare option, so it is not reduced.
 MAX_REPLY_CHARACTERS = 2_000
 # Patterns combine, and a hostile reply could produce forms without end.
@@ -196,6 +198,12 @@ def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
         if len(forms) > MAX_FORMS:
             return []
     return forms
+
+
+def visible_text(reply: str) -> str:
+    """Return a reply without spaces at its ends, or "" if it has no visible character."""
+    text = reply.strip()
+    return text if without_hidden(text).strip() else ""
 
 
 def own_words(text: str, own_names: Collection[str], other_names: Collection[str]) -> str:

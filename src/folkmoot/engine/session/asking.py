@@ -21,9 +21,10 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_replies import close_cut_json
 from folkmoot.conversation.lenient_fields import UNREADABLE
+from folkmoot.conversation.reply_forms import visible_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
-from folkmoot.errors import InputError, Problem, ProtocolError
+from folkmoot.errors import InputError, Problem
 from folkmoot.models.request import FINISH_LENGTH, Completion, Message, ModelRequest
 from folkmoot.provenance import UNKNOWN, Quoted, Source, Span, join_texts, spans_of
 from folkmoot.storage.table_buffer import RowOrder
@@ -96,7 +97,6 @@ async def ask_until_parsed(
 ) -> AskResult[T]:
     """Ask a question until the answer can be parsed, with at most `reasks` repetitions.
 
-    Raises ProtocolError for a wrong answer type.
     Raises InputError if a reply that the researcher wrote cannot be parsed.
     """
     # A re-ask sends the conversation so far, the last unreadable reply and the problem. Its address
@@ -106,8 +106,6 @@ async def ask_until_parsed(
     # option was meant. The last re-ask of a number asks for JSON. A speaker who declines in a
     # permitted way is not re-asked.
     address, row_order, speaker_id = asked_at
-    if answer_type.configuration_error:
-        raise ProtocolError(f"{address}: {answer_type.configuration_error}")
     clarification = answer_type.clarifying_answer
     reasks = min(reasks, 1) if clarification else reasks
     empty_tries = reasks if clarification else max(reasks, MAX_EMPTY_REPLY_RETRIES)
@@ -147,7 +145,7 @@ async def ask_until_parsed(
                 parsed.value, parsed.parse_step, reask, request, reply, said_first
             )
             return result._replace(repairs=parsed.repairs)
-        has_text = bool(reply.text.strip())
+        has_text = bool(visible_text(reply.text))
         # The model used the doubled limit up without a visible word (it spent it on reasoning).
         # Another attempt would cost the same and end the same.
         thought_to_limit = (
@@ -203,7 +201,7 @@ async def _ask_for_more(
     )
     return (
         longer_reply
-        if longer_reply.text.strip() and not longer_reply.finish.startswith("refused:")
+        if visible_text(longer_reply.text) and not longer_reply.finish.startswith("refused:")
         else cut
     )
 
@@ -238,7 +236,7 @@ def _build_reask_messages(
 ) -> tuple[tuple[Message, ...], tuple[Span, ...]]:
     # Returns the messages and the sources of their texts. An empty reply is not shown to the
     # speaker. The problem is then appended to the last question.
-    if quoted_reply.strip():
+    if visible_text(quoted_reply):
         reply_message = Message("assistant", str(quoted_reply))
         messages = (*request.messages, reply_message, Message("user", str(problem)))
         offset = 0

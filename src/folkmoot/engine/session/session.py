@@ -211,6 +211,8 @@ class Scope:
         address = self._next_address("ask")
         run = self._run
         try:
+            if wanted.configuration_error:
+                raise ProtocolError(f"{address}: {wanted.configuration_error}")
             seat, view = run.find_seat(speaker, self.path), None
             if seat is not None:
                 # A human does not go on in the names of others, and may quote or address them.
@@ -298,6 +300,7 @@ class Scope:
         """
         # The result can be quoted in a prompt with `.quoted_text`. `address` is `scope.address` or
         # `ask_detailed(…).address`. An empty public text is a silent turn.
+        require_type(speaker, Speaker, "say(): speaker", "pass the Speaker who said it")
         source = source_of(text)
         if address is None:
             address = source.address if source is not None and source.kind == "utterance" else ""
@@ -391,6 +394,8 @@ class Scope:
         # blocks run in order, so that the money buys complete comparisons. `width` limits how many
         # items run at once, so that the first blocks are complete early.
         is_mapping = isinstance(items, Mapping)
+        if is_mapping and key is not None:
+            raise ProtocolError("map(): a dictionary has its own keys; leave key= out")
         item_list = list(items.values() if is_mapping else items)
         keys = [
             escape_address_part(item_name)
@@ -514,10 +519,11 @@ class Scope:
         hint = 'write record("table", {"column": value})'
         require_type(name, str, "record(): the table", hint)
         require_type(cells, Mapping, "record(): the row", hint)
-        is_engine_table = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS)
+        is_engine_table = name in ("answers", PROVENANCE, SELF_DESCRIPTIONS, UTTERANCES)
         if is_engine_table or not _TABLE_NAME.fullmatch(name):
             reason = "a table of the engine" if is_engine_table else "not a plain name"
-            raise ProtocolError(f"record(): the table {name!r} is {reason}; choose another name")
+            remedy = "write say(speaker, text, …)" if name == UTTERANCES else "choose another name"
+            raise ProtocolError(f"record(): the table {name!r} is {reason}; {remedy}")
         for column in cells or ():
             if not isinstance(column, str):
                 require_type(column, str, f"record(): a column of {name}", hint)

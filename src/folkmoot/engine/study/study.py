@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Generic
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -675,10 +676,28 @@ def check_study(study: Study, name: str = "") -> None:
         fail("the protocol must take one argument", "write `async def protocol(session)`")
     if not (isinstance(study.config, type) and issubclass(study.config, StudyConfig)):
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
+    else:
+        for key, field_info in StudyConfig.model_fields.items():
+            kinds = _kinds_of(study.config.model_fields[key].annotation)
+            if not kinds <= _kinds_of(field_info.annotation):
+                message = f"config= gives {key}, a key of all studies, another type"
+                fail(message, "choose another name for the key")
     if not isinstance(study.prompts, (Path, type(None))):
         fail("prompts= is not a path", 'write `prompts=Path(__file__).parent / "prompts"`')
     if problems:
         raise InputError(problems)
+
+
+def _kinds_of(annotation: object) -> set[object]:
+    # The types that a union or `Literal` allows. A study type may allow fewer of them.
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kinds_of(arguments[0])
+    if origin is Literal:
+        return {type(value) for value in arguments}
+    if origin in (Union, UnionType):
+        return set().union(*map(_kinds_of, arguments))
+    return {annotation}
 
 
 def _accepts_one_argument(protocol: Callable[..., object]) -> bool:
