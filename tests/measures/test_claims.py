@@ -20,7 +20,7 @@ from folkmoot.measures.inference.claims import (
     Result,
     evaluate,
 )
-from folkmoot.measures.inference.differences import Side, estimate_difference
+from folkmoot.measures.inference.differences import Side, bound_difference, estimate_difference
 from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.measures.inference.simultaneous import (
@@ -51,6 +51,62 @@ def test_the_same_participants_in_both_conditions_are_pairs() -> None:
     level = rng.normal(0, 10, 50)
     pairs = (Side.from_values(level + 1 + rng.normal(0, 0.1, 50)), Side.from_values(level))
     assert estimate_difference(*pairs, "mean").excludes_zero
+
+
+def lose(side: Side, *units: str) -> Side:
+    """Return a side with one more unknown answer for each of the given units."""
+    return replace(side, lost_units=units)
+
+
+def test_bounds_for_missing_answers_equal_a_hand_calculation() -> None:
+    first, second = make_side(30, 90, "a"), make_side(10, 95, "b")
+    assert bound_difference(first, second) is None
+    second = lose(second, *(f"lost{i}" for i in range(5)))
+    bounds = bound_difference(replace(first, pending=10), second)
+    assert bounds is not None and bounds.sign_holds
+    assert bounds.observed == pytest.approx(30 / 90 - 10 / 95)
+    assert (bounds.low, bounds.high) == pytest.approx((0.30 - 0.15, 0.40 - 0.10))
+    fewer = bound_difference(replace(make_side(12, 90, "a"), pending=10), second)
+    assert fewer is not None and not fewer.sign_holds
+
+
+def test_bounds_of_averaged_answers_use_their_fractions() -> None:
+    """Subjects of a condition answered several times, so their values are shares."""
+    halves = Side.from_values([0.5] * 9, [f"a{i}" for i in range(9)])
+    none = Side.from_values([0.0] * 9 + [math.nan], [f"b{i}" for i in range(10)])
+    bounds = bound_difference(halves, none)
+    assert bounds is not None
+    assert (bounds.low, bounds.observed, bounds.high) == pytest.approx((0.4, 0.5, 0.5))
+
+
+ANSWERS = st.lists(
+    st.tuples(st.sampled_from("uvwxyz"), st.sampled_from([0.0, 0.25, 0.5, 1.0, math.nan])),
+    min_size=2,
+    max_size=12,
+).filter(lambda answers: any(math.isfinite(value) for _, value in answers))
+
+
+@settings(deadline=None, max_examples=200)
+@given(ANSWERS, ANSWERS, st.booleans(), st.integers(0, 3))
+def test_the_range_over_missing_answers_contains_the_estimate(
+    first_answers: list[tuple[str, float]],
+    second_answers: list[tuple[str, float]],
+    shares_units: bool,
+    pending: int,
+) -> None:
+    sides = []
+    for name, answers in (("a", first_answers), ("b", second_answers)):
+        units = [unit if shares_units else name + unit for unit, _ in answers]
+        sides.append(Side.from_values([value for _, value in answers], units))
+    first, second = sides[0], replace(sides[1], pending=pending)
+    bounds = bound_difference(first, second)
+    if bounds is None:
+        assert not first.lost + second.lost
+        return
+    estimate = estimate_difference(first, second, "share").value
+    assert bounds.observed == pytest.approx(estimate)
+    assert bounds.low - 1e-9 <= estimate <= bounds.high + 1e-9
+    assert bounds.low >= -1 and bounds.high <= 1
 
 
 def test_many_rows_of_few_units_are_not_tested() -> None:

@@ -22,6 +22,7 @@ from folkmoot.measures import (
 )
 from folkmoot.measures.inference import (
     clustered,
+    differences,
     paired_votes,
     power,
     proportions,
@@ -34,7 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 MODULES = {
     m.__name__.rsplit(".", maxsplit=1)[-1]: m
     for m in (
-        agreement, bands, clustered, clusters, diagnostics, diversity, dri,
+        agreement, bands, clustered, clusters, diagnostics, differences, diversity, dri,
         paired_votes, persona_variance, position, power, proportions, regression, retest,
         reply_checks, simultaneous,
     )

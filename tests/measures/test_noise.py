@@ -1,4 +1,4 @@
-"""Attrition bounds, position effects, moves towards an argument, and agreement."""
+"""Position effects, moves towards an argument, and agreement."""
 
 from __future__ import annotations
 
@@ -7,27 +7,9 @@ import pytest
 
 from folkmoot.measures.diagnostics import agreeing_share, opens_by_agreeing
 from folkmoot.measures.inference.paired_votes import towards_target
-from folkmoot.measures.inference.proportions import Arm, difference_bounds
 from folkmoot.measures.position import Shown, position_effects, shown_in
 
 OPTIONS = ("a", "b", "c")
-
-
-def test_bounds_equal_a_hand_calculation():
-    result = difference_bounds(Arm(30, 90, 10), Arm(10, 95, 5))
-    assert result.observed == pytest.approx(30 / 90 - 10 / 95)
-    assert (result.low, result.high) == pytest.approx((0.30 - 0.15, 0.40 - 0.10))
-    assert result.sign_holds
-    assert not difference_bounds(Arm(12, 90, 10), Arm(10, 95, 5)).sign_holds
-
-
-def test_without_losses_the_bounds_are_the_difference():
-    result = difference_bounds(Arm(3, 10, 0), Arm(1, 10, 0))
-    assert result.low == result.observed == result.high == pytest.approx(0.2)
-    with pytest.raises(ValueError, match="without any answer"):
-        difference_bounds(Arm(0, 0, 5), Arm(1, 2, 0))
-    with pytest.raises(ValueError, match="no such arm"):
-        Arm(3, 2, 0)
 
 
 def draw_choices(n: int, bias: float, seed: int = 0) -> list[Shown]:

@@ -375,8 +375,7 @@ def _sides_of(claim: Claim, resolved: Claim, rows: pl.DataFrame, pending: Sequen
         column = claim.measure.rpartition(".")[2]
         return f"{column} is unknown in {' and '.join(empty_arms)}"
     first, second = (
-        replace(side, lost=side.lost + more, pending=more)
-        for side, more in zip((first, second), pending, strict=True)
+        replace(side, pending=more) for side, more in zip((first, second), pending, strict=True)
     )
     return replace(resolved, estimand=claim.estimand or _describe_estimand(resolved)), first, second
 
@@ -400,12 +399,14 @@ def pair_sides(
     joined = first_values.join(
         second_values, on=keys, how="full", coalesce=True, maintain_order="left_right"
     )
-    complete_pairs = joined.drop_nulls(["value", "value_right"])
+    is_known = pl.all_horizontal(pl.col("value", "value_right").is_not_null())
+    complete_pairs = joined.filter(is_known)
     # A subject that is known in one arm only is lost for both sides.
-    units, lost = tuple(complete_pairs["unit"].to_list()), joined.height - complete_pairs.height
+    lost_units = tuple(joined.filter(~is_known)["unit"].to_list())
+    units = tuple(complete_pairs["unit"].to_list())
     subjects = tuple(complete_pairs.select(keys).iter_rows())
     first_side, second_side = (
-        Side(complete_pairs[name].to_numpy(), units, lost, subjects)
+        Side(complete_pairs[name].to_numpy(), units, lost_units, subjects)
         for name in ("value", "value_right")
     )
     return first_side, second_side

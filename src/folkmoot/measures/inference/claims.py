@@ -17,6 +17,7 @@ from typing import Literal, get_args
 
 from folkmoot.hints import capitalise
 from folkmoot.measures.inference.differences import (
+    Bounds,
     Kind,
     Side,
     arm_means,
@@ -35,7 +36,6 @@ from folkmoot.measures.inference.estimates import (
     needed_digits,
     share_digits,
 )
-from folkmoot.measures.inference.proportions import Bounds
 from folkmoot.measures.inference.simultaneous import (
     JointInterval,
 )

@@ -23,13 +23,7 @@ from folkmoot.measures.inference.clustered import (
 )
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
 from folkmoot.measures.inference.paired_votes import paired_shares
-from folkmoot.measures.inference.proportions import (
-    Arm,
-    Bounds,
-    between,
-    difference_bounds,
-    newcombe,
-)
+from folkmoot.measures.inference.proportions import between, newcombe
 
 FloatArray = NDArray[np.float64]
 # `share` for truth values, otherwise `mean`.
@@ -44,8 +38,8 @@ class Side:
     values: FloatArray
     # The independent unit of each value.
     units: tuple[Hashable, ...]
-    # The number of unknown values, with those of subjects that an unfinished run still asks.
-    lost: int = 0
+    # The independent unit of each unknown value.
+    lost_units: tuple[Hashable, ...] = ()
     # The subject of each value, or empty. With `subjects`, the `Side` objects of both conditions
     # list the same subjects in the same order.
     subjects: tuple[Hashable, ...] = ()
@@ -63,8 +57,16 @@ class Side:
         y = np.asarray(values, float)
         known = np.isfinite(y)
         named = range(len(y)) if units is None else units
-        own = tuple(unit for unit, use in zip(named, known, strict=True) if use)
-        return cls(y[known], own, int((~known).sum()))
+        own, lost = (
+            tuple(unit for unit, use in zip(named, used, strict=True) if use)
+            for used in (known, ~known)
+        )
+        return cls(y[known], own, lost)
+
+    @property
+    def lost(self) -> int:
+        """The number of unknown values, with those that an unfinished run still asks for."""
+        return len(self.lost_units) + self.pending
 
     @property
     def by_unit(self) -> dict[Hashable, float]:
@@ -74,6 +76,32 @@ class Side:
         for unit, value in zip(self.units, self.values, strict=True):
             sums[unit] += float(value)  # type: ignore[assignment]
         return {unit: sums[unit] / count for unit, count in counts.items()}
+
+    def fill(self, value: float) -> Side:
+        """Return the same data with each unknown value replaced by `value`."""
+        values = np.append(self.values, np.full(self.lost, value))
+        # The unit of a subject that was not asked yet is not known, so it counts as its own.
+        own = (("pending", i) for i in range(self.pending))
+        return Side(values, (*self.units, *self.lost_units, *own))
+
+    def mean(self, by_units: bool) -> float:
+        """Return the mean of the values, or the mean of the units' means with `by_units`."""
+        values = np.array([*self.by_unit.values()]) if by_units else self.values
+        return float(values.mean()) if len(values) else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The observed difference between two shares, and the range that missing answers allow."""
+
+    observed: float
+    low: float
+    high: float
+
+    @property
+    def sign_holds(self) -> bool:
+        """True if the difference has the same sign whatever the missing answers were."""
+        return self.low > 0 or self.high < 0
 
 
 def estimate_difference(
@@ -127,14 +155,14 @@ def estimate_difference(
 
 def arm_means(first: Side, second: Side) -> tuple[float, float]:
     """Return the mean of each condition. `estimate_difference` returns their difference."""
+    by_units = _averages_units(first, second)
+    return first.mean(by_units), second.mean(by_units)
+
+
+def _averages_units(first: Side, second: Side) -> bool:
     # The value is the mean of a condition. If both conditions have the same units and no matched
     # subjects, it is the mean of the units' means.
-    by_units = set(first.units) == set(second.units) and not first.subjects
-    sides = [
-        np.array([*side.by_unit.values()]) if by_units else side.values for side in (first, second)
-    ]
-    one, other = (float(values.mean()) if len(values) else math.nan for values in sides)
-    return one, other
+    return set(first.units) == set(second.units) and not first.subjects
 
 
 def _paired_estimate(
@@ -173,11 +201,21 @@ def bound_difference(first: Side, second: Side) -> Bounds | None:
     """Return the difference between two shares, with its range over all values of missing answers.
 
     Returns None if no answer is missing.
+
+    Source: Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
     """
+    # For the low bound, no missing answer of the first condition is a hit, and all of the second
+    # are. For the high bound, it is the reverse. Sampling error is not included. The mean is that
+    # of the estimate, so the range contains the estimate.
     if not first.lost and not second.lost:
         return None
-    arms = (
-        Arm(round(float(side.values.sum())), len(side.values), side.lost)
-        for side in (first, second)
+    by_units = _averages_units(first, second)
+
+    def difference(one: Side, other: Side) -> float:
+        return one.mean(by_units) - other.mean(by_units)
+
+    return Bounds(
+        difference(first, second),
+        difference(first.fill(0.0), second.fill(1.0)),
+        difference(first.fill(1.0), second.fill(0.0)),
     )
-    return difference_bounds(*arms)

@@ -1,4 +1,4 @@
-"""Shares, differences between shares, Holm's adjustment, and bounds for missing answers.
+"""Shares, differences between shares, and Holm's adjustment.
 
 The functions are for counts of independent units. For units that talked to each other, use the
 module `clustered`.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -194,62 +193,3 @@ def _check_share(count: int, n: int) -> None:
         raise ValueError("a share of zero units is not defined (n = 0)")
     if not 0 <= count <= n:
         raise ValueError(f"{count} of {n} is not a share")
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """The number of hits, of known answers and of missing answers in one condition.
-
-    A hit is an answer of the counted kind.
-    """
-
-    # Answers of the counted kind, such as "yes" (hits).
-    count: int
-    # Known answers.
-    seen: int
-    # Missing answers.
-    lost: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.count <= self.seen or self.lost < 0:
-            raise ValueError(f"no such arm: {self.count} of {self.seen}, {self.lost} lost")
-
-    @property
-    def low(self) -> float:
-        """The share of hits if no missing answer was a hit."""
-        return self.count / (self.seen + self.lost) if self.seen + self.lost else 0.0
-
-    @property
-    def high(self) -> float:
-        """The share of hits if all missing answers were hits."""
-        total = self.seen + self.lost
-        return (self.count + self.lost) / total if total else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The observed difference between two shares, and the range that missing answers allow."""
-
-    observed: float
-    low: float
-    high: float
-
-    @property
-    def sign_holds(self) -> bool:
-        """True if the difference has the same sign whatever the missing answers were."""
-        return self.low > 0 or self.high < 0
-
-
-def difference_bounds(first: Arm, second: Arm) -> Bounds:
-    """Return the difference between two shares, with its range over all values of missing answers.
-
-    Raises ValueError if a condition has no answer.
-
-    Source: Horowitz and Manski (2000), doi:10.1080/01621459.2000.10473902.
-    """
-    # For the low bound, no missing answer of the first condition is a hit, and all of the second
-    # are. For the high bound, it is the reverse. Sampling error is not included.
-    if not first.seen or not second.seen:
-        raise ValueError("an arm without any answer has no observed share")
-    observed = first.count / first.seen - second.count / second.seen
-    return Bounds(observed, first.low - second.high, first.high - second.low)

@@ -451,7 +451,6 @@ def _join_sides(sides: Iterable[Side]) -> Side:
     return Side(
         np.concatenate([side.values for side in side_list]),
         tuple(unit for side in side_list for unit in side.units),
-        sum(side.lost for side in side_list),
     )
 
 
