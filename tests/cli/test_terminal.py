@@ -33,6 +33,9 @@ def test_numbers_have_three_significant_digits() -> None:
         format_number(x) for x in (0.0, 1.0, 0.12345, -2.0, 123.456, 0.0123, 12345.6, 1e-7)
     ]
     assert formatted == ["0", "1.00", "0.123", "-2.00", "123", "0.0123", "12,346", "1.00e-07"]
+    # Numbers that rounding makes longer, and ties.
+    formatted = [format_number(x) for x in (999.5, -999.7, 99.96, 9.996, 0.9996, 1.125, 0.00099996)]
+    assert formatted == ["1,000", "-1,000", "100", "10.0", "1.00", "1.13", "0.00100"]
 
 
 def test_cells_are_formatted_by_kind() -> None:
@@ -41,6 +44,8 @@ def test_cells_are_formatted_by_kind() -> None:
     assert format_cell(12345) == "12,345"
     assert format_cell(0.159, "position_changed_rate") == "15.9 %"
     assert format_cell(0.159, "changed_rate_low") == "15.9 %"
+    assert format_cell(0.9996, "position_changed_rate") == "99.96 %"
+    assert format_cell(0.0625, "changed_points") == "+6.3"
     assert format_cell(0.159, "kappa") == "0.159"
     # A difference has a sign, a distance has none.
     assert format_cell(0.033, "difference_points") == "+3.3"

@@ -19,6 +19,7 @@ from importlib.resources import files
 
 from folkmoot.errors import FolkmootError
 from folkmoot.hints import capitalise
+from folkmoot.measures.inference.estimates import format_percent
 from folkmoot.measures.wording import Sentence, word
 
 
@@ -103,7 +104,7 @@ def show(value: float, band: Band) -> str:
     if not math.isfinite(value):
         return "unknown"
     if band.unit == "share":
-        return f"{100 * value:.0f} %"
+        return format_percent(value)
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 

@@ -34,7 +34,12 @@ from folkmoot.engine.study.consent import (
 from folkmoot.engine.study.study_file import StudyFile, locate_problem
 from folkmoot.errors import InputError, Problem, StorageError
 from folkmoot.kit.named_controls import estimate_with_controls
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_dollars
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    format_count,
+    format_dollars,
+    format_percent,
+)
 from folkmoot.models.api_keys import find_key
 from folkmoot.models.catalog import LOCAL_MODEL, SYNTHETIC_MODEL, ModelSpec, resolve_model
 from folkmoot.models.prices import supports_batches
@@ -306,8 +311,8 @@ def _describe_cache_savings(estimate: RunEstimate, study_file: StudyFile) -> str
         return ""
     share = repeated_tokens / estimate.input_tokens
     return (
-        f"saves up to {format_dollars(saved_usd)}: {share:.0%} of the input tokens repeat the "
-        "beginning of an earlier prompt and cost less while the vendor caches it"
+        f"saves up to {format_dollars(saved_usd)}: {format_percent(share)} of the input tokens "
+        "repeat the beginning of an earlier prompt and cost less while the vendor caches it"
     )
 
 

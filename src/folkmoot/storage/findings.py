@@ -8,11 +8,17 @@ A finding is a title, a sentence, a table of numbers and an optional chart.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, MOST_PRINTED_P
+from folkmoot.measures.inference.estimates import (
+    FEWEST_UNITS,
+    MOST_PRINTED_P,
+    format_percent,
+    round_half_away,
+)
 from folkmoot.measures.wording import ILLUSTRATION_LABEL, label_illustration
 
 TableCell = str | int | float | bool | None
@@ -349,10 +355,8 @@ def format_cell(value: TableCell, column: str = "") -> str:
 def _format_numeric_cell(value: int | float, column: str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    # The opposite of a zero bound is a negative zero.
-    is_points, value = isinstance(value, Points), value + 0.0
-    if is_points:
-        return f"{100 * value:+.1f} points"
+    if isinstance(value, Points):
+        return f"{round_half_away(100 * value, 1):+.1f} points"
     # APA style omits the zero before the decimal point of a p-value.
     if column.rsplit("_", 1)[-1] == "p":
         if value > MOST_PRINTED_P:
@@ -360,8 +364,9 @@ def _format_numeric_cell(value: int | float, column: str) -> str:
         return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
     if column.endswith(POINTS):
         # A distance has no direction, so it has no sign.
-        return f"{100 * value:{'' if column.endswith(DISTANCE) else '+'}.1f}"
-    return f"{100 * value:.1f} %" if is_share_column(column) else format_number(value)
+        sign = "" if column.endswith(DISTANCE) else "+"
+        return f"{round_half_away(100 * value, 1):{sign}.1f}"
+    return format_percent(value, 1) if is_share_column(column) else format_number(value)
 
 
 def is_share_column(column: str) -> bool:
@@ -373,14 +378,19 @@ def is_share_column(column: str) -> bool:
 
 def format_number(value: float) -> str:
     """Return a number as text with three significant digits."""
-    # Without exponents in the usual range.
     if value == 0:
         return "0"
-    if 0.001 <= abs(value) < 1000:
-        return f"{value:#.3g}".rstrip(".")
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.5f}" if abs(value) >= 0.0001 else f"{value:.2e}"
+    # Very small numbers need an exponent.
+    if not 0.0001 <= abs(value) < math.inf:
+        return f"{value:.2e}"
+    # Rounding may add a digit before the point: 9.996 becomes 10.0.
+    rounded = round_half_away(value, _significant_decimals(value))
+    return f"{rounded:,.{_significant_decimals(rounded)}f}"
+
+
+def _significant_decimals(value: float) -> int:
+    # The decimals of three significant digits, from 0 to 5.
+    return min(5, max(0, 2 - math.floor(math.log10(abs(value)))))
 
 
 def numeric_columns(grid: ResultTable) -> list[bool]:

@@ -34,6 +34,7 @@ from folkmoot.measures.inference.estimates import (
     format_points,
     format_signed,
     needed_digits,
+    round_half_away,
     share_digits,
 )
 from folkmoot.measures.inference.simultaneous import (
@@ -237,7 +238,7 @@ class Claim:
         """
         if self.in_points:
             return format_percent(mean, more)
-        return f"{round(mean, 2 + more) + 0.0:.{2 + more}f}".replace("-", "−")
+        return f"{round_half_away(mean, 2 + more):.{2 + more}f}".replace("-", "−")
 
     def format_interval(self, e: Estimate, more: int = 0) -> str:
         """Return the interval of a difference as text, such as "+3 to +20".

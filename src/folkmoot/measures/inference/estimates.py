@@ -93,17 +93,34 @@ def finite_or_none(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def round_half_away(value: float, digits: int = 0) -> float:
+    """Round a number for readers. Ties are rounded away from zero, as readers do.
+
+    round_half_away(12.5)  # 13.0
+    """
+    # Python rounds ties to even. A computed number misses a tie by the errors of floats.
+    tolerance = math.copysign(1e-9 * 10.0**-digits, value)
+    # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
+    return round(value + tolerance, digits) + 0.0
+
+
 def format_percent(share: float, digits: int = 0) -> str:
     """Format a share in percent.
 
     format_percent(0.159)  # "16 %"
     """
-    # Shares below 1 % have at least one digit, so 0.4 % is not shown as 0 %.
+    # Only a share that is 0 or 1 is shown as 0 % or 100 %: 399 of 400 are 99.8 %. Shares below 1 %
+    # have at least one digit.
     if not math.isfinite(share):
         return "unknown"
+    percent = 100 * share
     if 0 < abs(share) < 0.0095:
         digits = max(digits, 1)
-    return f"{100 * share:.{digits}f} %"
+    # Floats that are this close to 0 or 1 differ from it only by the errors of a computation.
+    is_exact = any(math.isclose(share, whole, abs_tol=1e-9) for whole in (0.0, 1.0))
+    while not is_exact and round_half_away(percent, digits) in (0.0, 100.0):
+        digits += 1
+    return f"{round_half_away(percent, digits):.{digits}f} %"
 
 
 def share_digits(n: int) -> int:
@@ -119,8 +136,7 @@ def format_points(difference: float, digits: int = 0) -> str:
     """
     if not math.isfinite(difference):
         return "an unknown number of points"
-    # Round ties away from zero, as readers do: 12.5 becomes 13. Python rounds ties to even.
-    rounded = round(100 * difference + math.copysign(1e-9, difference), digits)
+    rounded = round_half_away(100 * difference, digits)
     text = f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
     return f"{text if rounded else 0} point{'' if abs(rounded) == 1 else 's'}"
 
@@ -132,8 +148,7 @@ def format_signed(value: float | None, digits: int = 2) -> str:
     """
     if value is None or not math.isfinite(value):
         return "unknown"
-    # Adding 0.0 turns −0.0 into 0.0, which gets no sign.
-    rounded = round(value, digits) + 0.0
+    rounded = round_half_away(value, digits)
     return f"{rounded:{'+' if rounded else ''}.{digits}f}".replace("-", "−")
 
 
@@ -165,7 +180,10 @@ def needed_digits(ends: Iterable[float], margin: float = 0.0, fewest: int = 0) -
         (
             digits
             for digits in (fewest, fewest + 1)
-            if all(round(end, digits) != round(bound, digits) for end, bound in near)
+            if all(
+                round_half_away(end, digits) != round_half_away(bound, digits)
+                for end, bound in near
+            )
         ),
         fewest + 2,
     )

@@ -28,7 +28,7 @@ from folkmoot.kit.controls.tables import (
 )
 from folkmoot.kit.exposure import ExposureRow
 from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
 from folkmoot.report.document.front import Front
 from folkmoot.report.document.trust import call_times
@@ -243,8 +243,9 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     manifest = run.manifest
     answers = manifest.get("answers", {})
     parse_steps = answers.get("parse_steps", {})
-    exact = 100 * float(parse_steps.get("exact", 0.0))
-    missing = 100 * float(parse_steps.get("missing", 0.0))
+    exact, missing = (
+        format_percent(float(parse_steps.get(step, 0.0)), 1) for step in ("exact", "missing")
+    )
     money = "at an unknown price"
     if manifest.get("cost_usd") is not None:
         money = f"at a cost of {describe_cost(manifest)} (US dollars)"
@@ -258,8 +259,8 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     # While a process writes the run, its answers have not been counted.
     if answers:
         yield (
-            f"Of {answers.get('count', 0):,} answers, {exact:.1f} % were in the requested form and "
-            f"{missing:.1f} % had no valid value. {answers.get('reasks', 0):,} re-asks were made "
+            f"Of {answers.get('count', 0):,} answers, {exact} were in the requested form and "
+            f"{missing} had no valid value. {answers.get('reasks', 0):,} re-asks were made "
             "because a reply could not be parsed. Answers without a valid value were not scored."
         )
     if run.partial:

@@ -13,6 +13,7 @@ from typing import Any
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
+from folkmoot.measures.inference.estimates import format_percent
 from folkmoot.report.document.deviations import both_versions, changes_since_run, list_deviations
 from folkmoot.report.preregistration import describe_setting, registration_of_run
 from folkmoot.storage.findings import ResultTable
@@ -110,7 +111,7 @@ def _models_table(manifest: Mapping[str, Any], dates: Mapping[str, tuple[str, st
 
 def _cached_share(model: Mapping[str, Any]) -> dict[str, str]:
     cached, asked = model.get("cached_tokens"), model.get("input_tokens")
-    return {"cached share of input": f"{cached / asked:.0%}"} if cached and asked else {}
+    return {"cached share of input": format_percent(cached / asked)} if cached and asked else {}
 
 
 def _value_or_unknown(figure: float | None) -> float | str:

@@ -20,7 +20,7 @@ from folkmoot.kit.calls import JournalReader
 from folkmoot.kit.coding import EMBEDDED_NOTE, read_codings
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_share
-from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_signed
+from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_percent, format_signed
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import sycophancy
@@ -265,7 +265,7 @@ def _page_templates() -> Environment:
     templates.filters.update(
         about=_describe_participant,
         markdown=_escape_markdown,
-        percent="{:.0%}".format,
+        percent=lambda share: format_percent(share).replace(" ", ""),
         signed=format_signed,
     )
     return templates
