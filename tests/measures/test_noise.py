@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from folkmoot.measures.diagnostics import agreeing_share, opens_by_agreeing
+from folkmoot.measures.diagnostics import agreeing_share, check_position_bias, opens_by_agreeing
 from folkmoot.measures.inference.paired_votes import towards_target
 from folkmoot.measures.position import Shown, position_effects, shown_in
 
@@ -31,6 +33,15 @@ def test_position_effect_is_recovered():
     assert result.first.low < 0.3 < result.first.high
     assert result.by_place[2].value < 0
     assert result.orders == 6
+
+
+def test_a_choice_of_an_unknown_participant_counts_once():
+    choices = draw_choices(200, 0.3)
+    known = position_effects(choices).first
+    assert position_effects([replace(choice, who=None) for choice in choices]).first == known
+    of_three = [replace(choice, who=choice.who % 3) for choice in choices]
+    assert check_position_bias(of_three).verdict == "not known"
+    assert check_position_bias([replace(choice, who=None) for choice in choices]).value is not None
 
 
 def test_unbiased_choices_have_no_position_effect():

@@ -27,7 +27,7 @@ from folkmoot.measures.diversity import (
     evenness_estimate,
     spread_of_ratings,
 )
-from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
+from folkmoot.measures.inference.clustered import clustered_mean, clustered_share, encode_labels
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     Estimate,
@@ -302,7 +302,7 @@ def check_position_bias(answers: Sequence[Shown]) -> Check:
             word("refusal", "one order"),
         )
     adjusted = holm([estimate.p for estimate in found.by_place.values()])
-    units = {n if answer.who is None else answer.who for n, answer in enumerate(answers)}
+    units = set(encode_labels([answer.who for answer in answers]).tolist())
     if len(units) < FEWEST_UNITS:
         return unchecked_result("position_bias", title, margin, word("refusal", "few who chose"))
     # If every answer was decided by its place, there is no variance for an interval. Otherwise a

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from folkmoot.measures.inference.clustered import clustered_coefficient
+from folkmoot.measures.inference.clustered import clustered_coefficient, encode_labels
 from folkmoot.measures.inference.estimates import Estimate
 
 
@@ -21,7 +21,8 @@ class Shown:
 
     options: tuple[str, ...]
     chosen: str
-    # The unit for which the order was drawn, usually the participant. None: not known.
+    # The unit for which the order was drawn, usually the participant. None: not known,
+    # so that the choice counts as independent of all others.
     who: Hashable
     # The independent unit of the choice, such as a group of participants who talk to each other.
     # None: the same unit as `who`.
@@ -96,7 +97,9 @@ def position_effects(answers: Sequence[Shown]) -> PositionEffects:
     option = np.array([index[option] for a in answers for option in a.options])
     place = np.array([k for a in answers for k in range(1, len(a.options) + 1)])
     chosen = np.array([float(option == a.chosen) for a in answers for option in a.options])
-    who = [a.who for a in answers for _ in a.options]
+    # The rows of one answer belong together, also if it is not known who answered.
+    sizes = [len(a.options) for a in answers]
+    who = np.repeat(encode_labels([a.who for a in answers]), sizes).tolist()
     # A least-squares fit of "this option was chosen" on the option and its place. With random
     # orders, the estimate is the causal effect of the place.
     popularity = np.eye(len(names))[option]

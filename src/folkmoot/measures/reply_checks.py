@@ -106,7 +106,8 @@ def _count_by_unit(
         counted = is_counted(item)
         if counted is not None:
             unit = unit_of(item)
-            counts = counts_by_unit.setdefault(number if unit is None else unit, [0, 0])
+            alone = ("alone", number)
+            counts = counts_by_unit.setdefault(alone if unit is None else unit, [0, 0])
             counts[0] += counted
             counts[1] += 1
     return counts_by_unit
