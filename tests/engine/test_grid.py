@@ -367,6 +367,28 @@ def build_figure(values: dict[tuple[str, int], tuple[float, float, float]]) -> F
     return Figure("f", "Effects", "a − b", True, 0.0, cells)
 
 
+def test_a_long_specification_curve_is_drawn_from_end_to_end_and_says_so() -> None:
+    def curve_of(count: int) -> Finding:
+        shifts = [(step - 40) / 100 for step in range(count)]
+        cells = tuple(
+            MeasuredFigure(GridCell(str(at), {"spec": str(at)}, 1, 1), at, at - 0.05, at + 0.05)
+            for at in shifts
+        )
+        figure = Figure("f", "Effects", "a − b", True, 0.0, cells, "participant", count)
+        finding = pooling._curve_finding(figure)
+        assert finding is not None
+        return finding
+
+    short, long = curve_of(60), curve_of(100)
+    assert isinstance(short.chart, IntervalChart) and len(short.chart.items) == 60
+    assert len(short.notes) == 1
+    assert isinstance(long.chart, IntervalChart)
+    drawn = [value for _, value, *_ in long.chart.items]
+    assert len(drawn) == 60 and (drawn[0], drawn[-1]) == (-0.4, 0.59)
+    assert max(np.diff(drawn)) == pytest.approx(0.02)
+    assert "draws 60 of 100 specifications" in long.notes[1]
+
+
 def test_agreement_of_specifications_is_a_share() -> None:
     positive, negative = (0.2, 0.1, 0.3), (-0.05, -0.2, 0.1)
     mixed_figure = build_figure(

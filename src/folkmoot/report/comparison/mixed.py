@@ -107,6 +107,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
             }
         )
     shown_estimates = {result.claim.outcome: result.estimate for result in results[:MAX_LINES]}
+    shown_text = f"The chart draws the first {MAX_LINES} of {len(results)} answers."
     return Finding(
         KEY,
         "People and models who answered the same questions",
@@ -127,6 +128,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
             "Randomly drawn seats differ only in who sits there. People who chose their seats, or "
             "answer as themselves, differ from the personas in other ways too. After a "
             "conversation both have heard each other.",
+            *([shown_text] if len(results) > MAX_LINES else []),
         ),
         section=SECTION,
         headline=True,

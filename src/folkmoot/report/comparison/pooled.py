@@ -611,7 +611,15 @@ def _curve_finding(figure: Figure) -> Finding | None:
     if len(estimates) < 2:
         return None
     order = sorted(estimates, key=lambda name: estimates[name].value)
-    shown_names = order[:MAX_LINES]
+    # A curve with too many lines is thinned evenly, so that its ends and its shape stay.
+    positions = np.linspace(0, len(order) - 1, min(len(order), MAX_LINES)).round().astype(int)
+    shown_names = [order[position] for position in positions]
+    notes = [f"From the finding “{figure.title}”."]
+    if len(shown_names) < len(order):
+        specifications = format_count(len(order), "specification")
+        notes.append(
+            f"The chart draws {len(shown_names)} of {specifications}, spread evenly over the curve."
+        )
     lines = tuple(
         (name, estimates[name].value, estimates[name].low, estimates[name].high)
         if estimates[name].has_interval
@@ -628,7 +636,7 @@ def _curve_finding(figure: Figure) -> Finding | None:
         section="Specification curves",
         unit=figure.unit,
         units=figure.units,
-        notes=(f"From the finding “{figure.title}”.",),
+        notes=tuple(notes),
     )
 
 
