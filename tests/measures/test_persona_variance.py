@@ -57,6 +57,36 @@ def test_the_interval_covers_the_true_icc_in_most_samples() -> None:
     assert 180 <= hits <= 198
 
 
+def test_units_with_equal_answers_count_like_other_units_in_the_interval() -> None:
+    """Numbers that differ in the 12th decimal have the interval of equal numbers."""
+    rng = np.random.default_rng(3)
+    units = [f"group {n // 2}" for n in range(60)]
+    values = ["a", "b", "c"] * 20
+    first, second = rng.integers(0, 2, 60), rng.integers(0, 2, 60)
+    varied = first + 1e-12 * rng.random(60)
+    for one, other in (
+        (explained_share(first, values, units), explained_share(varied, values, units)),
+        (
+            intraclass_correlation(first, second, units),
+            intraclass_correlation(varied, second, units),
+        ),
+    ):
+        assert one.has_interval and one.clusters == 30
+        assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
+
+
+def test_a_share_of_many_participants_is_computed_at_once() -> None:
+    """Computed without each participant in turn, these would take several minutes."""
+    rng = np.random.default_rng(5)
+    number = 40_000
+    values = rng.integers(0, 4, number).tolist()
+    answers = [f"option {n}" for n in (rng.integers(0, 3, number) + values) % 4]
+    share = explained_share(answers, values, range(number))
+    assert share.has_interval and share.clusters == number
+    # Each value rules out one of four equally frequent options.
+    assert share.value == pytest.approx(1 / 9, abs=0.01)
+
+
 def test_a_share_is_adjusted_and_needs_thirty_participants() -> None:
     values = [n % 4 for n in range(N)]
     shares_without_effect = [

@@ -6,6 +6,7 @@ Answers are numbers or categories.
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -40,19 +41,19 @@ def intraclass_correlation(
     # For categories the ICC nearly equals the kappa of Fleiss: Fleiss and Cohen (1973),
     # doi:10.1177/001316447303300309.
     coded = _code([*first, *second])
-    one, two = coded[: len(first)], coded[len(first) :]
+    pairs = np.hstack([coded[: len(first)], coded[len(first) :]])
 
     # (MSB − MSW) / (MSB + MSW), the mean squares between and within participants. The interval is
     # the jackknife over units of −log(1 − ICC).
-    def icc(rows: NDArray[np.intp]) -> float:
-        a, b = one[rows], two[rows]
+    def icc(rows: FloatArray) -> float:
+        a, b = np.hsplit(rows, 2)
         means = (a + b) / 2
         between = 2 * float(((means - means.mean(0)) ** 2).sum()) / (len(rows) - 1)
         within = float(((a - b) ** 2).sum()) / 2 / len(rows)
         total = between + within
         return (between - within) / total if total > 0 else math.nan
 
-    return _over_units(icc, units)
+    return _over_units(icc, pairs, units)
 
 
 def explained_share(
@@ -72,7 +73,7 @@ def explained_share(
     """
     # The result is ε². Values of fewer than five participants are left out. Without an effect, the
     # result is 0 on average, so single results can be negative.
-    counts = {value: list(values).count(value) for value in set(values)}
+    counts = Counter(values)
     kept = [n for n, value in enumerate(values) if counts[value] >= FEWEST_PER_VALUE]
     if len(kept) < FEWEST_PARTICIPANTS or len({values[n] for n in kept}) < 2:
         return Estimate(math.nan, math.nan, math.nan, len(kept))
@@ -82,8 +83,8 @@ def explained_share(
 
     # ε² = 1 − (1 − η²)(n − 1)/(n − k) for k values. The interval is the jackknife over units of
     # −log(1 − ε²).
-    def epsilon(rows: NDArray[np.intp]) -> float:
-        own, at = coded[rows], groups[rows]
+    def epsilon(rows: FloatArray) -> float:
+        own, at = rows[:, :-1], rows[:, -1]
         total = float(((own - own.mean(0)) ** 2).sum())
         within, count = 0.0, 0
         for group in np.unique(at):
@@ -94,7 +95,8 @@ def explained_share(
             return math.nan
         return 1 - within / total * (len(rows) - 1) / (len(rows) - count)
 
-    return _over_units(epsilon, [units[n] for n in kept])
+    rows = np.column_stack([coded, groups])
+    return _over_units(epsilon, rows, [units[n] for n in kept])
 
 
 # For categories, the sums of squares are added over indicators, one for each category.
@@ -106,22 +108,37 @@ def _code(answers: Sequence[str | float]) -> FloatArray:
 
 
 def _over_units(
-    statistic: Callable[[NDArray[np.intp]], float], units: Sequence[Hashable]
+    statistic: Callable[[FloatArray], float], rows: FloatArray, units: Sequence[Hashable]
 ) -> Estimate:
+    # `rows` (n, m): what the statistic reads, one row for each participant.
     names: dict[Hashable, int] = {}
     at = np.array([names.setdefault(unit, len(names)) for unit in units])
-    whole = float(statistic(np.arange(len(at)))) if len(at) > 1 else math.nan
+    whole = float(statistic(rows)) if len(at) > 1 else math.nan
     low = high = math.nan
     # Without variance within, −log(1 − 1) is infinite, and there is nothing to estimate.
     if len(names) >= FEWEST_UNITS and math.isfinite(whole) and whole < 1:
-        without = [float(statistic(np.flatnonzero(at != unit))) for unit in range(len(names))]
+        kinds = _equal_units(rows, at)
+        without = [float(statistic(rows[at != equal_units[0]])) for equal_units in kinds]
         if all(math.isfinite(value) and value < 1 for value in without):
             middle, error = jackknife(
-                -math.log1p(-whole), -np.log1p(-np.asarray(without)), np.ones(len(names))
+                -math.log1p(-whole), -np.log1p(-np.asarray(without)), [*map(len, kinds)]
             )
             reach = student_quantile(0.975, len(names) - 1) * error
             low, high = -math.expm1(-(middle - reach)), -math.expm1(-(middle + reach))
     return Estimate(whole, low, high, len(at), len(names), method="jackknife")
+
+
+def _equal_units(rows: FloatArray, at: NDArray[np.int64]) -> list[list[int]]:
+    # Lists of units with equal rows. The statistic without one of them is that without another, so
+    # it is computed once for each list: thousands of participants give few different answers.
+    numbers = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    rows_of_unit: dict[int, list[int]] = defaultdict(list)
+    for unit, number in zip(at.tolist(), numbers.tolist(), strict=True):
+        rows_of_unit[unit].append(number)
+    kinds: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for unit, unit_rows in rows_of_unit.items():
+        kinds[tuple(sorted(unit_rows))].append(unit)
+    return list(kinds.values())
 
 
 def quartile_groups(numbers: ArrayLike) -> list[str]:
