@@ -19,10 +19,11 @@ from folkmoot.measures.inference.estimates import Estimate
 FloatArray = NDArray[np.float64]
 Column = Sequence[str | float | int | None]
 
-# Newton's method has converged if the last step changes the predictor by less (log odds).
+# Newton's method has converged if the last step changes all predicted log odds by less.
 _CONVERGED = 1e-10
-# Larger log odds mean that the data are separated and the estimate diverges.
-_HUGE = 12.0
+# The largest condition number of the information. In separated data the estimate grows until the
+# fitted probabilities of all rows that could determine it are 0 or 1, and the number exceeds 1e13.
+_MOST_SINGULAR = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,18 @@ def logistic(
     labels = "heteroskedasticity-consistent (HC1)"
     if n <= built.matrix.shape[1] or events in (0, n) or built.matrix.shape[1] < 2:
         return Logit((), n, events, incomplete, "none", labels, built.reference, built.left_out)
-    fitted = _maximum_likelihood(y, built.matrix)
+    # Both methods give the same odds ratios for columns with another origin and unit. Standardised
+    # columns keep them exact, also for years of birth or incomes.
+    predictors = built.matrix[:, 1:]
+    spread = predictors.std(axis=0)
+    x = np.column_stack([built.matrix[:, 0], (predictors - predictors.mean(axis=0)) / spread])
+    fitted = _maximum_likelihood(y, x)
     estimator = "maximum likelihood"
     if fitted is None:
-        fitted, estimator, labels = firth(y, built.matrix), "Firth (separation)", "model-based"
-    terms = _model_terms(built, *fitted)
+        fitted, estimator, labels = firth(y, x), "Firth (separation)", "model-based"
+    beta, covariance = fitted
+    unit = np.array([1.0, *spread])
+    terms = _model_terms(built, beta / unit, covariance / np.outer(unit, unit))
     return Logit(terms, n, events, incomplete, estimator, labels, built.reference, built.left_out)
 
 
@@ -180,10 +188,10 @@ def _firth_scores(y: FloatArray, x: FloatArray, beta: FloatArray) -> tuple[Float
 
 
 def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    # None if the likelihood has no finite maximum.
+    # None if the likelihood has no finite maximum. `x`: standardised, so that only the fitted
+    # probabilities of the rows decide, and not the units of the columns.
     n, k = x.shape
     beta = np.zeros(k)
-    reach = np.abs(x).max(axis=0)
     for _ in range(100):
         pi = 1 / (1 + np.exp(-np.clip(x @ beta, -500, 500)))
         information = x.T @ (x * (pi * (1 - pi))[:, None])
@@ -192,11 +200,11 @@ def _maximum_likelihood(y: FloatArray, x: FloatArray) -> tuple[FloatArray, Float
         except np.linalg.LinAlgError:
             return None
         beta = beta + step
-        if np.abs(step * reach).max() < _CONVERGED:
+        if np.abs(x @ step).max() < _CONVERGED:
             break
     else:
         return None
-    if not np.isfinite(beta).all() or np.abs(beta * reach).max() > _HUGE:
+    if not np.isfinite(beta).all() or np.linalg.cond(information) > _MOST_SINGULAR:
         return None
     # The sandwich HC1.
     bread = np.linalg.inv(information)
@@ -211,8 +219,9 @@ def _model_terms(built: Design, beta: FloatArray, covariance: FloatArray) -> tup
     for (variable, name), b, se in list(zip(built.columns, beta, errors, strict=True))[1:]:
         p = normal_p(b / se) if se > 0 else math.nan
         # Above 700 `math.exp` overflows.
-        low, high = math.exp(b - reach * se), math.exp(min(b + reach * se, 700.0))
-        terms.append(Term(variable, name, math.exp(b), low, high, p))
+        ends = (b, b - reach * se, b + reach * se)
+        ratio, low, high = (math.exp(min(end, 700.0)) for end in ends)
+        terms.append(Term(variable, name, ratio, low, high, p))
     return tuple(terms)
 
 
