@@ -4,9 +4,9 @@ All numbers and their sources are in `human_bands.json`, one entry per benchmark
 """
 
 # Sentences give the simulated and the human values without a verdict. In most human studies people
-# deliberated for days. Their values are no norm for a participant who only reads a text. Only two
-# checks in `diagnostics` give a verdict by a benchmark: the spread of votes and the spread of
-# ratings.
+# deliberated for days. Their values are no norm for a participant who only reads a text. Only three
+# checks in `diagnostics` give a verdict by a benchmark: the spread of votes, the spread of ratings,
+# and the stability of repeated numbers.
 
 from __future__ import annotations
 

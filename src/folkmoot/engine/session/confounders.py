@@ -72,7 +72,7 @@ def _statements(
 ) -> SourcedText:
     texts = [
         quote_value(
-            _statement(attribute, participant_id, seed, language),
+            _statement(attribute, participant_id, seed),
             "persona",
             f"{CONFOUNDER}{attribute.id}",
             participant_id,
@@ -83,13 +83,14 @@ def _statements(
     return concatenate_texts(parts, plain=None)
 
 
-def _statement(attribute: ControlQuestion, speaker_id: str, seed: int, language: Language) -> str:
+def _statement(attribute: ControlQuestion, speaker_id: str, seed: int) -> str:
     rng = generator(seed, ("confounders", attribute.id, speaker_id))
     if attribute.number is None:
         value = attribute.options[int(rng.integers(len(attribute.options)))]
     else:
         low, high = attribute.number
-        # The square moves numbers towards the low end, because real numbers of siblings, months and
-        # languages are mostly small.
+        # Real numbers of siblings, months and languages are mostly small, and the ranges leave room
+        # for rare ones. So numbers are drawn from the lowest quarter of the range, and the square
+        # moves them towards its low end.
         value = f"{round(low + (high - low) * rng.random() ** 2 / 4)}"
     return f"{attribute.text} {value}."
