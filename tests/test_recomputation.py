@@ -14,12 +14,12 @@ import folkmoot
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.grid import run_grid
 from folkmoot.engine.study.study import compute_findings, find_study_of_run, registered_studies
-from folkmoot.measures.wording import find_forbidden
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.export import export_run
 from folkmoot.storage.findings import TableCell
 from folkmoot.storage.run_folder import RunFolder
 from tests.conftest import SharedFolder
+from tests.forbidden_phrases import find_forbidden
 from tests.planted.test_null_runs import study_file
 from tests.recompute import RECOMPUTED, Rows, cells_agree, pool_change_p_values
 

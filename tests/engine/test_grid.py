@@ -52,8 +52,8 @@ from folkmoot.report.comparison.pooled import _variance_finding as variance
 from folkmoot.report.document.html import write_grid_report
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 

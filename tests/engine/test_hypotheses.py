@@ -35,9 +35,9 @@ from folkmoot.report.comparison.pooled import judge_claims
 from folkmoot.report.document.document import build_document
 from folkmoot.storage.findings import Finding, format_cell
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 from tests.contract.small import SMALL, small_study
+from tests.frames import rows_to_frame
 
 FEW_CONDITIONS = {"extra_conditions": []}
 CHANGE_HYPOTHESIS = {

@@ -19,7 +19,8 @@ from folkmoot.measures.inference.claims import (
     evaluate,
 )
 from folkmoot.measures.inference.differences import Side
-from folkmoot.measures.wording import PHRASES, Kind, Sentence, find_forbidden, word
+from folkmoot.measures.wording import PHRASES, Kind, Sentence, word
+from tests.forbidden_phrases import find_forbidden
 
 SOURCE = Path(folkmoot.__file__).parent
 SOURCES_OF_TEXTS = [

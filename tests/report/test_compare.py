@@ -19,8 +19,8 @@ from folkmoot.measures.inference.proportions import holm
 from folkmoot.randomness import digest
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding, TableCell, column_heading
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 
 OPTIONS = ("parks", "jobs", "care")
 # A folder without a manifest is that of a run that did not finish.

@@ -16,8 +16,8 @@ from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.report.comparison.bands import computed_bands
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.storage.findings import Finding
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 
 CONDITIONS = ("simple_voting", "acp")
 

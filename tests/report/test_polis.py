@@ -26,8 +26,8 @@ from folkmoot.report.polis import (
     write_polis,
 )
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 
 COMMENT_COLUMNS = [
     *("timestamp", "datetime", "comment-id", "author-id", "agrees", "disagrees"),

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from folkmoot.errors import ProtocolError
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import build_codebook, units_of, write_table
+from tests.frames import rows_to_frame
 
 ROWS = [
     {"id": "p_1", "age": 30, "score": 1, "ok": True, "note": None},

@@ -18,9 +18,9 @@ from folkmoot.storage.table_buffer import (
     RowOrder,
     TableBuffer,
     read_recordings,
-    rows_to_frame,
 )
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 
 
 def build_varied_rows(count: int) -> list[dict[str, object]]:

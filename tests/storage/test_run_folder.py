@@ -10,8 +10,8 @@ import pytest
 from folkmoot.errors import StorageError
 from folkmoot.storage.json_files import write_json
 from folkmoot.storage.run_folder import RowStream, RunFolder
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
+from tests.frames import rows_to_frame
 
 
 @pytest.fixture

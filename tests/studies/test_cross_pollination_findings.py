@@ -14,11 +14,11 @@ from folkmoot.measures.diversity import effective_number
 from folkmoot.measures.inference.regression import logistic
 from folkmoot.storage.findings import AlluvialChart, Finding, IntervalChart, ScatterChart
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.storage.table_buffer import rows_to_frame
 from folkmoot.storage.tables import write_table
 from folkmoot.studies.cross_pollination.config import CrossPollinationConfig
 from folkmoot.studies.cross_pollination.files import CountedVotes, summarise_conditions
 from folkmoot.studies.cross_pollination.findings import compute_findings
+from tests.frames import rows_to_frame
 
 PARKS, JOBS, CARE = OPTIONS = ("Parks", "Jobs", "Care")
 CLARIFIED = ("clarified_passive", "acp")

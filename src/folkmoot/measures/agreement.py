@@ -75,12 +75,12 @@ def krippendorff_interval(
         if level != "nominal":
             low, high = _interval_of_distances(alpha, parts, values, level)
         elif total.sum() - total.sum(axis=1).max() >= FEWEST_RARER:
-            low, high = _interval_of_codes(alpha, parts, int(paired.sum()))
+            low, high = _interval_of_codes(parts, int(paired.sum()))
     method = "Wilson, of disagreement" if level == "nominal" else "jackknife"
     return Estimate(alpha, low, high, int(paired.sum()), len(names), method=method)
 
 
-def _interval_of_codes(alpha: float, parts: FloatArray, units: int) -> tuple[float, float]:
+def _interval_of_codes(parts: FloatArray, units: int) -> tuple[float, float]:
     # For nominal codes. `parts` (clusters, values, values): how often two codes occur together.
     # `units`: the number of units with at least two codes.
     codes = parts.sum(axis=(1, 2))

@@ -437,17 +437,6 @@ def read_recordings(folder: Path) -> dict[str, TableBuffer]:
     }
 
 
-def rows_to_frame(rows: Iterable[Mapping[str, object]], table: str = "table") -> pl.DataFrame:
-    """Return rows as a data frame.
-
-    Raises ProtocolError if a column mixes text with numbers.
-    """
-    buffer = TableBuffer(table)
-    for row in rows:
-        buffer.add_row(row)
-    return buffer.to_frame().lazy().collect()
-
-
 # Half of a character outside the basic plane. UTF-8 cannot encode it.
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 

@@ -124,7 +124,7 @@ async def ask_until_parsed(
                 run.record_spans(row_order, f"{request_address}.long", request.spans)
                 reply = await _ask_for_more(run, f"{request_address}.long", request, reply)
         said_first = said_first if reask else reply.text
-        parsed = _parse_reply(run, request_address, answer_type, reply)
+        parsed = _parse_reply(request_address, answer_type, reply)
         if isinstance(parsed, Missing):
             return _build_ask_result(parsed, "missing", reask, request, reply, said_first)
         # A re-ask would send the reply given by hand to a model, which is not what the researcher
@@ -207,7 +207,7 @@ async def _ask_for_more(
 
 
 def _parse_reply(
-    run: RunContext, address: str, answer_type: AnswerType[T], reply: Completion
+    address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
     if reply.finish.startswith("refused:"):
         return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)

@@ -51,7 +51,7 @@ def make(count: int, rng: np.random.Generator, ratios: Ratios | None = None) -> 
     problems = check_ratios(shares)
     if problems:
         raise InputError(problems)
-    columns = {key: _deal_values(key, values, count, rng) for key, values in shares.items()}
+    columns = {key: _deal_values(values, count, rng) for key, values in shares.items()}
     rows = [{key: column[i] for key, column in columns.items()} for i in range(count)]
     for row in rows:
         row["age"] = _draw_age(str(row["age"]), rng)
@@ -104,9 +104,7 @@ def check_ratios(ratios: Ratios) -> list[Problem]:
     return problems
 
 
-def _deal_values(
-    key: str, shares: Mapping[str, float], count: int, rng: np.random.Generator
-) -> list[Any]:
+def _deal_values(shares: Mapping[str, float], count: int, rng: np.random.Generator) -> list[Any]:
     values = list(shares)
     weights = np.array([shares[value] for value in values], dtype=float)
     exact = weights / weights.sum() * count

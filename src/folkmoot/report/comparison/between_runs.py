@@ -73,12 +73,11 @@ class MeasureComparison:
 
 
 def compare_measures(
-    runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]], margin: float
+    runs: Sequence[Sample], claims: Mapping[Claim, Sequence[Claim]]
 ) -> list[MeasureComparison]:
     """Compare each further run with the first run, in each measure and each condition.
 
     - `claims`: the claims on each measure. Only the conditions in these claims are compared.
-    - `margin`: the largest difference of shares that counts as equivalent.
     """
     # A measure without claims is compared in all conditions. The p-values are adjusted for the
     # number of comparisons.

@@ -120,7 +120,7 @@ def compare_runs(
         measures_finding(
             "compare_claims",
             "Measures of the claims, run by run",
-            compare_measures(samples, claims, margin),
+            compare_measures(samples, claims),
             samples[0].name,
             margin,
         ),
@@ -482,7 +482,7 @@ def compare_figures(
         if f"{table_name}.{column}" not in claimed_measures
     ]
     measures: dict[Claim, list[Claim]] = {Claim(name, NO_ARMS, "mean"): [] for name in names}
-    comparisons = compare_measures(runs, measures, margin)
+    comparisons = compare_measures(runs, measures)
     varying = [
         comparison
         for comparison in comparisons

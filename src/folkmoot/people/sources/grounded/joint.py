@@ -552,24 +552,3 @@ def _describe_household(home: str, band: int, children: int) -> str:
         return words
     brood = ("one child", "two children", "three children")[children - 1]
     return f"with {brood}" if home == "alone" else f"{words} and {brood}"
-
-
-# --- the fit -------------------------------------------------------------------------------------
-
-
-def fit_to_margins() -> list[tuple[str, int, float, float]]:
-    """Return how far the simulated population is from each published table.
-
-    Each tuple holds the name of a published table, the number of its cells, and the largest and the
-    mean distance of a cell in percentage points.
-    """
-    rows = [(raking_margin, core_shares()) for raking_margin in core_margins()] + [
-        (raking_margin, raked_occupations().table) for raking_margin in raked_occupations().margins
-    ]
-    distances = []
-    for margin, table in rows:
-        differences = 100 * np.abs(margin.observed_margin(table) - margin.wanted)
-        distances.append(
-            (margin.name, differences.size, float(differences.max()), float(differences.mean()))
-        )
-    return distances
