@@ -101,6 +101,18 @@ def test_a_different_model_is_named_and_its_effect_estimated(base_run, tmp_path)
     assert "Exchanges in Adversarial (ACP), second − first: +2.00 (" in figures
 
 
+def test_a_comparison_says_how_many_columns_it_leaves_out(base_run, tmp_path):
+    runs = [base_run, write_run(tmp_path / "second", {"acp": (9, 20), "simple_voting": (2, 20)})]
+    for number, run in enumerate(runs):
+        table = pl.read_parquet(run / "tables" / "participants.parquet")
+        index = pl.int_range(pl.len())
+        further = {f"figure{n}": (index * (n + 2)) % 7 + number for n in range(30)}
+        write_table(run / "tables", "participants", table.with_columns(**further))
+    finding = compute_comparison(runs)["compare_figures"]
+    assert len({row["measure"] for row in read_rows(finding)}) == 25
+    assert "Only the first 25 of 31 columns are compared." in finding.notes
+
+
 def add_draws(run: Path, draws: int, text: str) -> Path:
     """Add `draws` generated texts to a run. Each participant of `acp` reads one of them."""
     table = pl.read_parquet(run / "tables" / "participants.parquet")

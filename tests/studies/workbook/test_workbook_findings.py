@@ -15,6 +15,7 @@ from folkmoot.errors import InputError
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
+from folkmoot.studies.workbook import findings
 from folkmoot.studies.workbook.config import Measure
 from folkmoot.studies.workbook.findings import by_round, option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
@@ -164,6 +165,13 @@ def test_answers_given_equally_often_are_all_named(given: list[str], says: str) 
     ]
     (found,) = option_shares(pl.DataFrame(rows), ["calm"], {"fair": ["yes", "no"]})
     assert found.says.endswith(says)
+
+
+def test_figures_beyond_those_shown_are_counted(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert index_findings(run)["play"].notes == ()
+    monkeypatch.setattr(findings, "MOST_MEASURES", 1)
+    notes = index_findings(run)["play"].notes
+    assert any("shows the first 1 of" in note and "figures" in note for note in notes)
 
 
 def test_the_first_option_is_caught_when_it_is_always_chosen(run: Any) -> None:

@@ -481,7 +481,9 @@ def compare_figures(
         for table_name, column in _shared_figures(runs)
         if f"{table_name}.{column}" not in claimed_measures
     ]
-    measures: dict[Claim, list[Claim]] = {Claim(name, NO_ARMS, "mean"): [] for name in names}
+    measures: dict[Claim, list[Claim]] = {
+        Claim(name, NO_ARMS, "mean"): [] for name in names[:MAX_MEASURES]
+    }
     comparisons = compare_measures(runs, measures)
     varying = [
         comparison
@@ -490,7 +492,11 @@ def compare_figures(
     ]
     title = "Further measures, run by run"
     finding = measures_finding("compare_figures", title, varying, runs[0].name, margin)
-    return None if finding is None else replace(finding, headline=False)
+    if finding is None:
+        return None
+    cut = f"Only the first {MAX_MEASURES} of {len(names):,} columns are compared."
+    notes = (*finding.notes, *([cut] if len(names) > MAX_MEASURES else []))
+    return replace(finding, headline=False, notes=notes)
 
 
 def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
@@ -516,7 +522,7 @@ def _shared_figures(runs: Sequence[Sample]) -> list[tuple[str, str]]:
     ]
     # A gap between groups says more than either of its sides, so gaps come first.
     pairs.sort(key=lambda pair: not pair[1].startswith("gap_"))
-    return pairs[:MAX_MEASURES]
+    return pairs
 
 
 def beside_people(runs: Sequence[Sample]) -> Finding | None:

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,16 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     results_alone = values.filter(~pl.col("name").is_in(design.helper_names))
     names = results_alone.select("name", "computed").unique(maintain_order=True).iter_rows()
     # The first measures in the order of the data, so that a large workbook has a readable report.
-    measures = measures_of(names, design)[:MOST_MEASURES]
+    all_measures = measures_of(names, design)
+    measures = all_measures[:MOST_MEASURES]
+    choices = _closed_answers(responses)["var_name"].n_unique()
     results = read_results(run, WorkbookConfig, declare_claims)
     treatments = _played_treatments(design, sessions)
     some_computed = any(measure.computed for measure in measures)
     return kit.collect_findings(
-        session_finding(sessions, treatments),
+        replace(
+            session_finding(sessions, treatments), notes=_name_left_out(len(all_measures), choices)
+        ),
         *(
             [
                 by_round(measure, values, treatments) if len(measure.rounds) > 1 else None,
@@ -93,6 +98,22 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         quality_finding(responses),
         fitness_finding(run),
         exposure_finding(run),
+    )
+
+
+def _name_left_out(measures: int, choices: int) -> tuple[str, ...]:
+    counts = {"figures": measures, "choices": choices}
+    return tuple(
+        f"The report shows the first {MOST_MEASURES} of {count:,} {noun}. The tables have all."
+        for noun, count in counts.items()
+        if count > MOST_MEASURES
+    )
+
+
+def _closed_answers(responses: pl.DataFrame) -> pl.DataFrame:
+    # Valid choices from lists of options that are no numbers.
+    return responses.filter(
+        pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
     )
 
 
@@ -524,9 +545,7 @@ def option_shares(
     options_by_variable: Mapping[str, Sequence[str]],
 ) -> list[Finding]:
     """Build a finding for each variable: how often each option was chosen in each treatment."""
-    chosen = responses.filter(
-        pl.col("options").is_not_null() & (pl.col("status") == "valid") & pl.col("number").is_null()
-    )
+    chosen = _closed_answers(responses)
     findings = []
     for name in chosen["var_name"].unique(maintain_order=True).to_list()[:MOST_MEASURES]:
         answers = chosen.filter(var_name=name).select("treatment", "session", answer="value")
