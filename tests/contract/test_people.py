@@ -50,7 +50,7 @@ COMPARED_ANSWERS = {
         str
     ](),  # under C1 and C2 members are asked for words and for lists of scores
     "town_hall": {"before satisfaction", "round1 turns overall stance: neutral"},
-    "workbook": {"sessions 4", "sessions 6 response", "sessions 7 response: very satisfied"},
+    "workbook": {"understood: yes", "give_1", "give_3", "satisfied: very satisfied"},
 }
 CARD = {"age": 34, "occupation": "glazier", "about": "I keep bees on the roof."}
 

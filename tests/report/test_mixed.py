@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from openpyxl import load_workbook
 from typer.testing import CliRunner
 
 import folkmoot
@@ -176,8 +177,50 @@ def test_means_of_people_and_models_differ_by_the_printed_difference(tmp_path: P
     finding = people_and_models(run)
     assert finding is not None and (finding.unit, finding.units) == ("session with people", 4)
     rows = read_rows(finding)
-    (row,) = (row for row in rows if row["answer"] == "sessions 4")
+    (row,) = (row for row in rows if row["answer"] == "give_1")
     assert {side: row[side] for side in expected} == pytest.approx(expected)
     assert expected["models"] != gifts.filter(~is_human)["number"].mean()
     for row in rows:
         assert row["models_minus_people"] == pytest.approx(row["models"] - row["people"])
+
+
+def test_answers_of_a_workbook_are_compared_by_variable(tmp_path: Path) -> None:
+    """Plain choices count like numbers and JSON answers, each under the name of its variable. A
+    separate question for the speculation score does not replace the answer."""
+    workbook = load_workbook(EXAMPLES / "public_goods.xlsx")
+    sheet = workbook["interview_prompts"]
+    columns = {cell.value: cell.column for cell in sheet[1]}
+    for row in range(2, sheet.max_row + 1):
+        if sheet.cell(row, columns["var_name"]).value == "fair":
+            sheet.cell(row, columns["generate_speculation_score"]).value = 1
+    workbook.save(tmp_path / "game.xlsx")
+
+    def answer(_: SeatState, question: PendingQuestion) -> str:
+        options = question.view.options
+        if question.address.endswith("ask1"):
+            return "40"
+        if question.request.schema is None:
+            return "yes" if "yes" in options else "7"
+        response = "very satisfied" if "very satisfied" in options else 7
+        return json.dumps({"response": response, "speculation_score": 40})
+
+    run = folkmoot.run(
+        tmp_path / "game.xlsx",
+        out=tmp_path / "run",
+        model="synthetic",
+        overrides=("seats.count=2",),
+        seat_host=build_seat_host(answer),
+    ).folder
+    finding = people_and_models(run)
+    assert finding is not None
+    rows = {str(row["answer"]): row for row in read_rows(finding)}
+    assert {name.partition(":")[0] for name in rows} == {
+        *("understood", "give_1", "give_2", "give_3", "satisfied", "fair")
+    }
+    assert rows["satisfied: very satisfied"]["people"] == 1
+    responses = run.read_table("responses")
+    models = pl.col("participant_id").is_in([seat.id for seat in read_seats(run.path)]).not_()
+    understood = responses.filter(models, var_name="understood")
+    assert rows["understood: yes"]["models_n"] == len(understood)
+    assert rows["fair"]["people"] == 7
+    assert rows["fair: speculation score"]["people"] == 40

@@ -173,6 +173,10 @@ class Study(Generic[ConfigT]):
     # `answers` does not hold these choices, but the study's own tables do. The checks of the model
     # read them beside the choices in `answers`. Tables of an unfinished run may be missing.
     choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: ()
+    # Returns the answers that the study's own tables hold under names: address in `answers` → name
+    # → option or number. The comparison of people and models in one run takes them in place of the
+    # value or the JSON reply at that address.
+    named_answers: Callable[[RunFolder], Mapping[str, Mapping[str, str | float]]] = lambda _run: {}
     # Returns the independent unit of a row of `answers`, see `reply_checks.py`. By default it is
     # the conversation in which the speaker heard others, see `kit.reply_units`.
     reply_unit: UnitOf | None = None

@@ -1,13 +1,13 @@
 """Compare the answers of humans and of models to the same questions of one run."""
-# Addresses of the same question differ only in the speaker and the session. A question with a JSON
-# answer is divided into its fields. The independent unit is the seat, or the session if several
-# participants share a conversation.
+# Addresses of the same question differ only in the speaker and the session. A question with a
+# JSON answer is divided into its fields, unless the study type names its answers. The independent
+# unit is the seat, or the session if several participants share a conversation.
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
+from folkmoot.engine.study.study import find_study_of_run
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
@@ -59,8 +60,9 @@ class SeatAnswers:
     Each attribute maps session and speaker to the answer.
     """
 
+    # The name of the question in the report.
+    label: str
     # Answers are options or numbers.
-
     people: dict[AnswererKey, str | float] = field(default_factory=dict)
     models: dict[AnswererKey, str | float] = field(default_factory=dict)
 
@@ -77,7 +79,8 @@ def people_and_models(run: RunFolder) -> Finding | None:
         return None
     answers = answers.filter(pl.col("missing").is_null())
     sessions = {scope for seat in read_seats(run.path) for scope in seat.scopes}
-    answers_by_question = _read_answers(run, answers, sessions)
+    named = find_study_of_run(run).named_answers(run)
+    answers_by_question = _read_answers(run, answers, sessions, named)
     # If any human shares a session, all answers of a session form one unit. This is the cautious
     # choice.
     seats = {seat for answers in answers_by_question.values() for seat in answers.people}
@@ -86,7 +89,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
     sides = {
         _claim(question, label, option, unit): _sides(answers, option)
         for question, answers in answers_by_question.items()
-        for option, label in _question_measures(question, answers)
+        for option, label in _question_measures(answers)
     }
     if not sides:
         return None
@@ -145,8 +148,12 @@ def _judge_difference(result: Result) -> Verdict:
 
 
 def _read_answers(
-    run: RunFolder, answer_table: pl.DataFrame, sessions: set[str]
+    run: RunFolder,
+    answer_table: pl.DataFrame,
+    sessions: set[str],
+    named: Mapping[str, Mapping[str, str | float]],
 ) -> dict[str, SeatAnswers]:
+    # `named`: see `Study.named_answers`.
     rows = answer_table.to_dicts()
     # Positions of a session name in the scopes of human answers. A position is the first part of
     # the scope, its length, and an index. The same positions in scopes of models hold sessions of
@@ -188,10 +195,12 @@ def _read_answers(
                 HUMAN_MODEL if row["answered_by"] == HUMAN_MODEL else "" for _, row in question_rows
             }:
                 for seat, row in question_rows:
-                    for name, value in _answer_values(row, journal):
-                        answers = answers_by_question.setdefault(
-                            f"{question}/{name}".rstrip("/"), SeatAnswers()
-                        )
+                    values = named.get(str(row["address"]))
+                    for name, value in (
+                        _answer_values(question, row, journal) if values is None else values.items()
+                    ):
+                        label = _label_question(name) if values is None else name
+                        answers = answers_by_question.setdefault(name, SeatAnswers(label))
                         side = (
                             answers.people if row["answered_by"] == HUMAN_MODEL else answers.models
                         )
@@ -209,10 +218,12 @@ def _is_comparable(answers: SeatAnswers) -> bool:
     return len({isinstance(value, str) for value in values}) == 1
 
 
-def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str | float]]:
+def _answer_values(
+    question: str, row: Row, journal: JournalReader
+) -> Iterator[tuple[str, str | float]]:
     value = row["value"]
     if row["kind"] in ("choice", "number"):
-        yield "", str(value) if row["kind"] == "choice" else float(str(value))
+        yield question, str(value) if row["kind"] == "choice" else float(str(value))
         return
     if row["kind"] == "text":
         return
@@ -229,10 +240,11 @@ def _answer_values(row: Row, journal: JournalReader) -> Iterator[tuple[str, str 
         # This field lets a participant decline. It holds no answer to the question.
         if name == DECLINED:
             continue
+        part_of_question = f"{question}/{name}".rstrip("/")
         if isinstance(part, (bool, int, float)) and math.isfinite(part):
-            yield name, float(part)
+            yield part_of_question, float(part)
         elif isinstance(part, str) and part in options_by_field.get(name, row_options):
-            yield name, part
+            yield part_of_question, part
 
 
 def _offered_options(schema: object) -> dict[str, set[str]]:
@@ -245,15 +257,18 @@ def _offered_options(schema: object) -> dict[str, set[str]]:
     return options_by_field
 
 
-def _question_measures(question: str, answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
+def _label_question(question: str) -> str:
     parts = [part for part in question.split("/") if part not in (ANY_PARTICIPANT, ANY_SESSION)]
-    label = " ".join(parts).replace("_", " ")
+    return " ".join(parts).replace("_", " ")
+
+
+def _question_measures(answers: SeatAnswers) -> Iterator[tuple[str | None, str]]:
     values = [*answers.people.values(), *answers.models.values()]
     options = sorted({value for value in values if isinstance(value, str)})
     if not options:
-        yield None, label
+        yield None, answers.label
     elif len(options) <= MAX_LEVELS:
-        yield from ((option, f"{label}: {option}") for option in options)
+        yield from ((option, f"{answers.label}: {option}") for option in options)
 
 
 def _claim(question: str, label: str, option: str | None, unit: str) -> Claim:

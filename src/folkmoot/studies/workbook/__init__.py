@@ -23,7 +23,7 @@ from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims, name_conditions
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.files import derived_files
-from folkmoot.studies.workbook.findings import compute_findings, strict_tables
+from folkmoot.studies.workbook.findings import compute_findings, name_answers, strict_tables
 from folkmoot.studies.workbook.preparation import (
     check_config,
     config_advisories,
@@ -56,6 +56,7 @@ STUDY = Study(
     claims=declare_claims,
     conditions=name_conditions,
     findings=compute_findings,
+    named_answers=name_answers,
     reply_unit=part_of_stage,
     reply_unit_name="session",
     strict_tables=strict_tables,
