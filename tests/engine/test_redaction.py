@@ -6,6 +6,8 @@ import html
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK, Quotable, Redaction, find_quotable
 
@@ -35,7 +37,37 @@ def redact(recorded: str, text: str, **how: bool) -> str:
 )
 def test_long_text_is_found_in_every_file_spelling(spelled: str) -> None:
     around = "Ann said: {} (Monday). We never had much."
-    assert redact(TEXT, around.format(spelled)) in (around.format("#."), around.format("#.\n\n#."))
+    assert redact(TEXT, around.format(spelled)) in (around.format("#"), around.format("#\n\n#"))
+
+
+# Characters that may surround the words of a text: punctuation, tags, Markdown and escapes.
+EDGES = st.text(".,!?…;:'\"“”«»*_`~()[]{}<>/\\#=+-|€🙂\n", max_size=6)
+
+
+@given(before=EDGES, after=EDGES, tag=st.sampled_from(["", "b", "em"]))
+def test_characters_around_the_words_of_a_text_are_removed_with_it(
+    before: str, after: str, tag: str
+) -> None:
+    """No tag, quotation mark or full stop of the text remains, in whatever file it is."""
+    opening, closing = (f"<{tag}>", f"</{tag}>") if tag else ("", "")
+    text = f"{before}{opening}We never had £5 for it{closing}{after}".strip()
+    for spell in (
+        str,
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+        html.escape,
+        lambda text: " ".join(text.split()),
+    ):
+        # The full stop belongs to the file.
+        assert redact(text, f"Ann said {spell(text)} and left.") == "Ann said # and left."
+
+
+def test_edges_of_neighbouring_texts_do_not_overlap() -> None:
+    redaction = Redaction()
+    redaction.learn_text("We never had it*")
+    redaction.learn_text("*They never had it")
+    redacted = redaction.redact_text("We never had it*They never had it")
+    assert WITHDRAWAL_MARK.sub("#", redacted) == "##"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import signal
@@ -40,6 +41,7 @@ from folkmoot.engine.seats.withdrawal import (
     withdraw_texts,
 )
 from folkmoot.errors import InputError
+from folkmoot.files import csv_text
 from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
@@ -823,3 +825,13 @@ def test_researcher_can_withdraw_a_human_later(
     assert "has withdrawn from this run already" in capsys.readouterr().out
     with pytest.raises(InputError, match="there is no seat p_0001"):
         withdraw_command(str(finished_run.path), "p_0001", yes=True)
+
+
+def test_cells_of_csv_files_are_replaced_as_a_whole(finished_run: folkmoot.Run) -> None:
+    """Nothing of a text remains in its cell, and the other cells keep their columns."""
+    cells = ["p_0002", HUMAN_TEXT, f'{HUMAN_TEXT}, "again".', "7"]
+    path = finished_run.path / "words.csv"
+    path.write_text(csv_text([cells]), "utf-8")
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
+    (row,) = csv.reader(path.read_text("utf-8").splitlines())
+    assert [WITHDRAWAL_MARK.sub("#", cell) for cell in row] == ["p_0002", "#", '#, "again".', "7"]

@@ -42,6 +42,7 @@ WITHDRAWAL_MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
 _WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SENTENCE = re.compile(r"[^.!?\n]+")
+_SPACE = re.compile(r"\s|\\[nrtbf]")
 # Logs and messages end a text that was cut off with an ellipsis.
 IS_CUT = re.compile(r"…\W*$")
 
@@ -135,6 +136,57 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
         yield start, word.end(), letters
 
 
+def _spell_character(character: str) -> tuple[str, ...]:
+    # As in JSON, as in Markdown, and as it is.
+    return json.dumps(character)[1:-1], f"\\{character}", character
+
+
+def _find_prefix_end(text: str, start: int, wanted: str) -> int:
+    # The end of the longest beginning of `wanted` that `text` has at `start`. Spaces are ignored.
+    # A backslash may be an escape or a character of `wanted`, so there may be several ends.
+    ends = {start}
+    for character in "".join(wanted.split()):
+        firsts = {_skip_spaces(text, end) for end in ends}
+        forms = _spell_character(character)
+        found = {
+            first + len(form) for first in firsts for form in forms if text.startswith(form, first)
+        }
+        if not found:
+            break
+        ends = found
+    return max(ends)
+
+
+def _find_suffix_start(text: str, end: int, wanted: str) -> int:
+    # The start of the longest end of `wanted` that `text` has before `end`.
+    starts = {end}
+    for character in reversed("".join(wanted.split())):
+        lasts = {_skip_spaces_back(text, start) for start in starts}
+        forms = _spell_character(character)
+        found = {
+            last - len(form) for last in lasts for form in forms if text.endswith(form, 0, last)
+        }
+        if not found:
+            break
+        starts = found
+    return min(starts)
+
+
+def _skip_spaces(text: str, start: int) -> int:
+    # A space may be escaped as in JSON.
+    while _SPACE.fullmatch(text, start, start + 1) or _SPACE.fullmatch(text, start, start + 2):
+        start += 1 if text[start].isspace() else 2
+    return start
+
+
+def _skip_spaces_back(text: str, end: int) -> int:
+    while end and (
+        _SPACE.fullmatch(text, end - 1, end) or _SPACE.fullmatch(text, max(0, end - 2), end)
+    ):
+        end -= 1 if text[end - 1].isspace() else 2
+    return end
+
+
 def _without_escapes(text: str) -> str:
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
@@ -224,6 +276,9 @@ class RecordedText:
     own: Places
     # True if the text was an option of a later question.
     offered: bool = False
+    # The characters before and after the words, such as quotation marks and tags, in each spelling
+    # that was recorded.
+    edges: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def is_long(self) -> bool:
@@ -232,6 +287,18 @@ class RecordedText:
     @property
     def is_whole(self) -> bool:
         return self.own == [(0, len(self.words))]
+
+    def find_edges(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """Return the place of this text in a second text, with the characters around its words.
+
+        - `start`, `end`: the place of its words in the second text.
+        """
+        # Parts of the text that others wrote have edges of others.
+        edges = self.edges if self.is_whole else {("", "")}
+        return (
+            min(_find_suffix_start(text, start, before) for before, _ in edges),
+            max(_find_prefix_end(text, end, after) for _, after in edges),
+        )
 
     def is_at(
         self,
@@ -367,7 +434,9 @@ class Redaction:
                 if quotable is not None:
                     own = self._find_quoted_ranges(words, quotable)
                 if own:
-                    self.texts.setdefault(words.line, RecordedText(words, own))
+                    recorded = self.texts.setdefault(words.line, RecordedText(words, own))
+                    start, end = words.character_span(0, len(words))
+                    recorded.edges.add((words.text[:start], words.text[end:]))
                     self._forget_order()
 
     def discard_shared_texts(self, others: Collection[str]) -> None:
@@ -451,12 +520,14 @@ class Redaction:
                     if word_range[1] <= beginning
                 }
                 found[beginning, len(words)] = recorded
-        spans = [
-            words.character_span(first + start, min(first + end, last))
-            for (first, last), recorded in sorted(found.items())
-            for start, end in recorded.own
-            if first + start < last
-        ]
+        spans: Places = []
+        for (first, last), recorded in sorted(found.items()):
+            for own_first, own_last in recorded.own:
+                if first + own_first < last:
+                    place = words.character_span(first + own_first, min(first + own_last, last))
+                    start, end = recorded.find_edges(text, *place)
+                    # Two neighbouring texts may end and begin with the same characters.
+                    spans.append((max(start, spans[-1][1]) if spans else start, end))
         return self.replacements_for(text, spans)
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:

@@ -11,6 +11,8 @@ The run can be read and reported as before.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -34,6 +36,7 @@ from folkmoot.engine.seats.personal_texts import (
 from folkmoot.engine.seats.redaction import Redaction
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
 from folkmoot.errors import InputError
+from folkmoot.files import csv_text
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import SourcedText, Span, replace_parts
 from folkmoot.randomness import digest
@@ -310,6 +313,15 @@ def _change_file(path: Path, text: str, redaction: Redaction) -> str:
             value = json.loads(text)
             changed = redaction.redact_json(value, frozenset(path.parts))
             return text if changed == value else format_json(changed)
+    if path.suffix == ".csv":
+        # A cell above the size limit of `csv` is an error.
+        with suppress(csv.Error):
+            rows = [*csv.reader(io.StringIO(text))]
+            changed_rows = [
+                [redaction.redact_text(cell, own=redaction.is_of_person(row)) for cell in row]
+                for row in rows
+            ]
+            return text if changed_rows == rows else csv_text(changed_rows)
     return redaction.redact_text(text)
 
 
