@@ -40,12 +40,14 @@ from folkmoot.engine.seats.withdrawal import (
     read_withdrawals,
     withdraw_texts,
 )
+from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.errors import InputError
 from folkmoot.files import csv_text
 from folkmoot.kit.coding.post_hoc import code_finished_run, verify_codings
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts
+from folkmoot.report.document.document import build_document
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder, cache_folder
 from tests.engine.test_seats import build_seat_host
@@ -160,6 +162,29 @@ def test_no_text_of_the_human_remains(
     assert rows["missing"].fill_null("").is_in(["withdrawn"]).all()
     (amendment,) = read_withdrawals(withdrawn_run.path)
     assert amendment.author == "participant" and amendment.data["seat"] == "group_001/p_0002"
+
+
+def test_the_report_says_what_a_withdrawal_means_for_its_figures(
+    run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
+) -> None:
+    """Choices of the human stay in the tables of the study, so the report may not say that all
+    figures rest on the answers that are left. It asks for more people, since one took a seat."""
+    for run, is_withdrawn in ((run_with_all_words, False), (run_without_words, True)):
+        document = build_document(run.folder)
+        assert document.front is not None
+        lights = [light for light in document.front.lights if " withdrew. " in light.reason]
+        assert [light.colour for light in lights] == ["amber"] * is_withdrawn
+        assert all(light.reason.startswith("1 person withdrew. ") for light in lights)
+        counts = next(
+            figure.finding
+            for section in document.sections
+            for figure in section.figures
+            if figure.finding.key == CLOSED_ANSWERS_KEY
+        )
+        assert ("findings are based on such answers only." in counts.says) != is_withdrawn
+        assert ("stay in the findings." in counts.says) == is_withdrawn
+        advice = [row.consequence for row in document.front.card if row.name == "Human benchmark"]
+        assert "seats:" not in "".join(advice)
 
 
 def test_texts_of_others_stay(

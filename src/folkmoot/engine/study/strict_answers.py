@@ -18,6 +18,7 @@ from dataclasses import replace
 import polars as pl
 
 from folkmoot.conversation.answer_types import CHOICE, NUMBER
+from folkmoot.engine.seats.seat_manager import WITHDRAWN
 from folkmoot.hints import join_first, join_words
 from folkmoot.measures.inference.estimates import ALPHA, format_count, format_percent
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable, TableCell
@@ -102,7 +103,11 @@ def add_strict_findings(
             | pl.col("agrees").is_in(CONTRADICTING).fill_null(False)
         )
     )
-    counts = _count_answers(closed, excluded.height, strict_tables is not None)
+    is_withdrawn = (pl.col("missing") == WITHDRAWN) & (pl.col("kind") != "text")
+    withdrawn = answers.select(is_withdrawn.any()).collect().item()
+    counts = _count_answers(
+        closed, excluded.height, is_declared=strict_tables is not None, has_withdrawn=withdrawn
+    )
     if excluded.is_empty() or strict_tables is None:
         return [*findings, counts]
     answer_count = closed["missing"].null_count()
@@ -294,8 +299,17 @@ def _significant_rows(finding: Finding) -> dict[str, bool]:
     return significant_by_label
 
 
-def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Finding:
+def _count_answers(
+    closed: pl.DataFrame, excluded: int, *, is_declared: bool, has_withdrawn: bool
+) -> Finding:
     # Without closed answers the shares below would divide by zero.
+    if closed.is_empty() and has_withdrawn:
+        return _build_noise_finding(
+            CLOSED_ANSWERS_KEY,
+            "How closed answers were obtained",
+            "Not applicable: no single choice or number is left without the answers of people who "
+            "withdrew.",
+        )
     if closed.is_empty():
         return _build_noise_finding(
             CLOSED_ANSWERS_KEY,
@@ -309,8 +323,15 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
     contradicted = sum(agrees[name] for name in CONTRADICTING)
     reasons = Counter(closed["missing"].drop_nulls())
     ways_out = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+    withdrawn = (
+        " Answers of people who withdrew are not counted here. The options and numbers that they "
+        "gave stay in the findings."
+        if has_withdrawn
+        else ""
+    )
     if not excluded:
-        consequence = "All findings are based on such answers only."
+        others = "otherwise " if has_withdrawn else ""
+        consequence = f"All findings are {others}based on such answers only."
     elif is_declared:
         consequence = f"The strict findings exclude {format_count(excluded, 'answer')}."
     else:
@@ -327,7 +348,7 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
         f"{strict:,} of {format_count(closed.height, 'closed answer')} "
         f"({format_percent(strict / closed.height)}"
         f") are exact or stated. {contradict} (agrees: other or several). "
-        f"{f'Without a valid value: {ways_out}. ' if ways_out else ''}{consequence}",
+        f"{f'Without a valid value: {ways_out}. ' if ways_out else ''}{consequence}{withdrawn}",
         ResultTable.from_records(
             [
                 {
@@ -353,7 +374,7 @@ def _count_answers(closed: pl.DataFrame, excluded: int, is_declared: bool) -> Fi
 
 def _describe_earlier_run(closed: int) -> Finding:
     if not closed:
-        return _count_answers(pl.DataFrame(), 0, is_declared=False)
+        return _count_answers(pl.DataFrame(), 0, is_declared=False, has_withdrawn=False)
     return _build_noise_finding(
         CLOSED_ANSWERS_KEY,
         "How closed answers were obtained",

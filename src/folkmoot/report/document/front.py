@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from folkmoot.engine.seats.withdrawal import read_withdrawals
 from folkmoot.engine.session.plan import sealed_data
 from folkmoot.engine.settings.hypotheses import FINDINGS_SECTION as STATED
 from folkmoot.engine.study.strict_answers import EXCLUSIONS_KEY, STRICT_ANSWERS_KEY
@@ -486,6 +487,14 @@ def _describe_no_answer(calls: int) -> str:
 
 
 def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[TrustLight]:
+    if withdrawn := len(read_withdrawals(run.path)):
+        yield TrustLight(
+            "amber",
+            f"{format_count(withdrawn, 'person', 'people')} withdrew. Their words are deleted. "
+            "Their answers are gone from the table of answers and from figures made of it, such as "
+            "the comparison of people and models. Options and numbers that they gave stay in the "
+            "study's own tables and in the figures made of these.",
+        )
     answers = run.manifest.get("answers", {})
     missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
     if missing > MOST_MISSING:

@@ -163,7 +163,7 @@ def build_validity_card(
         _card_row(
             "Human benchmark",
             _people(findings),
-            lambda: word("advice", "people"),
+            lambda: word("advice", "more people" if HUMAN_MODEL in models else "people"),
             "comparison",
         ),
     )
