@@ -779,6 +779,32 @@ def test_withdrawal_without_a_terminal_lists_texts_and_deletes_nothing(
     assert "answers of this participant" in output and "Add --yes" in output
 
 
+def test_answers_outside_the_protocol_count_and_nothing_else_does(tmp_path: Path) -> None:
+    """The number of answers is that of the addresses: with a check and its second try, a review
+    and a question afterwards, but without a self-description that was never asked for."""
+    path = write_study(tmp_path)
+    checks = [{"question": "2 + 2?", "right": "4", "tries": 2}]
+    run = folkmoot.run(
+        path,
+        out=tmp_path / "run",
+        seats=("p_0002",),
+        overrides=(
+            "seats.review=true",
+            f"seats.checks={json.dumps(checks)}",
+            'seats.afterwards=["How was it?"]',
+        ),
+        seat_host=build_seat_host(give_human_answer),
+    )
+    withdraw_command(str(run.path), "p_0002", yes=True)
+    (amendment,) = read_withdrawals(run.path)
+    addresses = amendment.data["addresses"]
+    outside = {address.partition("p_0002/")[2] for address in addresses if "seats/" in address}
+    assert outside == {"check1", "check1/try2", "review", "afterwards1"}
+    assert amendment.data["answers"] == len(addresses)
+    (notes,) = (note for note in verify_run(run.folder).not_compared if "withdrew" in note)
+    assert f"{len(addresses)} answers" in notes and f"and {len(addresses) - 3} more" in notes
+
+
 def test_later_codings_are_deleted_and_can_be_repeated(study: Path) -> None:
     """The journal of a later coding contains the coded texts, also in re-asks."""
     study.write_text(f"{FOCUS_GROUP_STUDY}coding: off\n", "utf-8")

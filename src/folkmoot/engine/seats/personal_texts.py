@@ -92,9 +92,8 @@ class PersonalTexts:
     seat: Seat
     spans: RequestSpans
     redaction: Redaction
-    # Addresses of the human's replies.
+    # Addresses of the human's replies, in the protocol and outside it.
     addresses: set[str]
-    answers: int
     # Number of requests in the run that contain texts of unknown source.
     unattributed: int
     # Number of requests to others that contain texts of the human.
@@ -107,6 +106,11 @@ class PersonalTexts:
     quotable: dict[str, Quotable] = field(default_factory=dict)
     # The words of options that the human proposed, as in `Redaction.texts`.
     proposed: set[str] = field(default_factory=set)
+
+    @property
+    def answers(self) -> int:
+        """The number of answers of the human, with those to checks and questions afterwards."""
+        return len(self.addresses)
 
     def is_own(self, address: str) -> bool:
         """Return whether the human who withdraws wrote the reply at `address`.
@@ -267,10 +271,8 @@ def find_personal_texts(run: RunFolder, seat: Seat) -> PersonalTexts:
         names = frozenset({seat.id, seat.name})
         others = frozenset(participant_ids - {seat.id})
         redaction = Redaction(names, others, frozenset(seat.scopes))
-        addresses = own_addresses | {self_description_address(seat)}
         personal = PersonalTexts(
-            *(seat, spans, redaction, addresses, len(own_addresses), unattributed),
-            proposed={*proposed},
+            seat, spans, redaction, {*own_addresses}, unattributed, proposed={*proposed}
         )
         _PersonalTextSearch(run, personal, answers, participant_ids).read_journal()
         return personal
