@@ -215,6 +215,8 @@ def test_humans_review_their_answers_and_get_final_questions(tmp_path: Path) -> 
     ]
     review = next(question for question in questions if question.address == "seats/p_0001/review")
     assert [text.text for text in review.view.history if text.speaker_id] == ["Close it"] * 2
+    # Their first answer was promised to stay private, so nothing here says who has read it.
+    assert not any(word in review.view.prompt for word in ("others", "read"))
     # No request of the protocol contains the text.
     prompts = [
         message.content

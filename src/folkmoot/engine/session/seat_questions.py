@@ -39,8 +39,8 @@ GONE = (SEAT_CLOSED, WITHDRAWN, SCREENED_OUT)
 TRY_AGAIN = "That was not right. Please answer once more."
 CHECK_TITLE, REVIEW_TITLE, AFTERWARDS_TITLE = "A check", "Your answers", "Before you go"
 REVIEW_QUESTION = (
-    "These are your answers. They stay as they are, because others have read them. Is there "
-    "anything that you want to add or to correct? Write it here, or tick the box below."
+    "These are your answers. They stay as they are, because the study has gone on from them. Is "
+    "there anything that you want to add or to correct? Write it here, or tick the box below."
 )
 
 
