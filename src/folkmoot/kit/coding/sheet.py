@@ -292,7 +292,9 @@ def _parse_correction(
         hint = "keep the column code as folkmoot wrote it, or clear the cell to add a code"
         return Problem(f"the coder did not assign the code {was!r} here", key="code", hint=hint)
     now = (
-        was if corrected.casefold() in CONFIRM_MARKS else _parse_code_name(results.book, corrected)
+        was
+        if corrected.casefold() in CONFIRM_MARKS
+        else _parse_code_name(results.book, corrected, "corrected")
     )
     if isinstance(now, Problem):
         return now
@@ -304,7 +306,7 @@ def _parse_hand_codes(
     results: CodebookResults, line: Mapping[str, str]
 ) -> dict[str, object] | Problem:
     names = [
-        _parse_code_name(results.book, part.strip())
+        _parse_code_name(results.book, part.strip(), "your_codes")
         for part in line["your_codes"].split(";")
         if part.strip()
     ]
@@ -322,7 +324,7 @@ def _line_location(line: Mapping[str, str]) -> dict[str, str]:
     return {key: line[key] for key in ("codebook", "text_id", "words", "of")}
 
 
-def _parse_code_name(book: Codebook, written: str) -> str | Problem:
+def _parse_code_name(book: Codebook, written: str, column: str) -> str | Problem:
     if written.casefold() in NO_CODE_MARKS:
         return NO_CODE_LABEL
     code = book.find_code(written)
@@ -330,5 +332,5 @@ def _parse_code_name(book: Codebook, written: str) -> str | Problem:
         hint = did_you_mean(
             written, book.code_names, "the codes are: " + ", ".join(book.code_names)
         )
-        return Problem(f"{written!r} is not a code of {book.name}", key="corrected", hint=hint)
+        return Problem(f"{written!r} is not a code of {book.name}", key=column, hint=hint)
     return code.name
