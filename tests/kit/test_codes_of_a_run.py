@@ -312,14 +312,22 @@ def test_mistakes_on_a_sheet_are_reported_with_their_cell(
     assert not read_amendments(coded_run.path)
 
 
-def test_an_unknown_code_on_a_blind_sheet_is_reported_in_its_column(
-    tmp_path: Path, coded_run: RunFolder
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("too_deer", "your_codes: 'too_deer' is not a code"),
+        ("none; fair", "your_codes: 'none; fair': none beside a code"),
+    ],
+)
+def test_mistakes_on_a_blind_sheet_are_reported_in_its_column(
+    tmp_path: Path, coded_run: RunFolder, written: str, message: str
 ) -> None:
     sheet = tmp_path / "blind.xlsx"
     write_sheet(coded_run, sheet, blind=True)
-    fill_column(sheet, "sample", {("treated/day0", ""): "too_deer"}, "your_codes")
+    fill_column(sheet, "sample", {("treated/day0", ""): written}, "your_codes")
     exit_code, output = run_command("codes", coded_run.path, "--read", sheet, "--by", "Ann")
-    assert exit_code == 2 and "your_codes: 'too_deer' is not a code" in output
+    assert exit_code == 2 and message in output
+    assert not read_amendments(coded_run.path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no workbook"], ids=["empty", "text"])

@@ -313,6 +313,9 @@ def _parse_hand_codes(
     if wrong := next((name for name in names if isinstance(name, Problem)), None):
         return wrong
     codes = list(dict.fromkeys(str(name) for name in names if name != NO_CODE_LABEL))
+    if codes and NO_CODE_LABEL in names:
+        hint = "write none alone, or leave it out"
+        return Problem(f"{line['your_codes']!r}: none beside a code", key="your_codes", hint=hint)
     if len(codes) > 1 and results.book.choose == "one":
         return Problem(
             f"this codebook allows one code, and there are {len(codes)}", key="your_codes"
