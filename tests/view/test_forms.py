@@ -65,7 +65,7 @@ def test_form_input_fits_the_schema() -> None:
         "speaks": False,
         "statement": "",
     }
-    assert problem_with(value, SCHEMA) == ""
+    assert problem_with(value, SCHEMA, form_of(SCHEMA)) == ""
     assert Reply.model_validate(value).points[1].who == "Bo"
 
 
@@ -81,10 +81,33 @@ def test_form_input_fits_the_schema() -> None:
 )
 def test_a_problem_names_its_field(form_values: dict[str, list[str]], says: str) -> None:
     try:
-        problem = problem_with(answer_of(form_of(SCHEMA), form_values), SCHEMA)
+        problem = problem_with(answer_of(form_of(SCHEMA), form_values), SCHEMA, form_of(SCHEMA))
     except ValueError as error:
         problem = str(error)
     assert problem == says
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({}, "Where you stand on it: has no answer yet."),
+        (
+            {
+                "stance": "neutral",
+                "points": [{"who": "Ann", "strength": "much"}],
+                **{"words": [], "speaks": True, "statement": ""},
+            },
+            "What speaks for it › How much: this does not fit.",
+        ),
+    ],
+)
+def test_a_problem_names_its_field_as_the_page_does(value: dict[str, JsonValue], says: str) -> None:
+    wordings = {
+        "stance": FieldForPeople("Where you stand on it"),
+        "points": FieldForPeople("What speaks for it"),
+        "points.strength": FieldForPeople("How much"),
+    }
+    assert problem_with(value, SCHEMA, form_of(SCHEMA, wordings)) == says
 
 
 class Vote(BaseModel):
@@ -115,7 +138,7 @@ def test_ways_out_are_separate_options_and_return_their_values() -> None:
     assert value == {
         "declined": False, "stance": "none_of_these", "strength": "cannot_say", "share": None
     }  # fmt: skip
-    assert problem_with(value, schema) == ""
+    assert problem_with(value, schema, form_of(schema)) == ""
     value_without_ways_out = answer_of(
         form, {"a.stance": ["1"], "a.strength": ["3"], "a.share": ["0.5"]}
     )

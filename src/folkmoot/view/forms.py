@@ -154,9 +154,10 @@ def _is_answer(name: str) -> bool:
     return (name == "a" or name.startswith("a.")) and not name.endswith(WAY_OUT_SUFFIX)
 
 
-def problem_with(value: JsonValue, schema: Schema) -> str:
+def problem_with(value: JsonValue, schema: Schema, form: FormField) -> str:
     """Return why a value does not fit the schema, in words for the participant.
 
+    `form`: the form for the schema, with the labels that the participant reads.
     Returns an empty text if the value fits.
     """
     checker = jsonschema.Draft202012Validator(dict(schema))
@@ -168,7 +169,7 @@ def problem_with(value: JsonValue, schema: Schema) -> str:
         [key for key in error.validator_value if key not in error.instance] if is_missing else []
     )
     path = [part for part in (*error.path, *missing_keys[:1]) if isinstance(part, str)]
-    field_path = " › ".join(map(label_of, path))
+    field_path = label_path(form, path)
     problem = _PROBLEMS.get(str(error.validator), "this does not fit").format(error.validator_value)
     return f"{field_path}: {problem}." if field_path else f"{capitalise(problem)}."
 
@@ -188,6 +189,27 @@ _PROBLEMS = {
     "enum": "please choose one of the options",
     "const": "please choose one of the options",
 }
+
+
+def label_path(form: FormField, keys: Sequence[str]) -> str:
+    """Return the labels on the page of a property and of the objects around it.
+
+    `keys`: the keys from the outermost object to the property.
+    """
+    labels = _labels_by_path(form)
+    paths = (".".join(keys[: number + 1]) for number in range(len(keys)))
+    return " › ".join(
+        labels.get(path) or label_of(key) for path, key in zip(paths, keys, strict=True)
+    )
+
+
+def _labels_by_path(field: FormField) -> dict[str, str]:
+    # The rows of a list have the path of the list, which comes first and keeps its label.
+    path = ".".join(part for part in field.name.split(".")[1:] if not part.isdigit())
+    labels = {path: field.label}
+    for part in field.parts:
+        labels = {**_labels_by_path(part), **labels}
+    return labels
 
 
 def label_of(key: str) -> str:

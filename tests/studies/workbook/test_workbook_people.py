@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import folkmoot
 from folkmoot.engine.seats.seat_manager import PendingQuestion
+from folkmoot.view.seat.question_page import parse_form
 from tests.engine.test_seats import build_seat_host
 from tests.studies.workbook.workbook_builder import (
     find_mistakes,
@@ -73,3 +75,33 @@ def test_a_mistake_in_the_wording_for_people_has_its_cell(
 ) -> None:
     found = find_mistakes(make_workbook_with_column(talk, offer), tmp_path)
     assert any(says in mistake and f"{TASKS}!N" in mistake for mistake in found), found
+
+
+def test_history_shows_answers_of_a_form_as_others_see_them(tmp_path: Path) -> None:
+    """A human reads their own answers like those of others, and no instruction that belongs to
+    buttons which are not there any more."""
+    book = with_cell(make_workbook(), f"{TASKS}!M4", 1)
+    seen: list[PendingQuestion] = []
+    path = save_workbook(with_setting(book, "num_sessions", 1), tmp_path / "form.xlsx")
+    folkmoot.run(
+        path,
+        model="synthetic",
+        overrides=("seats=4",),
+        out=tmp_path / "run",
+        seat_host=build_seat_host(
+            lambda _, q: (
+                json.dumps({"response": 7})
+                if q.request.schema
+                else q.view.options[0]
+                if q.view.options
+                else "7"
+            ),
+            seen,
+        ),
+    )
+    asked = next(question for question in seen if question.request.schema)
+    reply, problem = parse_form(asked, {"a.response": ["99"]})
+    assert reply == '{"response": 99}'
+    assert problem == "Your answer: 99 is out of range. Please change your answer."
+    texts = [said.text for question in seen for said in question.view.history]
+    assert "7" in texts and not any("{" in text or "below" in text for text in texts)

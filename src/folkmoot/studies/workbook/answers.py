@@ -425,7 +425,7 @@ def format_options(
     quoted = [quote_value(option, "option", source_id) for option in order]
     option_list = format_option_list(quoted, with_labels=False)
     text = SourcedText("Choose exactly one of these options:\n") + option_list
-    return ShownOptions(text, order, SourcedText("Choose exactly one of the options below."))
+    return ShownOptions(text, order, SourcedText("Choose exactly one of the options."))
 
 
 Status = Literal["valid", "invalid", "unchecked"]

@@ -351,11 +351,14 @@ async def ask_seat(
         scope, task, speaker, answer_text, result.address, turn=turn, public=public, missing=missing
     )
     reply_text = "" if missing else result.text.strip()
-    # The participant's history holds the reply as written, since a model continues its own style.
+    # The participant's history holds the reply as written, since a model continues its own style. A
+    # human reads the answer as all others do, and not the JSON that the page made of the form.
     reply = (
         utterance
         if reply_text == answer_text
-        else state.record_utterance(scope, task, speaker, reply_text, result.address, part="reply")
+        else state.record_utterance(
+            scope, task, speaker, reply_text, result.address, part="reply"
+        )._replace(for_people=answer_text)
     )
     memory = [question, reply]
     # In JSON the score is a field of the answer. Otherwise it needs a separate question.

@@ -202,7 +202,7 @@ def parse_form(
     except ValueError as error:
         return None, str(error)
     if schema is not None:
-        if problem := forms.problem_with(value, schema):
+        if problem := forms.problem_with(value, schema, form):
             return None, problem
         text = json.dumps(value, ensure_ascii=False)
     else:
@@ -225,9 +225,10 @@ def _word_for_humans(problem: str, form: forms.FormField) -> str:
     )
     problem_text = problem_text.partition("Reply with")[0].replace("The reply", "Your answer")
     problem_text = problem_text.replace("Input should", "it should").strip(" .")
+    problem_text = re.sub(r'^The "([\w.]+)" could not be read\. ', r"\1: ", problem_text)
     field_path, _, rest = problem_text.partition(": ")
     if rest and re.fullmatch(r"[\w.]+", field_path):
-        problem_text = f"{' › '.join(map(forms.label_of, field_path.split('.')))}: {rest}"
+        problem_text = f"{forms.label_path(form, field_path.split('.'))}: {rest}"
     if form.kind == "number" and form.low is not None and form.high is not None:
         request = f"Please give a number from {number_text(form.low)} to {number_text(form.high)}."
     elif form.kind == "choice":
