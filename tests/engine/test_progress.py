@@ -146,7 +146,7 @@ def test_tokens_and_cost_are_kept_for_each_model(tmp_path: Path) -> None:
     log(CallDone("b", cost_usd=None, input_tokens=5, output_tokens=5))
     log(CallDone("b", replayed=True, cost_usd=1.0, input_tokens=5, output_tokens=5))
     assert log.tally.models["a"].format_line() == "2 calls · 1,100 tokens in, 20 out · $0.75"
-    assert log.tally.models["b"].format_line() == "1 calls · 5 tokens in, 5 out · cost unknown"
+    assert log.tally.models["b"].format_line() == "1 call · 5 tokens in, 5 out · cost unknown"
     log(RunEnded("done"))
     log.close()
     last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])

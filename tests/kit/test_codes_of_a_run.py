@@ -19,6 +19,7 @@ from folkmoot.engine.run.execution import RunOptions
 from folkmoot.errors import BudgetReachedError, InputError, StorageError
 from folkmoot.kit import coding
 from folkmoot.kit.coding.post_hoc import code_finished_run
+from folkmoot.kit.coding.results import coding_finding
 from folkmoot.kit.coding.sheet import anonymous_number, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
@@ -211,6 +212,16 @@ def test_a_human_codes_the_sample_blind_and_alpha_is_reported(
     assert results.codes_by_text["treated/day1"].keys() == {("{}", "fair")}, (
         "a blind code corrects nothing"
     )
+    # Several humans may code the sample, so each α has a name.
+    assert len(read_sheet(coded_run, sheet, "Bo")) == 3
+    finding = coding_finding(RunFolder(coded_run.path))
+    assert finding is not None
+    by_code = [note for note in finding.notes if "by code:" in note]
+    assert [note.partition(" by code:")[0] for note in by_code] == [
+        "price, α of rule",
+        "price, α of person Ann",
+        "price, α of person Bo",
+    ]
 
 
 DECISION_CODEBOOK = """

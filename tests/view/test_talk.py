@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 
 import polars as pl
 import pytest
+from openpyxl import load_workbook
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
@@ -32,6 +33,7 @@ from folkmoot.view.person import find_person
 from folkmoot.view.rooms import Line, find_rooms, in_room, room_columns
 from folkmoot.view.sources import split_by_source
 from folkmoot.view.talk import answers_by_address, base_of, build_call_view, fields_of, place_of
+from tests.contract.small import EXAMPLES
 from tests.view.conftest import create_viewer_server
 
 ROOM_KEY_COLUMNS = {
@@ -408,3 +410,19 @@ def test_withdrawn_and_prescribed_utterances_are_labelled(run_copy: Path) -> Non
     for article in articles:
         assert ("withdrawn by the speaker" in article) == (article in withdrawn_articles)
         assert ("worded by the protocol" in article) == (article not in withdrawn_articles)
+
+
+def test_decisions_of_the_same_question_in_two_experiments_name_their_place(
+    tmp_path: Path,
+) -> None:
+    workbook = load_workbook(EXAMPLES / "public_goods.xlsx")
+    workbook["constants"]["B2"] = "[10, 20]"
+    workbook.save(tmp_path / "game.xlsx")
+    run = folkmoot.run(tmp_path / "game.xlsx", model="synthetic", out=tmp_path / "run").folder
+    experiments = run.read_table("assignment")["experiment_id"].unique()
+    assert len(experiments) == 2
+    participant_id = run.read_table("assignment")["participant_id"][0]
+    names = [decision.name for decision in find_person(run, participant_id).decisions]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert any(experiment in name for experiment in experiments)

@@ -221,7 +221,12 @@ class TerminalProgress:
     def _footer_line(self) -> str:
         tally = self.tally
         elapsed = format_duration(self._clock() - tally.started)
-        parts = [f"{tally.calls:,} calls", format_rate(tally.rate), tally.total.cost, elapsed]
+        parts = [
+            format_count(tally.calls, "call"),
+            format_rate(tally.rate),
+            tally.total.cost,
+            elapsed,
+        ]
         if forecast_text := self._describe_forecast():
             parts.append(f"forecast {forecast_text}")
         if tally.replayed:
@@ -514,7 +519,7 @@ def _summarise_folder(folder: RunFolder) -> str:
         money += f" ({describe_broken_replies(broken['count'], broken['max_usd'])})"
     if possible := facts.get(POSSIBLY_PAID):
         money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
-    parts = [f"{facts.get('calls', 0):,} calls", model_names, money]
+    parts = [format_count(facts.get("calls", 0), "call"), model_names, money]
     parts.append(format_duration(float(facts.get("wall_seconds", 0.0))))
     return (
         "[dim]"

@@ -23,6 +23,7 @@ from folkmoot.engine.study.study_file import StudyFile
 from folkmoot.errors import BudgetReachedError, InputError, Problem
 from folkmoot.kit.controls.tables import finished_controls
 from folkmoot.kit.exposure import ExposureRow
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import CONTROLS, RunFolder
 
@@ -180,7 +181,9 @@ def ask_named_controls(
     except BudgetReachedError as error:
         # The message names the rest of the budget that the run has left.
         whole = (
-            f"{limits.budget_calls:,} calls" if error.is_of_calls else f"{limits.budget_usd:g} USD"
+            format_count(limits.budget_calls or 0, "call")
+            if error.is_of_calls
+            else f"{limits.budget_usd:g} USD"
         )
         sharing = "All cells and their controls" if others else "The run and its controls"
         raise error.with_sentence(f"{sharing} share a budget of {whole}.") from error

@@ -250,7 +250,11 @@ def _sampling_fields(study_file: StudyFile, sealed: Mapping[str, Any]) -> tuple[
             if config.budget_usd is not None
             else []
         ),
-        *([f"after {config.budget_calls:,} calls"] if config.budget_calls is not None else []),
+        *(
+            [f"after {format_count(config.budget_calls, 'call')}"]
+            if config.budget_calls is not None
+            else []
+        ),
     ]
     temperature = describe_setting(config.model_dump(), "temperature")
     pause = (

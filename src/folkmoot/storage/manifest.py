@@ -99,8 +99,9 @@ class ModelUsage:
         """Return calls, tokens and cost in one line of text."""
         tokens = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
         if self.calls_without_token_count:
-            tokens += f" + {self.calls_without_token_count:,} calls of unknown tokens"
-        return f"{self.calls:,} calls · {tokens} · {self.cost}"
+            unknown = format_count(self.calls_without_token_count, "call")
+            tokens += f" + {unknown} of unknown tokens"
+        return f"{format_count(self.calls, 'call')} · {tokens} · {self.cost}"
 
     def to_json(self) -> dict[str, int | float | None]:
         """Return the values for `log.jsonl`. A sum is None if one of its numbers is unknown."""

@@ -173,15 +173,21 @@ def _decisions_in_order(
         shown_texts.append(
             ShownTexts(row["kind"], row["texts"], ids, row["share"], row["expected"])
         )
+    # The same question may be asked in several conversations, such as two experiments. Then each
+    # decision names its place.
+    names = [name for name, _ in decisions_by_address.values()]
+    is_repeated = len(set(names)) < len(names)
+    places = {reply.address: reply.place for reply in talk}
     return [
         DecisionView(
-            decisions_by_address[address][0],
+            f"{name} ({places[address]})" if is_repeated else name,
             outcomes[address],
             address,
-            tuple(decisions_by_address[address][1]),
+            tuple(shown_texts),
         )
         for address in outcomes
         if address in decisions_by_address
+        for name, shown_texts in [decisions_by_address[address]]
     ]
 
 

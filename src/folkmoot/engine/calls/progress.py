@@ -335,7 +335,8 @@ class ProgressTally:
             if eta is not None:
                 parts.append(f"{format_duration(eta)} left")
         parts.append(
-            f"{self.calls:,} calls" + (f" ({format_rate(self.rate)})" if self.calls else "")
+            format_count(self.calls, "call")
+            + (f" ({format_rate(self.rate)})" if self.calls else "")
         )
         if self.replayed:
             parts.append(f"{self.replayed:,} replayed")

@@ -420,7 +420,7 @@ class Budget:
             answered = format_count(self.spent_calls - calls, "call")
             possible = f": {answered} answered, and up to {calls:,} possibly made by {KILLED}"
             error = BudgetReachedError(
-                f"The budget of {self.calls} calls (budget_calls) is used up"
+                f"The budget of {format_count(self.calls, 'call')} (budget_calls) is used up"
                 f"{possible if calls else ''}. All answers are saved; resume with a larger budget."
             )
             error.is_of_calls = True

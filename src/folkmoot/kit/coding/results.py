@@ -420,11 +420,9 @@ def _format_code_agreement(results: CodebookResults, coder: CoderResult | None) 
         for code, alpha in alpha_by_code
         if math.isfinite(alpha)
     ]
-    return (
-        [f"{results.book.name}, α of {coder.coder_role} by code: {', '.join(alphas)}."]
-        if alphas
-        else []
-    )
+    # A phrase rule is called rule in both columns.
+    label = " ".join(dict.fromkeys((coder.coder_role, coder.name)))
+    return [f"{results.book.name}, α of {label} by code: {', '.join(alphas)}."] if alphas else []
 
 
 def _read_coders(table: pl.DataFrame) -> list[CoderResult]:

@@ -250,12 +250,14 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     if manifest.get("cost_usd") is not None:
         money = f"at a cost of {describe_cost(manifest)} (US dollars)"
     calls, tokens_in, tokens_out = (
-        _describe_count(manifest, key) for key in ("calls", "input_tokens", "output_tokens")
+        _describe_count(manifest, key, word)
+        for key, word in (
+            ("calls", "call"),
+            ("input_tokens", "input token"),
+            ("output_tokens", "output token"),
+        )
     )
-    yield (
-        f"The run took {calls} calls ({tokens_in} input tokens, {tokens_out} output tokens) "
-        f"{money}."
-    )
+    yield f"The run took {calls} ({tokens_in}, {tokens_out}) {money}."
     # While a process writes the run, its answers have not been counted.
     if answers:
         yield (
@@ -275,9 +277,10 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
     yield "All requests and replies are in the run's journal."
 
 
-def _describe_count(manifest: Mapping[str, Any], key: str) -> str:
+def _describe_count(manifest: Mapping[str, Any], key: str, word: str) -> str:
     # A run that goes on has no sums yet, and some servers count no tokens.
-    return "an unknown number of" if manifest.get(key) is None else f"{manifest[key]:,}"
+    count = manifest.get(key)
+    return f"an unknown number of {word}s" if count is None else format_count(count, word)
 
 
 def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTimes) -> ResultTable:
@@ -325,7 +328,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         (
             *("C.1", "exact prompts"),
             f"{len(design.get('prompts', {}))} prompt files, hashes in plan.json; every request as "
-            f"sent is in journal.sqlite ({_describe_count(manifest, 'calls')} calls)",
+            f"sent is in journal.sqlite ({_describe_count(manifest, 'calls', 'call')})",
         ),
         ("C.2", "system-wide instructions", "Persona and task; see the system messages."),
         (
@@ -367,7 +370,7 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
         (OPTIONAL, "ethical implications", BLANK),
         (
             *(OPTIONAL, "computing resources"),
-            f"{_describe_count(manifest, 'calls')} calls in {manifest.get('wall_seconds', '?')} s"
+            f"{_describe_count(manifest, 'calls', 'call')} in {manifest.get('wall_seconds', '?')} s"
             + (
                 " on one processor core."
                 if embedded

@@ -651,9 +651,8 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
         "answer_quality",
         "How the answers were obtained",
         f"Of {format_count(responses.height, 'answer')}, {invalid_count} failed "
-        "validation on the last try "
-        "and "
-        f"were kept, marked invalid; {missing_count} are missing.",
+        f"validation on the last try and were kept, marked invalid; {missing_count} "
+        f"{'is' if missing_count == 1 else 'are'} missing.",
         ResultTable.from_records(rows),
         notes=(
             "Invalid answers stay in the files but do not enter computed values.",
