@@ -16,11 +16,13 @@ from folkmoot.cli.run import print_results
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.controls.asking import run_controls
+from folkmoot.report.document.document import build_document
 from folkmoot.report.document.html import write_report
 from folkmoot.report.document.trust import build_trust_section
 from folkmoot.report.preregistration import build_preregistration
 from folkmoot.storage.run_folder import MANIFEST, RunFolder
 from folkmoot.view.run_list import read_run_status
+from tests.engine.test_seats import build_seat_host
 
 PILOT = """
 pilot_id: described
@@ -151,6 +153,34 @@ def test_every_study_type_describes_sample_exposure_tests_and_controls(
     assert controls
     for paragraph in (design, material, analysis, controls):
         assert "None" not in paragraph and "nan" not in paragraph.split()
+
+
+def test_people_in_seats_are_not_called_simulated(tmp_path: Path) -> None:
+    """The paragraph has a sentence for models and one for people, and the checklist says in a whole
+    sentence what their comparison shows."""
+    study = tmp_path / "described.yaml"
+    study.write_text(PILOT, "utf-8")
+    run = folkmoot.run(
+        study,
+        model="synthetic",
+        out=tmp_path / "run",
+        overrides=("conditions=[simple_voting]", "seats.count=2"),
+        seat_host=build_seat_host(
+            lambda _, question: (
+                question.view.options[0] if question.view.options else "Words of my own."
+            )
+        ),
+    ).folder
+    document = build_document(run)
+    assert document.methods is not None
+    design = document.methods.paragraphs[0]
+    simulated = re.findall(r" were simulated by (.*?) UTC\.", design)
+    assert len(simulated) == 1 and "human" not in simulated[0] and "synthetic" in simulated[0]
+    assert "People answered as participant." in design
+    assert "Temperature of models: " in design
+    (validation,) = (row[2] for row in document.methods.checklist.rows if row[0] == "E.1")
+    assert str(validation).startswith("People may answer otherwise: more people have to answer. ")
+    assert ": whether people and models differ is not known. Of " in str(validation)
 
 
 def test_the_checklist_counts_items_that_the_run_does_not_record(finished_page: str) -> None:

@@ -441,7 +441,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people, passed": "people and models differ by at most the margin",
         # A number has no margin and fails by its test.
         "people, failed": "people and models differ",
-        "people, not known": "not known",
+        "people, not known": "whether people and models differ is not known",
     },
     "advice": {
         "more units": "more participants or groups are needed",

@@ -94,8 +94,10 @@ def _describe_design(run: RunFolder, study: Study, front: Front, times: CallTime
     yield f"Sample in each condition, as planned: {'; '.join(sizes) or NOT_RECORDED}."
     yield front.excluded
     yield from _describe_models(run, times)
+    has_people = any(model["asked"] == HUMAN_MODEL for model in manifest.get("models", []))
     yield (
-        f"Temperature: {describe_setting(run.config, 'temperature')}; reply limit in tokens: "
+        f"Temperature{' of models' if has_people else ''}: "
+        f"{describe_setting(run.config, 'temperature')}; reply limit in tokens: "
         f"{describe_setting(run.config, 'max_tokens')}."
     )
     sealed = run.plan.get("sealed", {}).get("design", {}).get("hash", "")
@@ -416,7 +418,7 @@ def _describe_access_dates(run: RunFolder, times: CallTimes) -> str:
 def _describe_validation(benchmark: CardRow | None) -> str:
     if benchmark is None or not benchmark.figures:
         return BLANK
-    return f"Human benchmark {benchmark.verdict}: {benchmark.figures}"
+    return f"{benchmark.consequence} {benchmark.figures}"
 
 
 def _describe_access(model: str) -> str:
