@@ -10,7 +10,10 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+import typer
 
+from folkmoot.cli.console import note_started_run, with_error_handling
+from folkmoot.errors import RunInterruptedError
 from tests.contract.small import small_study
 from tests.default_signals import add_default_signals
 from tests.sweeps import sample_daily
@@ -77,6 +80,23 @@ def test_try_opens_one_seat_and_writes_no_files(tmp_path: Path) -> None:
     process.terminate()
     process.wait()
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_interrupted_trial_says_where_its_answers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["folkmoot", "try", "study.yaml"])
+
+    @with_error_handling
+    def interrupt_trial() -> None:
+        note_started_run(tmp_path / "run", is_grid=False)
+        raise RunInterruptedError
+
+    with pytest.raises(typer.Exit):
+        interrupt_trial()
+    message = " ".join(capsys.readouterr().err.split())
+    assert "All answers so far are saved. A trial cannot be resumed." in message
+    assert f"folkmoot show {tmp_path / 'run'}" in message
 
 
 @pytest.mark.nightly(part="pages")

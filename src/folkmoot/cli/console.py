@@ -252,6 +252,13 @@ def _resume_hint(added_options: Sequence[str] = ()) -> None:
             line = line.removesuffix(" --resume")
         line = escape(line)
         error_console().print(f"Resume with:\n  [bold]{line}[/]", soft_wrap=True)
+    elif len(sys.argv) > 1 and sys.argv[1] == "try" and _StartedRun.folder is not None:
+        # A trial has no command that goes on with it.
+        line = escape(command_line("show", _StartedRun.folder))
+        error_console().print(
+            f"A trial cannot be resumed. Its answers are in a temporary folder:\n  [bold]{line}[/]",
+            soft_wrap=True,
+        )
 
 
 def _call_options(argv: Sequence[str]) -> list[str]:
