@@ -22,6 +22,7 @@ from folkmoot.kit.coding.post_hoc import code_finished_run
 from folkmoot.kit.coding.results import coding_finding
 from folkmoot.kit.coding.sheet import anonymous_number, read_sheet, write_sheet
 from folkmoot.measures.agreement import krippendorff_alpha
+from folkmoot.report.export import export_run
 from folkmoot.storage.amendments import Amendment, append_amendments, read_amendments
 from folkmoot.storage.run_folder import RunFolder
 from tests.kit.test_coding import FIRST, SECOND, code_by_words, make_coder, run_diary
@@ -188,6 +189,11 @@ def test_a_human_corrects_codes_on_a_sheet(tmp_path: Path, coded_run: RunFolder)
     assert read_journal(coded_run) == journal
     exit_code, output = run_command("verify", coded_run.path)
     assert exit_code == 0 and "4 × code, by Ann" in output
+    # The table has the codes of the run, so the export says that there are others.
+    for export_format in ("csv", "json"):
+        export_run(RunFolder(coded_run.path), export_format, tmp_path / export_format)
+        readme = " ".join((tmp_path / export_format / "README.txt").read_text("utf-8").split())
+        assert "codings: 4 codes checked by a human. Findings use the corrected codes." in readme
     # Reading the same sheet again changes nothing.
     assert read_sheet(RunFolder(coded_run.path), sheet, "Ann") == []
     assert "confirmed 25 %" in run_command("codes", coded_run.path)[1]

@@ -9,10 +9,15 @@ from pathlib import Path
 import polars as pl
 
 from folkmoot.engine.seats.seat_manager import recruitment_ids
+from folkmoot.engine.seats.withdrawal import select_since_withdrawal
 from folkmoot.engine.study.study import codebook_of_run
 from folkmoot.errors import InputError, Problem, RunExistsError
 from folkmoot.files import storage_errors, write_bytes
+from folkmoot.kit.coding.results import POST_HOC_CODING, read_codings
+from folkmoot.kit.coding.tables import HUMAN_ROLE
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.report.polis import write_polis
+from folkmoot.storage.amendments import read_amendments
 from folkmoot.storage.json_files import write_json, write_text
 from folkmoot.storage.run_folder import CODEBOOK, TABLES, RowStream, RunFolder, RunSoFar
 from folkmoot.storage.tables import PARQUET_ONLY, format_csv, write_csv, write_parquet
@@ -93,6 +98,31 @@ def _finish_export(
         write_bytes(out / "people.csv", format_csv(pl.DataFrame(rows, schema=schema)), 0o600)
 
 
+def _describe_later_codes(run: RunFolder) -> str:
+    # Sheets of human coders and later codings change no table of the run.
+    codings = read_codings(run).values()
+    coders = [coder for results in codings for coder in results.coders]
+    counts = (
+        (sum(len(results.corrections) for results in codings), "code", "checked by a human"),
+        (
+            sum(len(coder.codes) for coder in coders if coder.coder_role == HUMAN_ROLE),
+            *("text", "coded blind by a human"),
+        ),
+        (
+            len(select_since_withdrawal(read_amendments(run.path), POST_HOC_CODING)),
+            *("coding", "made later"),
+        ),
+    )
+    made = [f"{format_count(number, noun)} {what}" for number, noun, what in counts if number]
+    if not made:
+        return ""
+    return (
+        " The table codes has the codes that the run itself made, uncorrected. The run folder has "
+        f"besides, in amendments.jsonl and codings: {', '.join(made)}. Findings use the corrected "
+        "codes."
+    )
+
+
 def export_readme(run: RunFolder, export_format: str) -> str:
     """Return the text of `README.txt`: the exported files, and the models that answered."""
     facts = run.manifest
@@ -103,6 +133,8 @@ def export_readme(run: RunFolder, export_format: str) -> str:
         if export_format == "polis"
         else f"Tidy tables. {CODEBOOK} describes each column."
     )
+    if export_format != "polis":
+        meaning += _describe_later_codes(run)
     served = sorted({name for model in facts.get("models", []) for name in model.get("served", [])})
     return (
         f"{mark}{partial}{meaning}\n{AS_TEXT if export_format in CSVS else ''}"
