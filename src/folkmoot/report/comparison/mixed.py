@@ -19,7 +19,7 @@ from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.conversation.json_replies import json_candidates
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.seats.seat_manager import read_seats
-from folkmoot.engine.study.study import find_study_of_run
+from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.kit.claims import LEVELS, list_estimates, result_cells
 from folkmoot.kit.findings import Row, interval_chart
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, Margin, Verdict
@@ -67,8 +67,10 @@ class SeatAnswers:
     models: dict[AnswererKey, str | float] = field(default_factory=dict)
 
 
-def people_and_models(run: RunFolder) -> Finding | None:
+def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | None:
     """Return the finding on questions that both humans and models answered.
+
+    - `study`: the study type of the run. None means that it is looked up.
 
     Returns None if only humans or only models answered.
     Raises StorageError if the journal cannot be read.
@@ -79,7 +81,7 @@ def people_and_models(run: RunFolder) -> Finding | None:
         return None
     answers = answers.filter(pl.col("missing").is_null())
     sessions = {scope for seat in read_seats(run.path) for scope in seat.scopes}
-    named = find_study_of_run(run).named_answers(run)
+    named = (study or find_study_of_run(run)).named_answers(run)
     answers_by_question = _read_answers(run, answers, sessions, named)
     # If any human shares a session, all answers of a session form one unit. This is the cautious
     # choice.

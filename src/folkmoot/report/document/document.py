@@ -143,7 +143,7 @@ def build_document(
     findings += [] if known else control_findings(run)
     findings += collect_findings(
         [
-            people_and_models(run),
+            people_and_models(run, study),
             checks_of_humans(run),
             check_instructions(run, unit.of),
             report_unattributed(run),
