@@ -440,6 +440,15 @@ def test_mistakes_by_hand_have_their_cell(tmp_path: Path, cell: str, value: Any,
     assert any(says in m for m in found), found
 
 
+@pytest.mark.parametrize("what", ["treatment", "session", "role"])
+def test_assignment_by_hand_needs_the_name_of_a_column(tmp_path: Path, what: str) -> None:
+    found = find_mistakes(with_setting(make_manual_workbook(), f"{what}_column", None), tmp_path)
+    assert any(
+        "experimental_setting" in m and f"{what}s are assigned manually, but no column" in m
+        for m in found
+    ), found
+
+
 def test_every_wrong_role_of_a_session_is_named(tmp_path: Path) -> None:
     book = with_cell(
         with_cell(make_manual_workbook(), "agent_profiles!F4", "Byer"), "agent_profiles!F5", "Sellr"

@@ -371,14 +371,13 @@ class _Assignment:
     def _check_column(self, what: str, column: int | None) -> None:
         name = getattr(self.settings, f"{what}_column")
         where = self.settings.at.get(f"{what}_column", "")
-        match_count = len(self.profiles.matching_columns(name))
         if not name:
             message = f"{what}s are assigned manually, but no column is named"
             self._report_problem("column", message, where, "name a column of the profiles")
         elif column is None:
             hint = did_you_mean(name, self.profiles.names, "give the name in row 1 or row 2")
             self._report_problem("column", f"the profiles have no column {name!r}", where, hint)
-        elif match_count > 1:
+        elif (match_count := len(self.profiles.matching_columns(name))) > 1:
             message = f"{match_count} columns have the question {name!r}"
             self._report_problem("column", message, where, "give the name in row 1")
 
