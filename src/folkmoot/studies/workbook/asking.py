@@ -133,7 +133,9 @@ def _fill_prompt(
     def note_failure(expression: str, reason: str) -> object:
         # The values of this session can break an expression, for example by a division by zero. The
         # speaker reads that its value is not available. All other expressions keep their values.
-        state.note_unfilled(task, speaker_id, expression, reason)
+        # Roles have no personal values, so a text for a whole role says nothing about an answer.
+        if speaker_id in state.speakers:
+            state.note_unfilled(task, speaker_id, expression, reason)
         return NOT_AVAILABLE
 
     try:

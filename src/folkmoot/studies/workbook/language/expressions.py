@@ -56,7 +56,8 @@ _EQUALITY: Mapping[type[ast.AST], Callable[..., bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_ORDER: Mapping[type[ast.AST], Callable[..., bool]] = {
+_COMPARED: Mapping[type[ast.AST], Callable[..., bool]] = {
+    **_EQUALITY,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -64,7 +65,6 @@ _ORDER: Mapping[type[ast.AST], Callable[..., bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
-_COMPARED = {**_EQUALITY, **_ORDER}
 _NODES = (
     *(ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.Call, ast.UnaryOp, ast.BinOp, ast.Not),
     *(ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.IfExp, *_ARITHMETIC, *_COMPARED),
@@ -122,8 +122,10 @@ class _Absent(Exception):
 class MissingValue(SourcedText):
     """The text that a prompt shows for a missing value."""
 
-    # A missing value is false in conditions. Arithmetic and functions return it unchanged. It has
-    # no source, because no speaker wrote the text.
+    # A condition that needs a missing value is missing itself, also with `!=` and `not`, and a
+    # missing condition does not hold. Only a comparison with the text itself asks whether a value
+    # is missing. Arithmetic and functions return it unchanged. It has no source, because no speaker
+    # wrote the text.
 
     __slots__ = ()
 
@@ -386,7 +388,9 @@ class Evaluator:
 
     def _unary(self, node: ast.UnaryOp, participant: str | None) -> Any:
         value = self.calculate(node.operand, participant)
-        return not value if isinstance(node.op, ast.Not) else _calculate_numbers(node.op, value)
+        if isinstance(node.op, ast.Not):
+            return value if isinstance(value, MissingValue) else not value
+        return _calculate_numbers(node.op, value)
 
     def _if(self, node: ast.IfExp, participant: str | None) -> Any:
         branch = node.body if self.calculate(node.test, participant) else node.orelse
@@ -408,11 +412,15 @@ class Evaluator:
 
     def _choose(self, node: ast.BoolOp, participant: str | None) -> Any:
         value: Any = None
+        absent: MissingValue | None = None
         for operand in node.values:
             value = self.calculate(operand, participant)
-            if bool(value) == isinstance(node.op, ast.Or):
-                break
-        return value
+            if isinstance(value, MissingValue):
+                absent = value
+            elif bool(value) == isinstance(node.op, ast.Or):
+                # It decides alone, whatever the missing value is.
+                return value
+        return value if absent is None else absent
 
     def _compare(self, node: ast.Compare, participant: str | None) -> Any:
         left, result = self.calculate(node.left, participant), True
@@ -421,8 +429,7 @@ class Evaluator:
             # A search takes time in proportion to the texts, so it counts as work.
             if kind in (ast.In, ast.NotIn):
                 self._spend(left, right)
-            absent = isinstance(left, MissingValue) or isinstance(right, MissingValue)
-            result = False if absent and kind in _ORDER else _COMPARED[kind](left, right)
+            result = _compare_values(kind, left, right)
             if not result:
                 break
             left = right
@@ -512,6 +519,12 @@ def _calculate_numbers(kind: ast.AST, *values: Any) -> Any:
         raise ArithmeticError("only numbers of moderate size can be calculated with")
     result = _ARITHMETIC[type(kind)](*values)
     return result if is_plain else derive_number(result, values)
+
+
+def _compare_values(kind: type[ast.AST], left: Any, right: Any) -> Any:
+    absent = [value for value in (left, right) if isinstance(value, MissingValue)]
+    asks_for_absence = len(absent) == 1 and kind in _EQUALITY and left == right
+    return absent[0] if absent and not asks_for_absence else _COMPARED[kind](left, right)
 
 
 def _combine_values(name: str, values: Sequence[Any]) -> Any:

@@ -33,6 +33,7 @@ from folkmoot.studies.workbook.language.expressions import (
     EvaluationContext,
     Evaluator,
     ExpressionProblem,
+    MissingValue,
     has_aggregate,
     names_used,
     parse_expression,
@@ -297,16 +298,22 @@ class _PlaceholderEvaluator(Evaluator):
         super().__init__(context)
         self._on_failure = on_failure
 
-    def calculate_whole(self, tree: ast.expr) -> object:
+    def calculate_whole(self, tree: ast.expr, *, is_condition: bool = False) -> object:
         # The value of a whole placeholder or condition. Its failure leaves all others unchanged.
+        # A condition that needs a missing value fails, because it cannot be decided.
         try:
-            return self.calculate(tree)
+            value = self.calculate(tree)
         except FAILURES as error:
             if self._on_failure is None:
                 raise
             is_division = isinstance(error, ZeroDivisionError)
             reason = "division by zero" if is_division else str(error)[:200]
-            return self._on_failure(ast.unparse(tree), reason)
+        else:
+            is_undecided = is_condition and isinstance(value, MissingValue)
+            if self._on_failure is None or not is_undecided:
+                return value
+            reason = "a value that it needs is missing"
+        return self._on_failure(ast.unparse(tree), reason)
 
 
 def _fill(parts: Sequence[_Part], evaluator: _PlaceholderEvaluator) -> Iterator[SourcedText]:
@@ -317,7 +324,8 @@ def _fill(parts: Sequence[_Part], evaluator: _PlaceholderEvaluator) -> Iterator[
             true_branches = (
                 branch
                 for branch in part.branches
-                if branch.condition is None or evaluator.calculate_whole(branch.condition)
+                if branch.condition is None
+                or evaluator.calculate_whole(branch.condition, is_condition=True)
             )
             yield from _fill(next(true_branches).body, evaluator)
         else:
@@ -326,7 +334,7 @@ def _fill(parts: Sequence[_Part], evaluator: _PlaceholderEvaluator) -> Iterator[
 
 def _show(tree: ast.expr, evaluator: _PlaceholderEvaluator) -> SourcedText:
     if isinstance(tree, ast.IfExp):
-        is_body = evaluator.calculate_whole(tree.test)
+        is_body = evaluator.calculate_whole(tree.test, is_condition=True)
         return _show(tree.body if is_body else tree.orelse, evaluator)
     value = evaluator.calculate_whole(tree)
     # A result is printed like a computed value: 3 and not 3.0, if the answers are whole numbers.

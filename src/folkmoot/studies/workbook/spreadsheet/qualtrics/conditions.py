@@ -166,7 +166,8 @@ def write_condition(
     if isinstance(condition, ValueComparison):
         return condition.expression
     if isinstance(condition, Not):
-        return f"not ({write_condition(condition.inner, write_treatments)})"
+        # `not (…)` would not hold for a participant without the answer.
+        return f"(0 if {write_condition(condition.inner, write_treatments)} else 1)"
     if isinstance(condition, InTreatments):
         text, is_single = write_treatments(condition.numbers), len(condition.numbers) == 1
         return f"({text})" if inner and not is_single else text
