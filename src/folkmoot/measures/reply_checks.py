@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from folkmoot.conversation.answer_types import CHOICE, NUMBER, WAYS_OUT
-from folkmoot.conversation.reply_forms import looks_like_refusal
+from folkmoot.conversation.reply_forms import UNFORMATTED, looks_like_refusal
 from folkmoot.measures.diagnostics import (
     FAILED,
     FEW,
@@ -57,6 +57,8 @@ REASKED = 0.05
 OVER_LENGTH = 0.05
 ALWAYS_YES = 0.90
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
+# Parse steps of replies that are no option or number of their question.
+OFF_LIST_STEPS = frozenset({"missing", UNFORMATTED})
 # Titles of checks that the validity card of a report looks up in the finding on all checks.
 REFUSALS_TITLE = "Refusals"
 BY_PROVIDER = "refused by the provider"
@@ -334,7 +336,7 @@ def check_off_list(
     def is_off_list(row: Row) -> bool | None:
         if not is_closed_answer(row) or _refusal_reason(row):
             return None
-        return bool(row.get("reasks") or row.get("parse_step") == "missing")
+        return bool(row.get("reasks") or row.get("parse_step") in OFF_LIST_STEPS)
 
     key, title = "off_list", "Answers off the list"
     faults = count_faults(answers, is_off_list, unit_of)

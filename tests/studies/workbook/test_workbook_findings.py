@@ -185,7 +185,7 @@ def test_invalid_answers_are_headlines(tmp_path: Path) -> None:
     path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
     run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider(number="lots"))
     found = index_findings(run)["answer_quality"]
-    assert found.headline and "8 failed validation" in found.says
+    assert found.headline and "8 did not fit their question" in found.says
     # The answers are kept, so no sentence of the report calls them missing.
     assert "0 are missing" in found.says
     page = write_report(run.folder).read_text("utf-8")

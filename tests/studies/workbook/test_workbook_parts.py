@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -215,6 +216,33 @@ def test_without_validation_everything_but_silence_is_an_answer() -> None:
         "no json at all"
     )
     assert isinstance(spoken, ParsedAnswer) and spoken.value.value == "no json at all"
+
+
+@pytest.mark.parametrize(
+    ("options", "var_type", "reply", "value", "status"),
+    [
+        (NumberRange(0, 10), "integer", "7", 7, "unchecked"),
+        # Without validation the range does not bind, but the type does.
+        (NumberRange(0, 10), "integer", "15", 15, "unchecked"),
+        (NumberRange(0, 10), "integer", "3.5", 3.5, "invalid"),
+        (NumberRange(0, 10), None, "3.5", 3.5, "unchecked"),
+        (None, "float", "60 or 70", "60 or 70", "invalid"),
+        (None, "float", "1,5", "1,5", "invalid"),
+        (None, "integer", "many", "many", "invalid"),
+        (ListedOptions(("0", "5")), "integer", "3", 3, "unchecked"),
+        (ListedOptions(("0", "5")), "integer", "few", "few", "invalid"),
+        (ListedOptions(("0", "5")), "category", "few", "few", "unchecked"),
+        (FreeOptions("yes or no"), None, "perhaps", "perhaps", "unchecked"),
+    ],
+)
+def test_without_validation_an_answer_that_is_no_number_of_its_type_is_invalid(
+    options: Any, var_type: Any, reply: str, value: Any, status: str
+) -> None:
+    for as_json in (False, True):
+        wanted = make_answer_type(options, var_type, validate=False, as_json=as_json)
+        read = wanted.parse_reply(json.dumps({"response": reply}) if as_json else reply)
+        assert isinstance(read, ParsedAnswer)
+        assert (read.value.value, read.value.status) == (value, status)
 
 
 def test_the_last_answer_is_kept_and_flagged() -> None:

@@ -313,6 +313,15 @@ def test_without_validation_nothing_is_asked_again(tmp_path: Path) -> None:
     run = run_workbook(with_cell(make_workbook(), f"{TASKS}!K4", 0), tmp_path, provider)
     assert len(select_requests(provider, "/o/")) == 8
     assert all(r["offer"] == "a lot" and r["total"] == "NA" for r in read_rows(run))
+    # The answers have no number, so they are counted as invalid wherever answers are counted.
+    assert all("offer" in r["invalid"].split(";") for r in read_rows(run))
+    answers = run.table("answers").filter(pl.col("address").str.contains("/o/"))
+    assert set(answers.select("how", "agrees", "parse_step").iter_rows()) == {
+        ("unreadable", None, "unformatted")
+    }
+    quality = next(f for f in run.findings if f.key == "answer_quality")
+    assert quality.says.startswith("Of 28 answers, 8 did not fit their question"), quality.says
+    assert not run.folder.unusable_reason
 
 
 def test_refusals_are_missing_and_the_session_goes_on(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.json_replies import close_cut_json
 from folkmoot.conversation.lenient_fields import UNREADABLE
-from folkmoot.conversation.reply_forms import visible_text
+from folkmoot.conversation.reply_forms import UNFORMATTED, visible_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem
@@ -283,6 +283,7 @@ def build_answer_row(
     options, is_closed = answer_type.listed_options, answer_type.is_closed
     value = result.value
     has_value = answer_type.kind in (CHOICE, NUMBER) and not isinstance(value, Missing)
+    how_read = _how_read(answer_type, result)
     recorded = str(value) if is_closed and not isinstance(value, Missing) else None
     if isinstance(value, Missing) and value.reason in WAYS_OUT:
         recorded = value.reason
@@ -296,9 +297,9 @@ def build_answer_row(
         "value": str(value) if has_value else None,
         "said": result.said if is_closed else None,
         "recorded": recorded,
-        "how": _how_read(answer_type, result),
+        "how": how_read,
         "agrees": _compare_with_first_reply(answer_type, result)
-        if is_closed and recorded
+        if is_closed and recorded and how_read != UNREADABLE
         else None,
         "parse_step": result.parse_step,
         "missing": value.reason if isinstance(value, Missing) else None,
@@ -316,11 +317,13 @@ def _how_read(answer_type: AnswerType[T], result: AskResult[T]) -> str | None:
         if result.value.reason in REFUSAL_REASONS:
             return "refused"
         if result.value.reason not in WAYS_OUT:
-            return "unreadable"
+            return UNREADABLE
     elif result.parse_step == "minimal":
-        return "unreadable"
+        return UNREADABLE
     elif not answer_type.is_read:
         return None
+    elif result.parse_step == UNFORMATTED:
+        return UNREADABLE
     if result.reasks:
         return "clarified"
     return "stated" if result.parse_step in STATED_STEPS else "exact"

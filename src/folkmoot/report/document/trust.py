@@ -32,6 +32,7 @@ PARSE_STEPS = {
     "repaired": "JSON repaired by a library",
     "own_words": "without the lines in the names of other speakers",
     "minimal": "minimal structure in place of an unreadable reply",
+    "unformatted": "not in the requested form, and kept as it is (no validation requested)",
     "missing": "no valid value (never scored)",
 }
 

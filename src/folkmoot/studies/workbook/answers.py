@@ -35,6 +35,7 @@ from folkmoot.conversation.choices import (
     indistinguishable_pairs,
 )
 from folkmoot.conversation.lenient_fields import read_number
+from folkmoot.conversation.reply_forms import UNFORMATTED
 from folkmoot.hidden_characters import hidden_in
 from folkmoot.hints import number_text
 from folkmoot.provenance import SourcedText, concatenate_texts, join_texts, quote_value
@@ -457,8 +458,8 @@ class GivenAnswer:
     """A participant's answer with its validation status."""
 
     value: Value
-    # `valid`: it passed validation. `invalid`: it failed even after the last re-ask. `unchecked`:
-    # the task asks for no validation.
+    # `valid`: it passed validation. `invalid`: it failed even after the last re-ask, or it is no
+    # number of the task's type. `unchecked`: the task asks for no validation.
     status: Status
     # The speculation score, 0 to 100.
     score: int | None = None
@@ -607,7 +608,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
                 )
         if self.validate:
             return problem
-        return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), "unformatted")
+        return self._keep_unvalidated(text, score)
 
     def find_mentioned_values(self, reply: str) -> frozenset[str]:
         """Return the options or numbers that a reply mentions."""
@@ -637,15 +638,23 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         read = self._parse_answer(text) if parse_step else None
         if isinstance(read, ParsedAnswer):
             return GivenAnswer(read.value, "valid", score)
-        # A number out of range is kept as a number, so that analyses can see it.
-        number = Number().parse_reply(text) if self.is_numeric else None
-        if (
-            isinstance(number, ParsedAnswer)
-            and number.parse_step == "exact"
-            and abs(number.value) < MAX_NUMBER
-        ):
-            return GivenAnswer(self._typed_number(float(number.value)), "invalid", score)
-        return GivenAnswer(text.strip(), "invalid", score)
+        return self._keep_invalid(text, score)
+
+    def _keep_unvalidated(self, text: str, score: int | None) -> ParsedAnswer[GivenAnswer]:
+        # Without validation the options bind no answer, but the type of the variable does: only a
+        # number can be counted as one.
+        if not self.is_numeric and self.var_type not in ("integer", "float"):
+            return ParsedAnswer(GivenAnswer(text.strip(), "unchecked", score), UNFORMATTED)
+        number = _plain_number(text)
+        if number is None or (self.var_type == "integer" and not number.is_integer()):
+            return ParsedAnswer(self._keep_invalid(text, score), UNFORMATTED)
+        return ParsedAnswer(GivenAnswer(self._typed_number(number), "unchecked", score), "exact")
+
+    def _keep_invalid(self, text: str, score: int | None) -> GivenAnswer:
+        # A number that does not fit is kept as a number, so that analyses can see it.
+        number = _plain_number(text) if self.is_numeric else None
+        value = text.strip() if number is None else self._typed_number(number)
+        return GivenAnswer(value, "invalid", score)
 
     def _unwrap_reply(self, reply: str) -> tuple[str, int | None, str, ParseFailure | None]:
         # Returns answer, speculation rating, parse step and problem, which is None for a readable
@@ -703,6 +712,12 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
         if isinstance(self.choices, NumberRange):
             low, high = self.choices.low, self.choices.high
         return Number(low, high, integer=self.var_type == "integer")
+
+
+def _plain_number(text: str) -> float | None:
+    parsed = Number().parse_reply(text)
+    is_plain = isinstance(parsed, ParsedAnswer) and parsed.parse_step == "exact"
+    return float(parsed.value) if is_plain and abs(parsed.value) < MAX_NUMBER else None  # type: ignore[union-attr]
 
 
 def _as_whole_number(number: float) -> int | float:

@@ -650,8 +650,8 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
     return Finding(
         "answer_quality",
         "How the answers were obtained",
-        f"Of {format_count(responses.height, 'answer')}, {invalid_count} failed "
-        f"validation on the last try and were kept, marked invalid; {missing_count} "
+        f"Of {format_count(responses.height, 'answer')}, {invalid_count} did not fit their "
+        f"question on the last try and were kept, marked invalid; {missing_count} "
         f"{'is' if missing_count == 1 else 'are'} missing.",
         ResultTable.from_records(rows),
         notes=(

@@ -294,11 +294,7 @@ class SessionState:
         given = response.given
         if isinstance(given, Missing):
             return None if given.reason == EMPTY_PROMPT else given
-        if not given.is_usable:
-            return Missing("invalid")
-        if task.task.var_type in ("integer", "float") and isinstance(given.value, str):
-            return Missing("not_a_number")
-        return given.value
+        return given.value if given.is_usable else Missing("invalid")
 
     def applies_to(self, item: Computed, participant: str) -> bool:
         """Return whether a participant was asked the questions that a computed value needs."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
@@ -15,7 +17,7 @@ from folkmoot.studies.workbook.answers import (
     option_texts,
     scalar_text,
 )
-from folkmoot.studies.workbook.config import LabelledPart, Workbook
+from folkmoot.studies.workbook.config import LabelledPart, Workbook, WorkbookConfig
 from folkmoot.studies.workbook.participants import Experiment, SessionPlan, profile_of
 from folkmoot.studies.workbook.sessions import CUT, Response, SessionState
 
@@ -123,7 +125,8 @@ class Answered(InSession, table="responses"):
     value: str | None = column("the answer as text")
     number: float | None = column("the answer as a number, if it is one")
     status: str | None = column(
-        "valid, invalid (kept after the last re-ask), unchecked (no validation requested)"
+        "valid, invalid (kept after the last re-ask, or not a number of the variable's type), "
+        "unchecked (no validation requested)"
     )
     reasks: int = column("number of re-asks because the answer failed validation")
     speculation_score: int | None = column(
@@ -197,11 +200,12 @@ def unusable_reason(run: RunFolder) -> str:
     """
     # A run with validation needs at least one valid response. A run without validation is always
     # usable.
-    # A run without validation has only unchecked answers, which are usable.
-    statuses = set(run.read_table("responses")["status"])
+    tasks = run.read_settings(WorkbookConfig).workbook.tasks
+    validated = {task.var_name for task in tasks if task.validate_response}
+    responses = run.read_table("responses").filter(pl.col("var_name").is_in(validated))
     return (
         "no response is valid"
-        if statuses and "valid" not in statuses and statuses != {"unchecked"}
+        if not responses.is_empty() and "valid" not in responses["status"]
         else ""
     )
 
