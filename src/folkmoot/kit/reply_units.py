@@ -17,7 +17,7 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.study.study import Study
 from folkmoot.measures.diagnostics import Check, Row
 from folkmoot.measures.position import Shown
-from folkmoot.measures.reply_checks import UnitOf, check_answers, speaker_of
+from folkmoot.measures.reply_checks import UnitOf, check_answers, is_json_answer, speaker_of
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RowStream, RunFolder
@@ -60,17 +60,19 @@ def check_replies(
     unit_of: UnitOf,
     unit_name: str,
     choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: (),
+    is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> list[Check]:
     """Return the checks of all replies of a run.
 
     - `unit_of`: returns the independent unit of a row of the table `answers`.
     - `unit_name`: the noun for such a unit, such as "group".
     - `choices`: returns the choices that other tables hold, as `Study.choices` does.
+    - `is_structured`: returns whether a row's question asked for JSON.
     """
     # The choices are those of all recorded parts, like the replies in `answers`.
     answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
     unit_text = name_reply_units(run, unit_name)
-    return check_answers(answers, unit_of, unit_text, choices(run.whole))
+    return check_answers(answers, unit_of, unit_text, choices(run.whole), is_structured)
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:

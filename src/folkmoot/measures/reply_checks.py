@@ -76,6 +76,11 @@ def speaker_of(row: Row) -> Hashable:
     return row.get("speaker_id")
 
 
+def is_json_answer(row: Row) -> bool:
+    """Return True if a row of `answers` has the kind `json`."""
+    return row.get("kind") == "json"
+
+
 def part_of_stage(row: Row) -> Hashable:
     """Return the part of a stage to which a row of `answers` belongs. A part can be a group."""
     # All rows of a role that codes texts form one part, because a coder reads texts of all groups.
@@ -186,6 +191,7 @@ def check_answers(
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
     choices: Iterable[Shown] = (),
+    is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> list[Check]:
     """Return all checks that can be computed from the answers of any study type.
 
@@ -193,12 +199,13 @@ def check_answers(
     - `unit_name`: the noun for such a unit, such as "group".
     - `choices`: choices that the study type records in other tables, because the column
       `value` of `answers` does not hold them.
+    - `is_structured`: returns whether a row's question asked for JSON.
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
     all_choices = [*shown_in(_without_coders(answers), unit_of), *choices]
     return [
-        *check_answer_form(answers, (), unit_of, unit_name),
+        *check_answer_form(answers, (), unit_of, unit_name, is_structured),
         check_yes_share(all_choices, unit_name),
         check_position_bias(all_choices),
     ]
@@ -209,14 +216,15 @@ def check_answer_form(
     texts: Collection[str] = (),
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
+    is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> list[Check]:
     """Return the checks of whether answers were given in the form that was asked for.
 
-    The parameters are those of `check_refusals`.
+    The parameters are those of `check_refusals` and `check_malformed`.
     """
     return [
         check_refusals(answers, texts, unit_of, unit_name),
-        check_malformed(answers, unit_of, unit_name),
+        check_malformed(answers, unit_of, unit_name, is_structured),
         check_off_list(answers, unit_of, unit_name),
         check_over_length(answers, unit_of, unit_name),
         check_cut_replies(answers),
@@ -279,13 +287,19 @@ def _refusal_reason(row: Row) -> str:
 
 
 def check_malformed(
-    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+    answers: Collection[Row],
+    unit_of: UnitOf = speaker_of,
+    unit_name: str = UNIT_NAME,
+    is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> Check:
-    """Check the share of JSON answers that needed a repair or have no valid value."""
+    """Check the share of JSON answers that needed a repair or have no valid value.
+
+    `is_structured`: returns whether a row's question asked for JSON.
+    """
     # An answer that was asked again counts as repaired. Refusals do not count as malformed.
 
     def is_malformed(row: Row) -> bool | None:
-        if row.get("kind") != "json" or _refusal_reason(row):
+        if not is_structured(row) or _refusal_reason(row):
             return None
         return bool(row.get("reasks") or row.get("parse_step") not in CLEAN_STEPS)
 

@@ -72,6 +72,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folkmoot.run(path, out=folder / "out", provider=ScriptedProvider(answer_generously))
 
 
+@pytest.mark.parametrize(("is_broken", "share"), [(False, "None of 4"), (True, "50 % of 4")])
+def test_json_answers_of_a_workbook_are_checked_for_their_form(
+    tmp_path: Path, is_broken: bool, share: str
+) -> None:
+    def answer(request: Any, address: str) -> str:
+        # A Summarizer speaks plain text in a task with JSON answers.
+        if is_broken and "/s/p" in address and int(address.split("/s/p")[1][0]) % 2:
+            return "{broken"
+        return make_script()(request, address)
+
+    path = save_workbook(make_workbook(), tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=ScriptedProvider(answer))
+    checks = index_findings(run)["respondent_checks"]
+    (row,) = [row for row in checks.grid.rows if "Malformed structured answers" in map(str, row)]
+    assert share in str(row), row
+
+
 def index_findings(run: Any) -> dict[str, Finding]:
     return {f.key: f for f in run.findings}
 

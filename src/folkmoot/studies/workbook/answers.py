@@ -429,6 +429,8 @@ def format_options(
     return ShownOptions(text, order, SourcedText("Choose exactly one of the options."))
 
 
+# The kind of participants' answers in the table `answers`.
+ANSWER_KIND = "workbook"
 Status = Literal["valid", "invalid", "unchecked"]
 Value = str | int | float
 
@@ -491,7 +493,7 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
     validate: bool
     as_json: bool
     speculation: bool
-    kind: str = "workbook"
+    kind: str = ANSWER_KIND
 
     @property
     def listed_options(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_resu
 from folkmoot.kit.exposure import exposure_finding
 from folkmoot.kit.reply_units import check_replies
 from folkmoot.kit.retest import pair_answers
-from folkmoot.measures.diagnostics import check_instability
+from folkmoot.measures.diagnostics import Row, check_instability
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
@@ -33,7 +33,7 @@ from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
 from folkmoot.storage.run_folder import RunFolder
-from folkmoot.studies.workbook.answers import ListedOptions, NotALiteral, read_options
+from folkmoot.studies.workbook.answers import ANSWER_KIND, ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.config import (
     NUMBERS,
     Measure,
@@ -665,7 +665,18 @@ def quality_finding(responses: pl.DataFrame) -> Finding:
 
 def fitness_finding(run: RunFolder) -> Finding:
     """Build the finding on the quality checks that all studies share."""
-    checks = check_replies(run, part_of_stage, "session", listed_choices)
+    # Rows of the table `answers` have one kind for JSON and plain text.
+    json_tasks = {
+        task.task_id
+        for task in run.read_settings(WorkbookConfig).workbook.tasks
+        if task.format_response
+    }
+
+    def asks_for_json(row: Row) -> bool:
+        is_task = row["kind"] == ANSWER_KIND
+        return is_task and kit.split_address(str(row["scope"]))[2] in json_tasks
+
+    checks = check_replies(run, part_of_stage, "session", listed_choices, asks_for_json)
     return kit.respondent_checks_finding([*checks, check_instability(repeated_answers(run))])
 
 
