@@ -18,7 +18,7 @@ from itertools import combinations, permutations
 from pathlib import Path
 
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 from scipy.optimize import brentq
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
@@ -360,6 +360,20 @@ def _estimate_skewed_mean(values: pd.Series) -> dict[str, object]:
     return symmetric | {"low": find_mean(limit), "high": find_mean(-limit)}
 
 
+def _estimate_mean_share(values: pd.Series) -> dict[str, object]:
+    """The mean of shares of one unit each, by a t interval on the scale of log odds. The squares
+    of few large deviations have few degrees of freedom."""
+    symmetric = _estimate_mean(values)
+    if symmetric["low"] is None:
+        return symmetric
+    mean, squares = values.mean(), (values - values.mean()) ** 2
+    of_squares = max(2.0, 3 * squares.sum() ** 2 / (squares**2).sum() - 1)
+    limit = stats.t.ppf(0.975, min(len(values) - 1, of_squares))
+    reach = limit * stats.sem(values) / (mean * (1 - mean))
+    low, high = (float(special.expit(special.logit(mean) + way * reach)) for way in (-1, 1))
+    return symmetric | {"low": low, "high": high}
+
+
 # The four levels of the study as findings name them.
 LEVEL_LABELS = {
     "1": "level 1 (shared session)",
@@ -527,7 +541,8 @@ def _treatment_rows_function(measure: str, *, share: bool = False) -> Callable[[
         assert sessions.size().nunique() == 1
         rows: Rows = []
         for treatment, session_means in sessions.mean().groupby(level="treatment", sort=False):
-            estimate = _estimate_skewed_mean(session_means)
+            estimate_mean = _estimate_mean_share if share else _estimate_skewed_mean
+            estimate = estimate_mean(session_means)
             claim = claims.get((measure, str(treatment)), {})
             base = values_by_measure[measure][REFERENCE].mean()
             rows.append(

@@ -17,7 +17,7 @@ from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook import findings
 from folkmoot.studies.workbook.config import Measure
-from folkmoot.studies.workbook.findings import by_round, option_shares
+from folkmoot.studies.workbook.findings import PERSON, by_round, by_treatment, option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
@@ -111,6 +111,20 @@ def test_the_course_of_a_treatment_with_values_in_one_round_is_told_once() -> No
     values = pl.DataFrame(cells, ["session", "treatment", "name", "number"], orient="row")
     sentence = by_round(measure, values, ["calm", "NONE"]).says
     assert sentence.endswith("calm: 5 in round 2; NONE: 3 in round 1, 4 in round 2.")
+
+
+def test_the_interval_of_a_mean_share_stays_between_0_and_1() -> None:
+    measure = Measure("kept", ((0, "kept"),), computed=True, is_share=True)
+    cells = [
+        ("e", f"s{place}", "calm", f"p{place}", "kept", number)
+        for place, number in enumerate((0.1, 0.9, 0.2, 0.05, 0.5))
+    ]
+    columns = [*PERSON, "name", "number"]
+    values = pl.DataFrame(cells, columns, orient="row")
+    found = by_treatment(measure, values, ["calm"], ()).grid
+    row = dict(zip(found.columns, found.rows[0], strict=True))
+    low, mean, high = (row[f"{name}_share"] for name in ("low", "mean", "high"))
+    assert 0 < low < mean < high < 1 and mean == pytest.approx(0.35)
 
 
 def test_treatments_are_compared_by_session(run: Any) -> None:

@@ -25,7 +25,7 @@ from folkmoot.kit.reply_units import check_replies
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import Row, check_instability
 from folkmoot.measures.inference.claims import Result
-from folkmoot.measures.inference.clustered import skewed_mean
+from folkmoot.measures.inference.clustered import clustered_share, skewed_mean
 from folkmoot.measures.inference.estimates import Estimate, format_count, format_percent
 from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.reply_checks import part_of_stage
@@ -211,8 +211,10 @@ def per_participant(measure: Measure, values: pl.DataFrame) -> pl.DataFrame:
     return grouped.agg(pl.col("number").mean())
 
 
-def _mean_of_people(people: pl.DataFrame) -> Estimate:
-    return skewed_mean(people["number"].to_numpy(), _cluster_labels(people))
+def _mean_of_people(measure: Measure, people: pl.DataFrame) -> Estimate:
+    # The interval of a share stays between 0 and 1.
+    estimate_mean = clustered_share if measure.is_share else skewed_mean
+    return estimate_mean(people["number"].to_numpy(), _cluster_labels(people))
 
 
 def _cluster_labels(data: pl.DataFrame) -> list[str]:
@@ -353,7 +355,7 @@ def by_treatment(
     """
     participants = per_participant(measure, values)
     estimates = {
-        treatment: _mean_of_people(participants.filter(treatment=treatment))
+        treatment: _mean_of_people(measure, participants.filter(treatment=treatment))
         for treatment in treatments
     }
     # An treatment without values has no row.
@@ -474,7 +476,7 @@ def _between_constants(
         experiment: people.filter(experiment_id=experiment) for experiment in labels
     }
     means = {
-        experiment: _mean_of_people(people_rows)
+        experiment: _mean_of_people(measure, people_rows)
         for experiment, people_rows in people_by_experiment.items()
         if not people_rows.is_empty()
     }
