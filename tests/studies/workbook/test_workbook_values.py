@@ -256,6 +256,23 @@ def test_the_design_and_the_profiles_may_be_used(tmp_path: Path) -> None:
         assert row["unknown"] == row["anybody"] == "NA"
 
 
+def test_a_share_that_is_not_from_0_to_1_is_missing_and_logged(tmp_path: Path) -> None:
+    book = make_computed_workbook(
+        ("part", "participant", "offer / 4"),
+        ("sum", "session", "0.1 + 0.2 + 0.7 + 0 * sum(offer)"),
+        ("twice", "participant", "part * 2"),
+    )
+    for row in book["computed"]:
+        row.append({"name": "kind", "part": "share", "sum": "share"}.get(row[0]))
+    run = run_workbook(book, tmp_path, make_provider(number=5), limit=1)
+    for row in read_rows(run):
+        assert row["part"] == row["twice"] == "NA" and float(row["sum"]) == pytest.approx(1)
+    log = (run.path / "log.jsonl").read_text()
+    assert log.count("computed share part is not from 0 to 1 (1.25, 1.25, 1.25, 1.25)") == 1
+    assert "computed share sum" not in log
+    assert not any("part" in finding.key for finding in run.findings)
+
+
 def test_the_workbooks_own_names_go_before_those_of_the_design(tmp_path: Path) -> None:
     book = make_computed_workbook(("size", "session", "members"), ("years", "participant", "age"))
     book["constants"].append(["members", "[7]"])

@@ -184,7 +184,7 @@ async def play_session(
         await ROUNDS[task.task.type](scope.child(task.task.task_id), state, task, in_play)
         state.finish_task(task)
     state.finish()
-    for note in state.unfilled_notes():
+    for note in (*state.unfilled_notes(), *state.share_notes()):
         scope.warn(note)
     if state.ended != "completed":
         limit = f"max_conversation_length ({settings.max_conversation_length})"

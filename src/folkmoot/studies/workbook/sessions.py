@@ -13,9 +13,7 @@ from folkmoot.engine.session.session import Scope
 from folkmoot.hints import shorten
 from folkmoot.models.images import find_image_references, replace_images
 from folkmoot.provenance import Source, SourcedText, cell_id, enclose_text, join_texts, quote_value
-from folkmoot.studies.workbook.answers import (
-    GivenAnswer,
-)
+from folkmoot.studies.workbook.answers import GivenAnswer, scalar_text
 from folkmoot.studies.workbook.config import (
     CELL_NUMBER,
     FACILITATOR,
@@ -49,7 +47,7 @@ PERSONAL_NAMES = ("role",)
 SHARED_NAMES = ("treatment", "session", "members")
 
 NOT_AVAILABLE = MissingValue("not available")
-# Maximum number of speakers that a note names.
+# Maximum number of speakers or values that a note names.
 MAX_NAMED = 5
 # Replaces a participant's value in a question as other speakers hear it.
 VALUE_OF_ANOTHER = MissingValue("…")
@@ -59,6 +57,9 @@ Prompts = Callable[..., str]
 POSER = Speaker(FACILITATOR, FACILITATOR, "facilitator")
 # Reasons why a session ended early: the limit of messages, or of tasks.
 CUT, CUT_ROUNDS = "conversation_length", "rounds"
+# The reason of a missing computed share if the calculated value is not from 0 to 1.
+NOT_A_SHARE = "not_a_share"
+ROUNDING = 1e-9
 # The reason of a missing answer if the task's text was empty for this participant.
 EMPTY_PROMPT = "empty_prompt"
 
@@ -204,6 +205,21 @@ class SessionState:
             for (task_id, expression, reason), speakers in sorted(self._unfilled.items())
         ]
 
+    def share_notes(self) -> list[str]:
+        """Return one note for each computed share with values that are no shares."""
+        details: dict[str, list[str]] = {}
+        for item in self.computed:
+            for holder in self._value_holders(item):
+                value = self._calculated[item.name, holder]
+                if isinstance(value, Missing) and value.reason == NOT_A_SHARE:
+                    details.setdefault(item.name, []).append(value.detail)
+        return [
+            f"the computed share {name} is not from 0 to 1 ({', '.join(found[:MAX_NAMED])}"
+            f"{', …' if len(found) > MAX_NAMED else ''}), so it counts as missing: divide by the "
+            "largest possible value, or leave its kind blank"
+            for name, found in details.items()
+        ]
+
     def finish_task(self, task: TaskInPlay) -> None:
         """Calculate the computed values for which this task gave the last missing answer."""
         self._calculate_waiting(self._places[task.var_name])
@@ -222,7 +238,7 @@ class SessionState:
             holders = self._value_holders(item)
             values = evaluate_for(item.expression, context, holders)
             for holder, value in zip(holders, values, strict=True):
-                self._calculated[item.name, holder] = value
+                self._calculated[item.name, holder] = check_share(item, value)
 
     def _value_holders(self, item: Computed) -> list[str | None]:
         # A value of the whole session has the single holder None.
@@ -359,6 +375,16 @@ class SessionState:
             turn=turn,
             **columns,
         )
+
+
+def check_share(item: Computed, value: Scalar | Missing) -> Scalar | Missing:
+    """Return the computed value, or Missing for a share that is not from 0 to 1."""
+    if item.kind != "share" or isinstance(value, Missing):
+        return value
+    # Rounding may leave the range, as in 0.1 + 0.2 + 0.7.
+    if isinstance(value, (int, float)) and -ROUNDING <= value <= 1 + ROUNDING:
+        return value
+    return Missing(NOT_A_SHARE, shorten(scalar_text(value), 40))
 
 
 def parse_cell(text: str) -> Scalar:
