@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import polars as pl
 import pytest
 
 import folkmoot
+from folkmoot.engine.settings import claims as claims_of_run
 from folkmoot.engine.study.strict_answers import CLOSED_ANSWERS_KEY
 from folkmoot.errors import InputError
+from folkmoot.measures.inference.claims import without_result
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook import findings
-from folkmoot.studies.workbook.config import Measure
+from folkmoot.studies.workbook.config import Measure, WorkbookConfig, declare_claims
 from folkmoot.studies.workbook.findings import PERSON, by_round, by_treatment, option_shares
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import render_run_text
@@ -144,6 +147,38 @@ def test_treatments_are_compared_by_session(run: Any) -> None:
     assert grid[1]["adjusted_p"] < 0.001
     kept = index_findings(run)["treatment_kept"].says
     assert re.search(r"NONE − calm \+4\.\d\d \(.*p < \.001\): a difference is shown", kept)
+
+
+@pytest.mark.parametrize(
+    ("var_type", "options", "is_compared"),
+    [
+        ("integer", None, True),
+        (None, "(0, {{ goods }})", True),
+        (None, "{{ goods }}", True),
+        (None, "", False),
+        (None, '["yes", "no"]', False),
+        ("category", "(0, 5)", False),
+    ],
+)
+def test_only_questions_for_a_number_are_compared(
+    tmp_path: Path, var_type: str | None, options: str | None, is_compared: bool
+) -> None:
+    config = read_config(make_workbook(), tmp_path)
+    asked = config.workbook.tasks[3]
+    task = asked.model_copy(update={"var_type": var_type, "response_options": options})
+    workbook = config.workbook.model_copy(update={"tasks": (task,), "computed": ()})
+    claims = declare_claims(config.model_copy(update={"workbook": workbook}))
+    assert bool(claims) == is_compared
+
+
+def test_claims_without_data_are_counted_as_in_the_list_of_registered_claims(run: Any) -> None:
+    claim = declare_claims(run.folder.read_settings(WorkbookConfig))[0]
+    primary, lost = claim, replace(claim, family="secondary")
+    results = [without_result(primary, "no data"), without_result(lost, "no data")]
+    found = claims_of_run.tested_finding(results)
+    assert "2 claims (1 primary, 1 secondary), of which 0 could be tested" in found.says
+    assert len(found.grid.rows) == 1
+    assert "Claims without data are not listed." in found.grid.caption
 
 
 def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> None:

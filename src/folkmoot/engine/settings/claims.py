@@ -107,9 +107,9 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
 
     Returns None if there is nothing to list.
     """
-    # The rows are ordered by family. Claims without any data are listed only if they are primary.
-
-    # A study type may declare claims for measures that a run did not record.
+    # The rows are ordered by family. Claims without any data are counted, as in the list of
+    # registered claims, and listed only if they are primary: a study type may declare claims for
+    # measures that a run did not record.
     shown_results = [
         result for result in results if result.counts != (0, 0) or result.claim.family == "primary"
     ]
@@ -119,7 +119,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         result for family in FAMILIES for result in shown_results if result.claim.family == family
     ]
     family_sizes = {
-        family: sum(result.claim.family == family for result in ordered) for family in FAMILIES
+        family: sum(result.claim.family == family for result in results) for family in FAMILIES
     }
     size_text = ", ".join(f"{n} {family}" for family, n in family_sizes.items() if n)
     tests = sum(result.is_tested for result in ordered)
@@ -129,7 +129,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
         word(
             "description",
             "claims",
-            claims=format_count(len(ordered), "claim"),
+            claims=format_count(len(results), "claim"),
             families=size_text,
             tested=tests,
         ),
@@ -155,10 +155,10 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
                 for result in ordered
             ],
             "Excluded: subjects without a known measure"
-            f"{', or not yet' * any(result.pending for result in ordered)}. Least and most if "
-            "missing: the "
-            "difference over all ways of filling them in, without sampling error (Horowitz and "
-            "Manski 2000).",
+            f"{', or not yet' * any(result.pending for result in ordered)}. "
+            f"{'Claims without data are not listed. ' * (len(ordered) < len(results))}"
+            "Least and most if missing: the difference over all ways of filling them in, without "
+            "sampling error (Horowitz and Manski 2000).",
         ),
         notes=(
             "Primary claims answer the main question of the study and were fixed before the run: "

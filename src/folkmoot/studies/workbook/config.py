@@ -539,9 +539,8 @@ def measures_of(
 def declare_claims(config: WorkbookConfig) -> list[Claim]:
     """Return the planned comparisons of a workbook: between treatments and between experiments."""
     # Contrasts with the first treatment are primary, up to a maximum number. If there are computed
-    # values, only these can be primary. Otherwise only questions that ask for a number can be: an
-    # answer without a type is a text, which need not be a number. Contrasts between experiments are
-    # exploratory.
+    # values, only these can be primary. Otherwise only questions that ask for a number can be.
+    # Contrasts between experiments are exploratory.
     book = config.workbook
     tasks = sorted(filter(_may_be_numeric, book.tasks), key=lambda task: not task.var_type)
     asked_names = [(task.var_name, False) for task in tasks]
@@ -592,7 +591,11 @@ def _format_value(value: Scalar) -> str:
 
 
 def _may_be_numeric(task: Task) -> bool:
-    return task.type.endswith("_question") and task.var_type != "category"
+    # Without a type only a range of numbers asks for a number. Constants may give the range.
+    if not task.type.endswith("_question") or task.var_type == "category":
+        return False
+    options = task.response_options or ""
+    return task.var_type is not None or "(" in options or "{{" in options
 
 
 def _claim_family(number: int, measure: Measure, main_names: Collection[str]) -> Family:
