@@ -366,6 +366,11 @@ def test_an_unreadable_speculation_score_costs_no_answer(
     assert set(sure["status"]) == {"valid"} and set(sure["value"]) == {"0.5"}
     assert set(sure["speculation_score"]) == {score}
     assert set(sure["reasks"]) == {0 if score else 5}
+    # Sellers are not asked.
+    assert {(row["role"], row["sure_speculation_score"]) for row in read_rows(run)} == {
+        ("Buyer", str(score) if score else "NA"),
+        ("Seller", ""),
+    }
 
 
 def test_the_conversation_length_is_enforced_and_reported(tmp_path: Path) -> None:

@@ -365,8 +365,11 @@ def _unique_titles(taken: set[str]) -> Callable[..., str]:
 
 
 def _score_cell(row: Cells | None) -> int | str:
-    score: int | None = row["speculation_score"] if row else None
-    return "" if score is None else score
+    # A score is missing if its answer is missing, or if it was declined or could not be read.
+    if row is None or row["missing"] == EMPTY_PROMPT:
+        return ""
+    score: int | None = row["speculation_score"]
+    return NO_ANSWER if score is None else score
 
 
 def _answer_cell(row: Cells | None) -> Scalar | None:
