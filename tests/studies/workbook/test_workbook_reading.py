@@ -12,9 +12,11 @@ import pytest
 from openpyxl import load_workbook
 
 from folkmoot.errors import InputError
+from folkmoot.studies.workbook.config import Settings
 from folkmoot.studies.workbook.preparation import config_advisories, load_workbook_config
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from tests.studies.workbook.workbook_builder import (
+    SETTINGS,
     TASK_COLUMNS,
     find_mistakes,
     make_task_row,
@@ -650,3 +652,11 @@ def test_a_prompt_that_starts_with_a_brace_is_no_dict_without_quotes(
     tmp_path: Path, text: str
 ) -> None:
     assert not find_mistakes(with_cell(make_workbook(), f"{TASKS}!F3", text), tmp_path)
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_the_notes_say_which_settings_may_not_be_blank(tmp_path: Path, key: str) -> None:
+    found = find_mistakes(with_setting(make_workbook(), key, None), tmp_path)
+    field = Settings.model_fields[key]
+    is_required = field.is_required() or str(field.description).startswith("Required.")
+    assert bool(found) == is_required, found

@@ -114,8 +114,9 @@ class Settings(_Part):
     num_sessions: int = Field(description="Number of sessions.")
     max_conversation_length: int | None = Field(
         None,
-        description="Maximum number of messages of a session that a model writes. A session that "
-        "reaches it ends there.",
+        # The short layout has `max_rounds` in its place, so the default is None.
+        description="Required. Maximum number of messages of a session that a model writes. A "
+        "session that reaches it ends there.",
     )
     max_rounds: int | None = Field(
         None, description="Maximum number of tasks in a session (only in the short layout)."
