@@ -147,6 +147,16 @@ def test_a_built_in_fault_is_red_with_its_consequence(tmp_path: Path) -> None:
     assert card["Order effect"].figures or "order: true" in card["Order effect"].consequence
 
 
+@pytest.mark.parametrize("finished_run", ["workbook"], indirect=True)
+def test_personas_with_their_age_in_a_list_of_attributes_have_no_column_of_it(
+    finished_run: RunFolder, finished_page: str
+) -> None:
+    profiles = finished_run.read_table("assignment")["profile"]
+    assert all("age" in json.loads(profile) for profile in profiles)
+    consequence = read_card(finished_page)["Persona kept"].consequence
+    assert "no table of this run has a column for the age of personas" in consequence
+
+
 def test_a_missing_controls_folder_is_reported(sound_run: Path) -> None:
     run_controls(RunFolder(sound_run), {"participants": 4}, RunOptions())
     shutil.rmtree(sound_run / "controls")

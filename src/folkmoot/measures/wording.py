@@ -456,7 +456,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "people": "to know it, let people take seats (`seats:` in the study file) or compare with "
         "`folkmoot compare RUN --people FILE`",
         "no decisions": "this study type records no decisions that a control could continue",
-        "no ages": "the tables of this run hold no age of a persona that a control could ask for",
+        "no ages": "no table of this run has a column for the age of personas, so no control can "
+        "ask for it",
         "unfinished": "the controls are not finished, and `folkmoot run STUDY --resume` asks the "
         "rest",
         "begun": "the controls are not finished, and the `folkmoot controls` command that began "
