@@ -62,6 +62,26 @@ def test_empty_prompts_are_not_asked(tmp_path: Path, kind: str) -> None:
     assert "0 are missing" in quality.says
 
 
+def test_the_transcript_marks_a_question_of_which_others_may_not_see_the_words(
+    tmp_path: Path,
+) -> None:
+    book = make_workbook()
+    book[TASKS].append(make_task_row("why", "private_question", 3, WHY, "why"))
+    provider = ScriptedProvider(answer_with_offers, keep_requests=True)
+    run = run_workbook(book, tmp_path, provider)
+    said = run.table("utterances").filter(task_id="why").drop_nulls("turn").sort("turn")
+    for _, rows in said.group_by("session", maintain_order=True):
+        assert rows["text"].to_list() == ["…", "some words", "some words"]
+        assert rows["speaker_id"][0] == "Facilitator"
+    # Sellers are not asked, and hear the answers after the question.
+    (session, *_) = read_sessions(run)
+    for person in session["participants"]:
+        heard = [message["content"] for message in person["message_history"]]
+        assert heard.count("…") == (person["role"] == "Seller")
+    sources = run.table("provenance")
+    assert not sources.filter(kind="unattributed").height
+
+
 def test_nor_is_that_of_a_special_role(tmp_path: Path) -> None:
     text = '{"Buyer": "And?", "Summarizer": "{% if total > 1000 %}Sum up.{% endif %}"}'
     provider = ScriptedProvider(answer_with_offers, keep_requests=True)

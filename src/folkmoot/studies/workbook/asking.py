@@ -37,6 +37,7 @@ from folkmoot.studies.workbook.sessions import (
     EMPTY_PROMPT,
     NOT_AVAILABLE,
     POSER,
+    VALUE_OF_ANOTHER,
     Prompts,
     Response,
     SessionState,
@@ -172,7 +173,7 @@ def say_question(
 ) -> Utterance | None:
     """Record the question as an utterance, and return the utterance.
 
-    Returns None if the question has no text.
+    Returns None if no participant is asked.
     """
     # Speakers who are asked read the question in their prompt. All others get it in their
     # histories.
@@ -180,12 +181,15 @@ def say_question(
     first_seat = next(
         (speaker for speaker in in_play if isinstance(speaker, SessionParticipant)), None
     )
-    filled_prompt = fill_prompt(state, task, first_seat.role, "") if first_seat else None
-    if filled_prompt is None or not filled_prompt.text:
+    if first_seat is None:
         return None
+    filled_prompt = fill_prompt(state, task, first_seat.role, "")
+    # The text is empty if all of it depends on values that others may not see.
+    template = task.prompts[first_seat.role]
+    text = filled_prompt.text or quote_material(VALUE_OF_ANOTHER, template, task.cell)
     state.turns += 1
     question = state.record_utterance(
-        scope, task, POSER, filled_prompt.text, turn=state.turns, images=filled_prompt.images
+        scope, task, POSER, text, turn=state.turns, images=filled_prompt.images
     )
     state.add_to_history(
         [
