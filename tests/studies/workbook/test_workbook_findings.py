@@ -196,6 +196,20 @@ def test_what_people_of_few_sessions_do_is_an_illustration(tmp_path: Path) -> No
         assert "interval" not in finding.says or "no interval" in finding.says
 
 
+def test_participants_and_sessions_of_several_experiments_are_counted_once(tmp_path: Path) -> None:
+    book = make_workbook()
+    book["constants"] = [["name", "value"], ["goods", '["apples", "pears"]']]
+    path = save_workbook(book, tmp_path / "book.xlsx")
+    run = folkmoot.run(path, out=tmp_path / "out", provider=make_provider())
+    found = index_findings(run)
+    assert "4 sessions of 2 experiments with 8 participants were played" in found["play"].says
+    grid = found["play"].grid
+    assert [row[grid.columns.index("participants")] for row in grid.rows] == [4, 4]
+    # The replies of a participant are alike in all experiments.
+    checks = str(found["respondent_checks"].grid.rows)
+    assert "2 sessions" in checks and "4 sessions" not in checks
+
+
 def test_computed_values_have_findings_of_their_own(run: Any) -> None:
     found = index_findings(run)
     assert isinstance(found["rounds_kept"].chart, LineChart)

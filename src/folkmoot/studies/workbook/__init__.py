@@ -18,12 +18,16 @@ from pathlib import Path
 
 from folkmoot.engine.study.study import Study
 from folkmoot.kit.exposure import ExposureRow
-from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.studies.workbook.checks import cells_with_images
 from folkmoot.studies.workbook.config import WorkbookConfig, declare_claims, name_conditions
 from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.files import derived_files
-from folkmoot.studies.workbook.findings import compute_findings, name_answers, strict_tables
+from folkmoot.studies.workbook.findings import (
+    compute_findings,
+    name_answers,
+    session_of_answer,
+    strict_tables,
+)
 from folkmoot.studies.workbook.preparation import (
     check_config,
     config_advisories,
@@ -57,7 +61,7 @@ STUDY = Study(
     conditions=name_conditions,
     findings=compute_findings,
     named_answers=name_answers,
-    reply_unit=part_of_stage,
+    reply_unit=session_of_answer,
     reply_unit_name="session",
     strict_tables=strict_tables,
     expected_rows=expected_rows,

@@ -57,7 +57,8 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     sessions = run.read_table("sessions") if run.has_table("sessions") else pl.DataFrame()
     if sessions.is_empty():
         return []
-    seated = run.read_table("assignment")["participant_id"].unique().to_list()
+    assignment = run.read_table("assignment")
+    seated = assignment["participant_id"].unique().to_list()
     # Leave out the Facilitator and the Summarizer, who are no participants.
     responses = run.read_table("responses").filter(pl.col("participant_id").is_in(seated))
     values = values_of(run, responses)
@@ -73,7 +74,8 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     some_computed = any(measure.computed for measure in measures)
     return kit.collect_findings(
         replace(
-            session_finding(sessions, treatments), notes=_name_left_out(len(all_measures), choices)
+            session_finding(sessions, assignment, treatments),
+            notes=_name_left_out(len(all_measures), choices),
         ),
         *(
             [
@@ -225,9 +227,13 @@ def _session_count(data: pl.DataFrame) -> int:
     return data["session"].n_unique()
 
 
-def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Finding:
+def session_finding(
+    sessions: pl.DataFrame, assignment: pl.DataFrame, treatments: Sequence[str]
+) -> Finding:
     """Build the finding that counts the sessions."""
-    # It also counts the sessions that a limit ended.
+    # It also counts the sessions that a limit ended. All experiments of a workbook have the same
+    # participants, who count once.
+    played = assignment.join(sessions, on=["experiment_id", "session"], how="semi")
     rows: list[kit.Row] = []
     for treatment in treatments:
         treatment_sessions = sessions.filter(treatment=treatment)
@@ -235,7 +241,7 @@ def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Findin
             {
                 "treatment": treatment,
                 "sessions": treatment_sessions.height,
-                "participants": int(treatment_sessions["participants"].sum()),
+                "participants": played.filter(treatment=treatment)["participant_id"].n_unique(),
                 "messages": int(treatment_sessions["messages"].sum()),
                 "cut short": treatment_sessions.filter(pl.col("ended") != "completed").height,
             }
@@ -250,7 +256,7 @@ def session_finding(sessions: pl.DataFrame, treatments: Sequence[str]) -> Findin
     experiment_text = (
         f" of {format_count(experiment_count, 'experiment')}" if experiment_count > 1 else ""
     )
-    participant_text = format_count(int(sessions["participants"].sum()), "participant")
+    participant_text = format_count(played["participant_id"].n_unique(), "participant")
     return Finding(
         "play",
         "What was played",
@@ -678,8 +684,15 @@ def fitness_finding(run: RunFolder) -> Finding:
         is_task = row["kind"] == ANSWER_KIND
         return is_task and kit.split_address(str(row["scope"]))[2] in json_tasks
 
-    checks = check_replies(run, part_of_stage, "session", listed_choices, asks_for_json)
+    checks = check_replies(run, session_of_answer, "session", listed_choices, asks_for_json)
     return kit.respondent_checks_finding([*checks, check_instability(repeated_answers(run))])
+
+
+def session_of_answer(row: Row) -> str:
+    """Return the session to which a row of `answers` belongs."""
+    # All experiments have the same participants in the same sessions, so a session is one
+    # independent unit, in however many experiments it is played: `market_1.3` and `market_2.3`.
+    return str(part_of_stage(row)).rpartition(".")[2]
 
 
 def listed_choices(run: RunFolder) -> list[Shown]:
@@ -688,9 +701,8 @@ def listed_choices(run: RunFolder) -> list[Shown]:
         return []
     # The position is known only for closed lists and valid choices. Participants of a session
     # answer each other, so the session is the independent unit.
-    session = pl.concat_str("experiment_id", "session", separator=" ", ignore_nulls=True)
     closed_answers = run.scan_table("responses").filter(pl.col("position").is_not_null())
-    rows = closed_answers.select("options", "value", speaker_id=session).collect()
+    rows = closed_answers.select("options", "value", speaker_id="session").collect()
     return shown_in(rows.iter_rows(named=True))
 
 
@@ -715,7 +727,7 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
                 usable.with_columns(answer=answer, occasion="var_name"),
                 itertools.combinations(names, 2),
                 ["experiment_id", "participant_id"],
-                unit=["experiment_id", "session"],
+                unit=["session"],
                 question=["role"],
             )
     return repeats
