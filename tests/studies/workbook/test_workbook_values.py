@@ -124,6 +124,39 @@ def test_what_templates_and_python_read_in_two_ways_is_refused(text: str) -> Non
         render_text(f"{{{{ {text} }}}}", {"x": 3})
 
 
+@pytest.mark.parametrize(
+    ("text", "says", "remedy"),
+    [
+        ("x ^ 2", "^ is not allowed", "write ** for a power"),
+        ("x = 5", "", "write == to compare"),
+        ("1 if x = 'a && b' else 2", "", "write == to compare"),
+        ("x > 1 && x < 3", "", "write and"),
+        ("x > 1 || x < 3", "", "write or"),
+        ("x[0]", "x[0] is not allowed", "use numbers"),
+        ("1 / 0", "1 / 0 has no value: division by zero", "divide by another number"),
+        ("sum(x) / (2 - 2) + 1", "division by zero", "divide by another number"),
+        ("x % 0", "x % 0 has no value: division by zero", "divide by another number"),
+        ("'a' + 'b'", "only numbers", "texts are written side by side"),
+        ("9 ** 9 ** 9", "has no value", "use smaller numbers"),
+    ],
+)
+def test_a_refused_expression_names_the_remedy(text: str, says: str, remedy: str) -> None:
+    with pytest.raises(ExpressionProblem) as caught:
+        parse_expression(text)
+    assert says in str(caught.value) and remedy in caught.value.hint
+
+
+def test_a_name_that_no_expression_can_hold_is_not_suggested(tmp_path: Path) -> None:
+    book = make_computed_workbook(("x", "session", "sum(give1)"))
+    text = "Again? {{ give1 }}"
+    book[TASKS] += [
+        make_task_row("g", "private_question", 5, "How much?", "give 1", var_type="integer"),
+        make_task_row("h", "private_question", 6, text, "again"),
+    ]
+    found = find_mistakes(book, tmp_path)
+    assert len(found) == 2 and not any("give 1" in problem for problem in found), found
+
+
 def test_a_long_circle_is_named() -> None:
     items = [
         Computed(name=f"c{k}", scope="session", expression=f"c{(k + 1) % 3000}")

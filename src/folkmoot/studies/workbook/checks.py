@@ -295,7 +295,8 @@ def _check_computed(workbook: Workbook, problems: Problems) -> None:
             problems.add_problem(f"the expression cannot be read: {error}", where, error.hint)
             continue
         for name in sorted(names_used(tree) - names):
-            hint = did_you_mean(name, sorted(names), "name a variable, a constant or a column")
+            usable = sorted(filter(str.isidentifier, names))
+            hint = did_you_mean(name, usable, "name a variable, a constant or a column")
             problems.add_problem(f"nothing is called {name}", where, hint)
     # The order can be found only if all expressions can be parsed.
     if len(problems.found) == problem_count:

@@ -231,7 +231,10 @@ class Task(_Part):
         "takes no part. {{ name }} inserts a constant or an earlier result, "
         "{response_options} the options."
     )
-    var_name: str = Field(description="Column of the answer in the CSV file; must be unique.")
+    var_name: str = Field(
+        description="Column of the answer in the CSV file; must be unique. Texts and expressions "
+        "can use it if it has letters, digits and _ alone."
+    )
     var_type: VarType | None = Field(None, description="category, integer or float. Blank: text.")
     response_options: str | None = Field(
         None,

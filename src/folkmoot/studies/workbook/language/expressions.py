@@ -65,6 +65,18 @@ _COMPARED: Mapping[type[ast.AST], Callable[..., bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
+# Operators of Python that the language lacks.
+_OTHER_SIGNS: Mapping[type[ast.AST], str] = {
+    **{ast.BitXor: "^", ast.BitAnd: "&", ast.Invert: "~", ast.LShift: "<<", ast.RShift: ">>"},
+    **{ast.MatMult: "@", ast.Is: "is", ast.IsNot: "is not"},
+}
+# What to write in place of the signs of other languages.
+_REPLACEMENTS: Mapping[str, str] = {
+    **{"^": "write ** for a power", "&": "write and", "&&": "write and", "||": "write or"},
+    **{"=": "write == to compare", "<>": "write !=", "!": "write not", "~": "write not"},
+    **{"is": "write ==", "is not": "write !="},
+}
+_FOREIGN_SIGN = re.compile(r"&&|\|\||<>|(?<![=!<>])=(?!=)|!(?!=)")
 _NODES = (
     *(ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.Call, ast.UnaryOp, ast.BinOp, ast.Not),
     *(ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.IfExp, *_ARITHMETIC, *_COMPARED),
@@ -174,9 +186,10 @@ def parse_expression(text: str) -> ast.expr:
         reserved = [
             word for word in _WORD.findall(source) if iskeyword(word) and word not in KEYWORDS
         ]
-        hint = (
-            f"{reserved[0]} is a reserved word of Python; choose another name" if reserved else ""
-        )
+        foreign = _FOREIGN_SIGN.search(_TEXT_OR_COMMENT.sub("", source))
+        hint = _REPLACEMENTS[foreign[0]] if foreign else ""
+        if reserved:
+            hint = f"{reserved[0]} is a reserved word of Python; choose another name"
         raise ExpressionProblem(detail, hint or "e.g. endowment - give + total / 4") from error
     assert isinstance(tree, ast.expr)
     return tree
@@ -212,8 +225,10 @@ class _Pipes(ast.NodeTransformer):
 def _check(node: ast.AST, depth: int = 0, *, inside: bool = False) -> None:
     # `depth` is the number of aggregates such as `sum(x)` around the node.
     if not isinstance(node, _NODES):
-        message = f"{type(node).__name__} is not allowed"
-        raise ExpressionProblem(message, "use numbers, names, + - * / and functions")
+        sign = _OTHER_SIGNS.get(type(node), "")
+        message = f"{sign or shorten(ast.unparse(node), 40)} is not allowed"
+        hint = _REPLACEMENTS.get(sign, "use numbers, names, + - * / and functions")
+        raise ExpressionProblem(message, hint)
     if isinstance(node, ast.Constant):
         _check_constant(node.value)
     elif isinstance(node, ast.Attribute):
@@ -256,16 +271,36 @@ def _check_call(node: ast.Call) -> None:
 
 def _check_fixed(node: ast.expr) -> None:
     # A constant part such as `9 ** 9 ** 9` cannot be calculated.
-    if not names_used(node) and not any(map(_is_aggregate, ast.walk(node))):
+    value: Scalar | Missing
+    if _is_fixed(node):
         value = _calculate_value(node, Evaluator(EMPTY_CONTEXT), None)
-        if isinstance(value, Missing):
-            expression_text = shorten(ast.unparse(node), 40)
-            raise ExpressionProblem(
-                f"{expression_text} has no value: {value.detail}", "use smaller numbers"
-            )
+    elif _divides_by_zero(node):
+        value = Missing("not_computable", "division by zero")
+    else:
+        for child in operands_of(node):
+            _check_fixed(child)
         return
-    for child in operands_of(node):
-        _check_fixed(child)
+    if isinstance(value, Missing):
+        message = f"{shorten(ast.unparse(node), 40)} has no value: {value.detail}"
+        hint = "use smaller numbers"
+        if value.detail == "division by zero":
+            hint = "divide by another number"
+        elif any(isinstance(getattr(part, "value", None), str) for part in ast.walk(node)):
+            hint = "only numbers can be calculated with; texts are written side by side"
+        raise ExpressionProblem(message, hint)
+
+
+def _is_fixed(node: ast.expr) -> bool:
+    return not names_used(node) and not any(map(_is_aggregate, ast.walk(node)))
+
+
+def _divides_by_zero(node: ast.expr) -> bool:
+    # The dividend may be known only in a run.
+    divides = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod))
+    if not divides or not _is_fixed(node.right):  # type: ignore[attr-defined]
+        return False
+    divisor = node.right  # type: ignore[attr-defined]
+    return _calculate_value(divisor, Evaluator(EMPTY_CONTEXT), None) == 0
 
 
 def _function_name(node: ast.AST) -> str:

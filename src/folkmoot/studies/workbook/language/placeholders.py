@@ -424,7 +424,7 @@ def _unknown_name_problem(name: str, known: Collection[str]) -> ExpressionProble
     candidates = sorted(
         known_name
         for known_name in known
-        if (known_name.startswith(f"{space}.") if dot else "." not in known_name)
+        if (known_name.startswith(f"{space}.") if dot else known_name.isidentifier())
     )
     suggestion = closest_name(name, candidates)
     if suggestion == OPTIONS:
