@@ -718,8 +718,9 @@ class WorkbookAnswer(AnswerType[GivenAnswer]):
 
 def _plain_number(text: str) -> float | None:
     parsed = Number().parse_reply(text)
-    is_plain = isinstance(parsed, ParsedAnswer) and parsed.parse_step == "exact"
-    return float(parsed.value) if is_plain and abs(parsed.value) < MAX_NUMBER else None  # type: ignore[union-attr]
+    if not isinstance(parsed, ParsedAnswer) or parsed.parse_step != "exact":
+        return None
+    return float(parsed.value) if abs(parsed.value) < MAX_NUMBER else None
 
 
 def _as_whole_number(number: float) -> int | float:
