@@ -195,7 +195,7 @@ def test_report_contains_the_share_read_from_the_cache(
     monkeypatch.setattr(openai_chat, "read_json", lambda body: with_cached(decode(body)))
     _, finished_run = record_bodies("openai/gpt-4o", tmp_path / "run", monkeypatch)
     (row,) = build_trust_section(finished_run.folder, STUDY).models.rows
-    assert "50%" in row
+    assert "50 %" in row
     input_tokens, output_tokens = (
         finished_run.manifest["input_tokens"],
         finished_run.manifest["output_tokens"],

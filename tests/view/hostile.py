@@ -30,17 +30,6 @@ class Participant(Row, table="people"):
     persona: str
 
 
-class Utterance(Row, table="utterances"):
-    group: str
-    turn: int
-    round: int
-    speaker_id: str
-    name: str
-    text: str
-    replied_to: str
-    stance: str
-
-
 async def protocol(session: Session[Config]) -> None:
     await session.seal("design of " + MARKUP_TEXT, {"x": MARKUP_TEXT})
     session.warn(MARKUP_TEXT)
@@ -58,16 +47,14 @@ async def protocol(session: Session[Config]) -> None:
                 **shared_columns,
             )
         )
-        scope.record(
-            Utterance(
-                turn=1,
-                round=1,
-                speaker_id=participant_id,
-                text=str(statement),
-                replied_to=participant_id,
-                stance=MARKUP_TEXT,
-                **shared_columns,
-            )
+        scope.say(
+            speaker,
+            str(statement),
+            round=1,
+            turn=1,
+            group=MARKUP_GROUP,
+            replied_to=participant_id,
+            stance=MARKUP_TEXT,
         )
         scope.record(
             "votes", {"group": MARKUP_GROUP, "participant_id": participant_id, "vote": str(choice)}
@@ -108,6 +95,6 @@ STUDY = Study(
     title="Hostile",
     config=Config,
     protocol=protocol,
-    tables=(Participant, Utterance),
+    tables=(Participant,),
     findings=findings,
 )
