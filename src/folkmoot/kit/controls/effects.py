@@ -571,10 +571,10 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
     )
 
 
-def _move_cells(figure: str, p: str, estimate: Estimate | None) -> dict[str, TableCell]:
+def _move_cells(figure: str, p_column: str, estimate: Estimate | None) -> dict[str, TableCell]:
     cells = estimate_cells(estimate, "share", "_share")
     return {figure + name: cell for name, cell in cells.items()} | {
-        p: p_value_cell(estimate) if estimate else None
+        p_column: p_value_cell(estimate) if estimate else None
     }
 
 
