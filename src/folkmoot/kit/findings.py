@@ -39,6 +39,7 @@ from folkmoot.measures.inference.estimates import (
     format_count,
     format_p_value,
     format_percent,
+    round_half_away,
 )
 from folkmoot.measures.inference.proportions import holm, wilson
 from folkmoot.measures.wording import Sentence, join_sentences, word
@@ -309,8 +310,7 @@ def format_mean_value(value: float | None, digits: int = 2) -> str:
     # recompute it.
     if value is None or not math.isfinite(value):
         return "unknown"
-    # Adding 0.0 turns −0.0 into 0.0, so that no "−0.00" is printed.
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    return f"{round_half_away(value, digits):.{digits}f}".replace("-", "−")
 
 
 def p_value_words(estimate: Estimate, holm: float | None = None) -> str:

@@ -20,7 +20,13 @@ from folkmoot.report.document.html import write_report
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, LineChart
 from folkmoot.studies.workbook import findings
 from folkmoot.studies.workbook.config import Measure, WorkbookConfig, declare_claims
-from folkmoot.studies.workbook.findings import PERSON, by_round, by_treatment, option_shares
+from folkmoot.studies.workbook.findings import (
+    PERSON,
+    by_round,
+    by_treatment,
+    distribution_finding,
+    option_shares,
+)
 from folkmoot.studies.workbook.preparation import config_advisories
 from tests.shown import render_run_text
 from tests.studies.workbook.workbook_builder import (
@@ -114,6 +120,22 @@ def test_the_course_of_a_treatment_with_values_in_one_round_is_told_once() -> No
     values = pl.DataFrame(cells, ["session", "treatment", "name", "number"], orient="row")
     sentence = by_round(measure, values, ["calm", "NONE"]).says
     assert sentence.endswith("calm: 5 in round 2; NONE: 3 in round 1, 4 in round 2.")
+
+
+def test_figures_in_sentences_are_written_as_in_tables() -> None:
+    """A mean in the middle is rounded as the table rounds it, and thousands have no exponent."""
+    measure = Measure("earned", ((1, "earned_1"), (2, "earned_2")), computed=True)
+    amounts = {"earned_1": (5.12, 5.13), "earned_2": (1_234.0, 1_235.0)}
+    cells = [
+        (session, "calm", name, number)
+        for name, numbers in amounts.items()
+        for session, number in zip(("s1", "s2"), numbers, strict=True)
+    ]
+    values = pl.DataFrame(cells, ["session", "treatment", "name", "number"], orient="row")
+    sentence = by_round(measure, values, ["calm"]).says
+    assert sentence.endswith("under calm: 5.13 in round 1, 1,235 in round 2.")
+    says = distribution_finding(measure, values, ["calm"]).says
+    assert "from 5.12 to 1,235" in says and "at or below 620" in says
 
 
 def test_the_interval_of_a_mean_share_stays_between_0_and_1() -> None:

@@ -31,7 +31,7 @@ from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY, join_sentences, word
-from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable
+from folkmoot.storage.findings import BarChart, Finding, LineChart, ResultTable, format_number
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import ANSWER_KIND, ListedOptions, NotALiteral, read_options
 from folkmoot.studies.workbook.config import (
@@ -322,7 +322,13 @@ def _share_suffix(measure: Measure) -> str:
 
 
 def _format_mean(measure: Measure, mean: float) -> str:
-    return format_percent(mean) if measure.is_share else f"{mean:.3g}"
+    return format_percent(mean) if measure.is_share else _format_figure(mean)
+
+
+def _format_figure(value: float) -> str:
+    # As in a table, but a whole number has no decimals.
+    text = f"{value:,.0f}" if value.is_integer() else format_number(value)
+    return text.replace("-", "−")
 
 
 def _describe_course(measure: Measure, treatment: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -548,7 +554,7 @@ def distribution_finding(
         bins = np.searchsorted(distinct, numbers)
     else:
         edges = np.linspace(distinct[0], distinct[-1], MOST_BARS // 2 + 1)
-        names = [f"{low:.3g}–{high:.3g}" for low, high in itertools.pairwise(edges)]
+        names = [f"{low}–{high}" for low, high in itertools.pairwise(map(_format_figure, edges))]
         # The last edge belongs to the last interval.
         bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(names) - 1)
     answers = data.select("treatment", answer=pl.Series([names[bin_index] for bin_index in bins]))
@@ -559,9 +565,9 @@ def distribution_finding(
         word(
             "description",
             "distribution",
-            least=f"{numbers.min():.3g}",
-            most=f"{numbers.max():.3g}",
-            median=f"{np.median(numbers):.3g}",
+            least=_format_figure(numbers.min()),
+            most=_format_figure(numbers.max()),
+            median=_format_figure(float(np.median(numbers))),
             answers=format_count(len(numbers), "answer"),
         ),
         table,
@@ -630,7 +636,10 @@ def _answers_by_treatment(
             for name in names
         ]
     table = ResultTable.from_records(
-        [{"treatment": treatment, title: name, "share": share} for name, treatment, share in shares]
+        [
+            {"treatment": treatment, title: name, "answers_share": share}
+            for name, treatment, share in shares
+        ]
     )
     return table, BarChart(tuple(shares), unit="share of answers", percent=True)
 
