@@ -165,6 +165,18 @@ def test_groups_of_humans_are_compared_with_participants_in_the_same_condition(
     assert [row["off"] for row in rows] == [0, 0]
 
 
+def test_a_run_without_conditions_is_compared_with_all_humans(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(1)
+    for row in simulated:
+        del row["condition"]
+    run, file = write_run_and_humans(tmp_path, humans, simulated)
+    findings = {finding.key: finding for finding in compare_runs([run, file])}
+    assert "left out" not in findings["designs"].says
+    (row,) = read_rows(findings["people_rectified"])
+    assert (row["condition"], row["people"]) == ("Everybody", 300)
+    assert findings["people_rectified"].unit == "participant"
+
+
 def test_humans_without_an_answer_are_named_and_not_counted(tmp_path: Path) -> None:
     humans, simulated = draw_humans_and_simulation(2)
     humans = [{**row, "final_choice": None} if i < 60 else row for i, row in enumerate(humans)]

@@ -331,7 +331,8 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
         for column in split_by_condition(people.tables["participants"])
         if column not in (*arms, EVERYBODY)
     ]
-    if unmatched_arms and arms:
+    # A run without conditions is compared with all rows of the file.
+    if unmatched_arms and arms and EVERYBODY not in arms:
         sentences.append(
             word("runs", "unmatched arms", file=people.name, arms=join_first(unmatched_arms))
         )

@@ -143,7 +143,8 @@ def _pairs_of(
     for arm, (model_rows, human_rows) in arms.items():
         arm_name = condition_name(arm) if arm == EVERYBODY else name_arm(arm, claims)
         tables = _with_ids(model_rows, human_rows, (model, human))
-        yield Pair(name, arm_name, *tables, share, human.unit_of(arm))
+        unit = join_unit_names(human.units.values()) if arm == EVERYBODY else human.unit_of(arm)
+        yield Pair(name, arm_name, *tables, share, unit)
 
 
 def _with_ids(
