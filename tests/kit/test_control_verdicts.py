@@ -245,6 +245,13 @@ def test_an_order_that_changes_answers_as_often_as_a_retest_passes(
     ]
 
 
+def test_an_excess_over_few_units_is_not_tested() -> None:
+    findings = compute_findings(ask_in_reversed_order(1, 1, 3))
+    rows = [row for row in read_rows(findings, "answers_in_each_version") if row["verdict"]]
+    assert [(row["excess_share"], row["excess_p"]) for row in rows] == [(0.0, None), (None, None)]
+    assert [row["verdict"] for row in rows] == ["not known", "not known"]
+
+
 def test_changes_that_cancel_out_leave_the_cause_of_an_effect_open() -> None:
     """All participants of B change to the next option. The shares of the options stay equal."""
     answers = []

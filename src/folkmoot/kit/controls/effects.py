@@ -612,7 +612,9 @@ def _changes_beyond_retest(
     if changed.values.count("changed") > noise.values.count("changed"):
         return found
     # A distance has no sign. Fewer changes than when asked again are no excess.
-    return replace(found, value=0.0, low=min(found.low, 0.0), high=found.high - found.value, p=1.0)
+    if not found.has_interval:
+        return replace(found, value=0.0)
+    return replace(found, value=0.0, low=0.0, high=found.high - found.value, p=1.0)
 
 
 def _are_same(rows: pl.DataFrame) -> list[bool]:
