@@ -680,6 +680,15 @@ def test_a_difference_of_effects_without_variation_is_not_tested(tmp_path):
     )
 
 
+def test_equal_effects_of_the_same_people_are_tested_without_an_interval(tmp_path):
+    counts = {"acp": (20, 40), "simple_voting": (6, 40)}
+    runs = [
+        seal_participants(write_run(tmp_path / name, counts), "a") for name in ("first", "second")
+    ]
+    sentence = compute_comparison(runs)["compare_effects"].says
+    assert sentence.endswith("that the effects differ is not shown (0 points, adjusted p > .99).")
+
+
 def test_runs_with_one_condition_have_no_effects_to_compare(tmp_path):
     first = write_run(tmp_path / "first", {"simple_voting": (12, 150)})
     second = write_run(tmp_path / "second", {"simple_voting": (60, 150)})

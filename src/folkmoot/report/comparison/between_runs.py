@@ -568,7 +568,8 @@ def _tell_effect(results: Mapping[str, Result], run: str, base: str) -> Sentence
         second=claim.format_signed(run_estimate.value, more),
         second_run=run,
     )
-    if gap.why or not gap.estimate.has_interval:
+    # Equal runs have a p-value and no interval, because no difference varies.
+    if not gap.is_tested:
         return word(
             "runs",
             "effects not compared",
