@@ -168,6 +168,8 @@ def test_the_conditions_are_no_units_whatever_their_column_is_called(tmp_path: P
     assert (result.claim.unit, result.estimate.unit_count) == ("village", 12)
     (result,) = evaluate_claims(run, [replace(SCORE, by="group")])
     assert (result.claim.unit, result.estimate.unit_count) == ("participant", 72)
+    tables = {"people": {"participant_id": "text", "group": "text", "score": "float"}}
+    assert as_declared(replace(SCORE, by="group"), tables).unit == "participant"
 
 
 def test_a_hypothesis_has_the_units_of_the_claims_about_its_table() -> None:

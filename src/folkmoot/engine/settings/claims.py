@@ -444,7 +444,9 @@ def as_declared(
         for other in others
         if other.measure == f"{table}.{measure}" and {*other.contrast} == {*claim.contrast}
     )
+    # As in `read_rows`, the column with the conditions holds no unit.
     columns = pl.DataFrame(schema=dict.fromkeys(tables[table], pl.String))
+    columns = columns.drop(claim.by, strict=False)
     unit = next(units_of_same_contrast, units_of(columns, unit_column=named.unit_column).name)
     kinds: dict[bool, Kind] = {True: "share", False: "mean"}
     resolved = replace(named, kind=kinds[kind == "bool"], unit=unit)
