@@ -119,7 +119,7 @@ def compare_votes(runs: Sequence[Sample]) -> Finding | None:
         sentences.append(word("runs", "starting points"))
     return Finding(
         "compare_votes",
-        "Do the runs choose each option as often?",
+        "Is each option chosen equally often in all runs?",
         join_sentences(sentences),
         ResultTable.from_records(
             rows,
