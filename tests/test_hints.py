@@ -70,7 +70,10 @@ def test_lists_are_joined_in_words_and_long_texts_shortened() -> None:
     assert [join_words(list(names)) for names in ("", "a", "ab", "abc")] == [
         *("", "a", "a and b", "a, b and c")
     ]
-    assert (join_first(list("abc")), join_first(list("abcd"), 2)) == ("a, b, c", "a, b and 2 more")
+    assert (join_first(list("abc")), join_first(list("abcd"), 2)) == (
+        "a, b and c",
+        "a, b and 2 more",
+    )
     assert shorten("x" * 80) == "x" * 80
     assert shorten("x" * 81) == "x" * 79 + "…"
 

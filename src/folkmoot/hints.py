@@ -43,9 +43,9 @@ def join_words(items: Sequence[str]) -> str:
 
 
 def join_first(names: Sequence[str], max_names: int = 3) -> str:
-    """Join the first names and count the others, as in "a, b, c and 4 more"."""
-    more = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
-    return ", ".join(names[:max_names]) + more
+    """Join names as "a, b and c". Of a longer list, count the others, as in "a, b and 4 more"."""
+    more = [f"{len(names) - max_names:,} more"] if len(names) > max_names else []
+    return join_words([*names[:max_names], *more])
 
 
 def capitalise(text: str) -> str:

@@ -168,10 +168,10 @@ def test_options_with_equal_numbers_of_votes_are_all_named(tmp_path: Path) -> No
     assert found["votes"].conclusion == f"most voted {most_voted}"
     assert (
         f"the most frequent changes are those of 4 each, from “{PARKS}” to “{JOBS}” "
-        f"(Adversarial (ACP)), from “{JOBS}” to “{CARE}” (Adversarial (ACP))."
+        f"(Adversarial (ACP)) and from “{JOBS}” to “{CARE}” (Adversarial (ACP))."
     ) in found["transitions"].says
     assert (
-        f"the largest net shifts are “{PARKS}” −4 in Adversarial (ACP) (0 gained, 4 lost), "
+        f"the largest net shifts are “{PARKS}” −4 in Adversarial (ACP) (0 gained, 4 lost) and "
         f"“{CARE}” +4 in Adversarial (ACP) (4 gained, 0 lost)."
     ) in found["option_shifts"].says
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from folkmoot.engine.settings.config import CALL_KEYS
 from folkmoot.errors import InputError, Problem
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, join_first
 from folkmoot.kit.findings import (
     Row,
     collect_findings,
@@ -51,6 +51,7 @@ from folkmoot.report.comparison.people import against_people
 from folkmoot.report.comparison.samples import (
     CHOICES,
     EVERYBODY,
+    MAX_LISTED,
     NAMES_IN_FILES,
     TEXTS,
     Sample,
@@ -59,7 +60,6 @@ from folkmoot.report.comparison.samples import (
     count_draws,
     describe_respelled,
     describe_weights,
-    join_first,
     known_choices,
     load_samples,
     people_in,
@@ -181,7 +181,11 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
     if len(kinds) > 1:
         parts.append(word("runs", "types", types=", ".join(kinds)))
     if differing:
-        parts.append(word("runs", "designs", settings=join_first([*map(_setting_name, differing)])))
+        parts.append(
+            word(
+                "runs", "designs", settings=join_first([*map(_setting_name, differing)], MAX_LISTED)
+            )
+        )
         # If several settings differ, a difference in results has no single cause.
         if len(differing) > 1:
             parts.append(word("runs", "several settings"))
@@ -189,7 +193,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         parts.append(word("runs", "same settings"))
     same_people_runs = [sample.name for sample in runs[1:] if same_people(runs[0], sample)]
     if same_people_runs:
-        names = join_first(same_people_runs)
+        names = join_first(same_people_runs, MAX_LISTED)
         parts.append(word("runs", "same people", runs=names, first=runs[0].name))
     parts += [
         word(
@@ -199,7 +203,7 @@ def describe_designs(runs: Sequence[Sample]) -> Finding:
         if sample.partial
     ]
     if human_names:
-        parts.append(word("runs", "people", files=join_first(human_names)))
+        parts.append(word("runs", "people", files=join_first(human_names, MAX_LISTED)))
         if any(count_draws(sample) for sample in runs):
             parts.append(word("runs", "people, texts"))
         parts += [
@@ -239,10 +243,9 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         {column for table in run_tables for column in split_by_condition(table)},
     )
     if run_tables and not ({EVERYBODY} & (arms | known_arms) or arms & known_arms):
-        message = f"{people.name}: none of its arms ({join_first(sorted(arms))}) is one of a run's"
-        hint = (
-            f"these are {join_first(sorted(known_arms))}; leave the column out to compare with all"
-        )
+        own, others = (join_first(sorted(names), MAX_LISTED) for names in (arms, known_arms))
+        message = f"{people.name}: none of its arms ({own}) is one of a run's"
+        hint = f"these are {others}; leave the column out to compare with all"
         raise InputError(Problem(message, hint=hint))
     path = str(people.config["file"])
     numbers = _numbers_in(runs)
@@ -277,7 +280,7 @@ def _require_shared(people: Sample, runs: Sequence[Sample]) -> None:
         names = dict.fromkeys(
             f"{claim.measure.rpartition('.')[2]} ({name_measure(claim)})" for claim in measures
         )
-        hint = f"the run measures {join_first([*names])}"
+        hint = f"the run measures {join_first([*names], MAX_LISTED)}"
         raise InputError(Problem(f"{path}: no column is a measure of the run", hint=hint))
 
 
@@ -293,7 +296,7 @@ def _require_told_apart(people: Sample, path: str, measures: Sequence[Claim]) ->
                 column in columns
                 and len({dict(claim.where).get(name) for claim in same_column}) > 1
             ):
-                names = join_first([name_measure(claim) for claim in same_column])
+                names = join_first([name_measure(claim) for claim in same_column], MAX_LISTED)
                 hint = f"it tells apart {names}"
                 raise InputError(Problem(f"{path}: {column} needs a column {name}", hint=hint))
 
@@ -334,7 +337,12 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
     # A run without conditions is compared with all rows of the file.
     if unmatched_arms and arms and EVERYBODY not in arms:
         sentences.append(
-            word("runs", "unmatched arms", file=people.name, arms=join_first(unmatched_arms))
+            word(
+                "runs",
+                "unmatched arms",
+                file=people.name,
+                arms=join_first(unmatched_arms, MAX_LISTED),
+            )
         )
     table = people.tables["participants"]
     sentences += [
@@ -370,7 +378,7 @@ def _describe_file(people: Sample, runs: Sequence[Sample]) -> list[Sentence]:
                 "unmatched choices",
                 file=people.name,
                 answers=format_count(sum(unmatched.values()), "answer"),
-                choices=join_first([f"“{choice}”" for choice in unmatched]),
+                choices=join_first([f"“{choice}”" for choice in unmatched], MAX_LISTED),
             )
         )
     return sentences

@@ -24,7 +24,7 @@ from folkmoot.engine.study.study import (
     find_study_of_run,
 )
 from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
-from folkmoot.hints import join_words
+from folkmoot.hints import join_first
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
 from folkmoot.models.catalog import HUMAN_MODEL
@@ -66,6 +66,8 @@ TEXTS = tuple(NAMES_IN_RUNS.values())
 CHOICES = ("initial_choice", "final_choice")
 CHANGES = (*CHOICES, "position_changed")
 EVERYBODY = "everybody"
+# A sentence about runs or files names this many things and counts the rest.
+MAX_LISTED = 6
 # First words of the sealed parts that do not say who takes part in which condition. The sample that
 # is coded depends on what was said, so it differs between runs of the same participants.
 PARTS_WITHOUT_PARTICIPANTS = (DESIGN, CLAIMS, FORK, "controls", "codebook", "coding")
@@ -487,13 +489,7 @@ def are_independent(table: pl.DataFrame, column: str, fewest_draws: int = FEWEST
 def describe_respelled(name: str, respelled: Mapping[str, str]) -> Sentence:
     """Return the sentence that names the choices of a file that were respelled."""
     spellings = [f"“{text}” as “{choice}”" for text, choice in respelled.items()]
-    return word("runs", "respelled", file=name, spellings=join_first(spellings))
-
-
-def join_first(names: Sequence[str]) -> str:
-    """Return the first names of a list in words, and how many more there are."""
-    listed_names = [*names[:6], *([f"{len(names) - 6} more"] if len(names) > 6 else [])]
-    return join_words(listed_names)
+    return word("runs", "respelled", file=name, spellings=join_first(spellings, MAX_LISTED))
 
 
 def describe_weights(name: str, table: pl.DataFrame) -> Sentence | None:
