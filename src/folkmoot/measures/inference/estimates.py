@@ -114,10 +114,10 @@ def format_percent(share: float, digits: int = 0) -> str:
     if not math.isfinite(share):
         return "unknown"
     percent = 100 * share
-    if 0 < abs(share) < 0.0095:
-        digits = max(digits, 1)
     # Floats that are this close to 0 or 1 differ from it only by the errors of a computation.
     is_exact = any(math.isclose(share, whole, abs_tol=1e-9) for whole in (0.0, 1.0))
+    if abs(share) < 0.0095 and not is_exact:
+        digits = max(digits, 1)
     while not is_exact and round_half_away(percent, digits) in (0.0, 100.0):
         digits += 1
     return f"{round_half_away(percent, digits):.{digits}f} %"
