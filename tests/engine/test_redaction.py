@@ -62,6 +62,13 @@ def test_characters_around_the_words_of_a_text_are_removed_with_it(
         assert redact(text, f"Ann said {spell(text)} and left.") == "Ann said # and left."
 
 
+@pytest.mark.parametrize(
+    ("after", "following"), [('"', "& quotas are fine"), ("\\n", "\\ now"), ("'", "&#x200d; then")]
+)
+def test_a_part_of_an_escape_is_no_character_of_the_text(after: str, following: str) -> None:
+    assert redact(f"We never had it{after}", f"We never had it {following}") == f"# {following}"
+
+
 def test_edges_of_neighbouring_texts_do_not_overlap() -> None:
     redaction = Redaction()
     redaction.learn_text("We never had it*")

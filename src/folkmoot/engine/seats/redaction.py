@@ -43,6 +43,8 @@ _WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SENTENCE = re.compile(r"[^.!?\n]+")
 _SPACE = re.compile(r"\s|\\[nrtbf]")
+# A character, or an escape that stands for one.
+_SIGN = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|\S")
 # Logs and messages end a text that was cut off with an ellipsis.
 IS_CUT = re.compile(r"…\W*$")
 
@@ -136,18 +138,19 @@ def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
         yield start, word.end(), letters
 
 
-def _spell_character(character: str) -> tuple[str, ...]:
+def _spell_sign(sign: str) -> tuple[str, ...]:
     # As in JSON, as in Markdown, and as it is.
-    return json.dumps(character)[1:-1], f"\\{character}", character
+    return json.dumps(sign)[1:-1], f"\\{sign}", sign
 
 
 def _find_prefix_end(text: str, start: int, wanted: str) -> int:
     # The end of the longest beginning of `wanted` that `text` has at `start`. Spaces are ignored.
-    # A backslash may be an escape or a character of `wanted`, so there may be several ends.
+    # A backslash may be an escape or a character of `wanted`, so there may be several ends. An
+    # escape counts as a whole: the start of `&quot;` may be an "&" and a word of another speaker.
     ends = {start}
-    for character in "".join(wanted.split()):
+    for sign in _SIGN.findall(wanted):
         firsts = {_skip_spaces(text, end) for end in ends}
-        forms = _spell_character(character)
+        forms = _spell_sign(sign)
         found = {
             first + len(form) for first in firsts for form in forms if text.startswith(form, first)
         }
@@ -160,9 +163,9 @@ def _find_prefix_end(text: str, start: int, wanted: str) -> int:
 def _find_suffix_start(text: str, end: int, wanted: str) -> int:
     # The start of the longest end of `wanted` that `text` has before `end`.
     starts = {end}
-    for character in reversed("".join(wanted.split())):
+    for sign in reversed(_SIGN.findall(wanted)):
         lasts = {_skip_spaces_back(text, start) for start in starts}
-        forms = _spell_character(character)
+        forms = _spell_sign(sign)
         found = {
             last - len(form) for last in lasts for form in forms if text.endswith(form, 0, last)
         }
