@@ -317,12 +317,14 @@ def _change_file(path: Path, text: str, redaction: Redaction) -> str:
         # A cell above the size limit of `csv` is an error.
         with suppress(csv.Error):
             rows = [*csv.reader(io.StringIO(text))]
-            changed_rows = [
-                [redaction.redact_text(cell, own=redaction.is_of_person(row)) for cell in row]
-                for row in rows
-            ]
+            changed_rows = [_change_row(row, redaction) for row in rows]
             return text if changed_rows == rows else csv_text(changed_rows)
     return redaction.redact_text(text)
+
+
+def _change_row(row: Sequence[str], redaction: Redaction) -> list[str]:
+    is_own = redaction.is_of_person(row)
+    return [redaction.redact_text(cell, own=is_own) for cell in row]
 
 
 def _prepare_journals(
