@@ -213,6 +213,10 @@ def test_claim_on_data_that_the_run_lacks_is_not_tested(
             {"measure": "votess.score"},
             "there is no table votess in this study (did you mean votes?)",
         ),
+        # A protocol may record tables and columns that it does not declare.
+        ({"measure": "talks.length", "by": "town"}, ""),
+        ({"measure": "length"}, ""),
+        ({"measure": "scor"}, "there is no column scor in any table"),
         ({"measure": "votes.name"}, "name is a text"),
         ({"by": "colour"}, "claims[1].by: there is no column colour in the table votes"),
         ({"by": ""}, "the table votes has no conditions to compare"),

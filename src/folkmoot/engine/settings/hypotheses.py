@@ -21,7 +21,7 @@ from folkmoot.engine.settings.claims import (
 )
 from folkmoot.errors import Problem
 from folkmoot.field_notes import field_notes
-from folkmoot.hints import did_you_mean, join_first
+from folkmoot.hints import closest_name, did_you_mean, join_first
 from folkmoot.measures.inference.claims import (
     ACROSS,
     MIRRORED,
@@ -153,7 +153,8 @@ def check_claims(claims: Sequence[Claim], tables: Tables, conditions: Conditions
     problems = []
     for number, claim in enumerate(claims, 1):
         key = f"claims[{number}]"
-        problems += _check_comparison(claim, tables, conditions, key)
+        if not _may_be_undeclared(claim, tables):
+            problems += _check_comparison(claim, tables, conditions, key)
         if claim.contrast[0] == claim.contrast[1]:
             message = "must name two different conditions"
             problems.append(Problem(message, key=f"{key}.contrast"))
@@ -164,6 +165,15 @@ def check_claims(claims: Sequence[Claim], tables: Tables, conditions: Conditions
         hint = "each one makes the test of all others stricter; make the others secondary"
         problems.append(Problem(message, key="claims", hint=hint))
     return problems
+
+
+def _may_be_undeclared(claim: Claim, tables: Tables) -> bool:
+    # A protocol may record tables that the study type does not declare. A name that is similar to a
+    # declared one is taken for a typing error.
+    named_table, _, column = claim.measure.rpartition(".")
+    columns = {name for declared in tables.values() for name in declared}
+    name, declared_names = (named_table, set(tables)) if named_table else (column, columns)
+    return name not in declared_names and closest_name(name, declared_names) is None
 
 
 def _check_comparison(
