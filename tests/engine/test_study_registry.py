@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 from pydantic import Field
@@ -71,8 +71,9 @@ def test_a_study_type_may_narrow_a_key_of_all_studies_and_not_replace_it() -> No
         """A study file that names one of two models."""
 
         model: Literal["synthetic", "openai/gpt-4o"] = "synthetic"
-        temperature: float = 0.9
+        temperature: int = 1
         concurrency: int = Field(4, ge=1)
+        embedding_model: ClassVar[str | None] = None
 
     class Other(StudyConfig):
         """A study file with another meaning of a shared key."""

@@ -682,8 +682,10 @@ def check_study(study: Study, name: str = "") -> None:
         fail("config= is not a subclass of StudyConfig", "write `class Config(StudyConfig)`")
     else:
         for key, field_info in StudyConfig.model_fields.items():
-            kinds = _kinds_of(study.config.model_fields[key].annotation)
-            if not kinds <= _kinds_of(field_info.annotation):
+            # A class variable in place of a field fixes the key.
+            own_field = study.config.model_fields.get(key, field_info)
+            allowed = _kinds_of(field_info.annotation)
+            if not all(_is_one_of(kind, allowed) for kind in _kinds_of(own_field.annotation)):
                 message = f"config= gives {key}, a key of all studies, another type"
                 fail(message, "choose another name for the key")
     if not isinstance(study.prompts, (Path, type(None))):
@@ -702,6 +704,13 @@ def _kinds_of(annotation: object) -> set[object]:
     if origin in (Union, UnionType):
         return set().union(*map(_kinds_of, arguments))
     return {annotation}
+
+
+def _is_one_of(kind: object, allowed: set[object]) -> bool:
+    classes = tuple(member for member in allowed if isinstance(member, type))
+    is_subclass = isinstance(kind, type) and issubclass(kind, classes)
+    # Every whole number is a valid float.
+    return kind in allowed or is_subclass or (kind is int and float in allowed)
 
 
 def _accepts_one_argument(protocol: Callable[..., object]) -> bool:
