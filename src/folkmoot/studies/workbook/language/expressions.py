@@ -65,6 +65,7 @@ _COMPARED: Mapping[type[ast.AST], Callable[..., bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
+_DIVISIONS = (ast.Div, ast.FloorDiv, ast.Mod)
 # Operators of Python that the language lacks.
 _OTHER_SIGNS: Mapping[type[ast.AST], str] = {
     **{ast.BitXor: "^", ast.BitAnd: "&", ast.Invert: "~", ast.LShift: "<<", ast.RShift: ">>"},
@@ -296,11 +297,10 @@ def _is_fixed(node: ast.expr) -> bool:
 
 def _divides_by_zero(node: ast.expr) -> bool:
     # The dividend may be known only in a run.
-    divides = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod))
-    if not divides or not _is_fixed(node.right):  # type: ignore[attr-defined]
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, _DIVISIONS):
         return False
-    divisor = node.right  # type: ignore[attr-defined]
-    return _calculate_value(divisor, Evaluator(EMPTY_CONTEXT), None) == 0
+    divisor = node.right
+    return _is_fixed(divisor) and _calculate_value(divisor, Evaluator(EMPTY_CONTEXT), None) == 0
 
 
 def _function_name(node: ast.AST) -> str:
