@@ -249,6 +249,12 @@ def test_claims_are_compared_with_declared_tables_and_conditions(
     assert expected_text in "".join(map(str, problems))
 
 
+@pytest.mark.parametrize("returned", [None, Claim("votes.score", ("a", "b")), ["score"]])
+def test_claims_that_are_no_list_of_claims_are_refused(returned: object) -> None:
+    (problem,) = check_claims(returned, {}, {})
+    assert problem.key == "claims" and "must be a list of Claim" in problem.message
+
+
 def test_more_than_three_primary_claims_are_refused() -> None:
     claims = [Claim(f"votes.score{n}", ("a", "b"), family="primary") for n in range(4)]
     assert check_claims(claims[:3], {}, {}) == []

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -145,11 +145,15 @@ def check_hypotheses(
     return problems
 
 
-def check_claims(claims: Sequence[Claim], tables: Tables, conditions: Conditions) -> list[Problem]:
+def check_claims(returned: object, tables: Tables, conditions: Conditions) -> list[Problem]:
     """Return those problems of the claims of a study type that can be found before a run.
 
+    - `returned`: what the function `claims` of the study type returned.
     - `tables`, `conditions`: as in `check_hypotheses`.
     """
+    claims = [*returned] if isinstance(returned, Iterable) else []
+    if not (isinstance(returned, Iterable) and all(isinstance(claim, Claim) for claim in claims)):
+        return [Problem("must be a list of Claim", key="claims", hint="return [Claim(…)]")]
     problems = []
     for number, claim in enumerate(claims, 1):
         key = f"claims[{number}]"

@@ -420,7 +420,7 @@ def _study_problems(study: Study, config: StudyConfig, path: Path, tree: YamlTre
     config_problems = config_problems or _seat_problems(study, config, path.parent)
     # Conditions follow from the settings, so wrong settings would only cause further problems.
     conditions = study.conditions(config) if not config_problems else {}
-    declared_claims = study.claims(config) if not config_problems else ()
+    declared_claims: object = study.claims(config) if not config_problems else ()
     tables = columns_of_class(study.tables)
     claims_file, claims_line = locate_function(study.claims) or ("", "")
     for problem in [
