@@ -205,6 +205,9 @@ def _expand_forms(text: str, patterns: tuple[str, ...]) -> list[str]:
 def visible_text(reply: str) -> str:
     """Return a reply without spaces at its ends, or "" if it has no visible character."""
     text = reply.strip()
+    # This quick test decides most replies. All replies and options are examined.
+    if text[:1].isascii() and text[:1].isprintable():
+        return text
     return text if without_hidden(text).strip() else ""
 
 
