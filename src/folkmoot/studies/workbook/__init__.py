@@ -24,7 +24,6 @@ from folkmoot.studies.workbook.exposure_design import EXPOSURE
 from folkmoot.studies.workbook.files import derived_files
 from folkmoot.studies.workbook.findings import (
     compute_findings,
-    name_answers,
     session_of_answer,
     strict_tables,
 )
@@ -41,7 +40,7 @@ from folkmoot.studies.workbook.protocol import available_seats, run_protocol
 from folkmoot.studies.workbook.respondent import PART
 from folkmoot.studies.workbook.spreadsheet.layouts import template_files
 from folkmoot.studies.workbook.spreadsheet.qualtrics.importing import SUFFIX, import_survey
-from folkmoot.studies.workbook.tables import TABLES, unusable_reason
+from folkmoot.studies.workbook.tables import TABLES, name_answers, unusable_reason
 
 STUDY = Study(
     name="workbook",

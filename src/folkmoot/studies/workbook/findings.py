@@ -143,31 +143,6 @@ def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFr
     return tables
 
 
-def name_answers(run: RunFolder) -> dict[str, dict[str, str | float]]:
-    """Return the usable options, numbers and speculation scores by the address of the answer."""
-    if not run.has_table("responses"):
-        return {}
-    values: dict[tuple[str, ...], dict[str, str | float]] = {}
-    for row in run.read_table("responses").iter_rows(named=True):
-        key = (row["experiment_id"], row["task_id"], row["participant_id"])
-        answers = values[key] = {}
-        name, score = row["var_name"], row["speculation_score"]
-        if row["status"] != "invalid" and row["number"] is not None:
-            answers[name] = row["number"]
-        elif row["status"] != "invalid" and row["position"] is not None:
-            answers[name] = row["value"]
-        if score is not None:
-            answers[f"{name}: speculation score"] = float(score)
-    named: dict[str, dict[str, str | float]] = {}
-    for address in run.read_table("answers")["address"]:
-        match kit.split_address(address):
-            # A separate question for the score has the next address.
-            case ["sessions", session_id, task, participant_id, call]:
-                key = (session_id.rpartition(".")[0], task, participant_id)
-                named[address] = values.get(key, {}) if call == "ask0" else {}
-    return named
-
-
 def _played_treatments(design: Workbook, sessions: pl.DataFrame) -> list[str]:
     played_labels = list(dict.fromkeys(sessions["treatment"].to_list()))
     ordered = [

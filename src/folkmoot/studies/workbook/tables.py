@@ -9,6 +9,7 @@ import polars as pl
 from folkmoot.conversation.answer_types import Missing
 from folkmoot.engine.seats.utterances import UtteranceRow
 from folkmoot.engine.session.session import Scope
+from folkmoot.kit.findings import split_address
 from folkmoot.storage.rows import Row, column
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.workbook.answers import (
@@ -405,3 +406,28 @@ def _answered_row(response: Response, where: dict[str, str]) -> Answered:
         missing=answer.reason if isinstance(answer, Missing) else None,
         finish=response.finish,
     )
+
+
+def name_answers(run: RunFolder) -> dict[str, dict[str, str | float]]:
+    """Return the usable options, numbers and speculation scores by the address of the answer."""
+    if not run.has_table("responses"):
+        return {}
+    values: dict[tuple[str, ...], dict[str, str | float]] = {}
+    for row in run.read_table("responses").iter_rows(named=True):
+        key = (row["experiment_id"], row["task_id"], row["participant_id"])
+        answers = values[key] = {}
+        name, score = row["var_name"], row["speculation_score"]
+        if row["status"] != "invalid" and row["number"] is not None:
+            answers[name] = row["number"]
+        elif row["status"] != "invalid" and row["position"] is not None:
+            answers[name] = row["value"]
+        if score is not None:
+            answers[f"{name}: speculation score"] = float(score)
+    named: dict[str, dict[str, str | float]] = {}
+    for address in run.read_table("answers")["address"]:
+        match split_address(address):
+            # A separate question for the score has the next address.
+            case ["sessions", session_id, task, participant_id, call]:
+                key = (session_id.rpartition(".")[0], task, participant_id)
+                named[address] = values.get(key, {}) if call == "ask0" else {}
+    return named
