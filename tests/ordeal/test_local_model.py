@@ -1,8 +1,8 @@
 """The ordeal: every study type, small, answered by a real model that nobody here wrote.
 
-What a reply means is judged here anew and simply, so that a reader that takes too much is caught:
-whatever is read from a vote names no other option. `make local` installs the model; without it
-these tests are skipped. One short run belongs to `make test`, the rest to `make nightly`.
+What a reply means is judged here a second time and simply, so that a reader that takes too much is
+caught: whatever is read from a vote names no other option. `make local` installs the model. Without
+it these tests are skipped. One short run belongs to `make test`, the rest to `make nightly`.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def ordeal(study: str, settings: dict[str, Any] | None, folder: Path, **more: An
     for answer in answers:
         judge(answer, replies[answer["address"]])
     lost = sum(answer["missing"] is not None for answer in answers)
-    told = re.search(rf"\b{lost:,} of {len(answers):,} answers? missing", printed(run))
-    assert (told is not None) == bool(lost)
+    count = rf"\b{lost:,} of {len(answers):,} answers? without a valid value"
+    assert (re.search(count, printed(run)) is not None) == bool(lost)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalModel, "_start_server", None)  # a replay asks nobody
