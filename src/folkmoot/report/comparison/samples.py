@@ -374,10 +374,12 @@ def respell_choices(
     columns = [column for column in columns if column in table.columns]
     texts = [text for column in columns for text in table[column].drop_nulls()]
     spellings = match_spellings(texts, options)
-    respelled = {text: choice for text, choice in spellings.items() if choice not in (text, None)}
+    respelled = {
+        text: choice for text, choice in spellings.items() if choice is not None and choice != text
+    }
     return table.with_columns(
         pl.col(column).replace_strict(spellings, return_dtype=pl.String) for column in columns
-    ), {text: choice for text, choice in respelled.items() if choice is not None}
+    ), respelled
 
 
 def cell_location(path: Path | str, column: str, row: int) -> str:
@@ -465,7 +467,7 @@ def shared_arms(
 ) -> dict[str, tuple[pl.DataFrame, pl.DataFrame]]:
     """Return the rows of both tables in each condition that both have.
 
-    The only key is EVERYBODY if one of the tables has no conditions.
+    If one of the tables has no conditions, all rows of both are one pair.
     """
     if condition_column(first) is None or condition_column(second) is None:
         return {EVERYBODY: (first, second)}

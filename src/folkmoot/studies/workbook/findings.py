@@ -566,11 +566,9 @@ def option_shares(
         # Answers outside the sheet's list, as after a change of constants, come last.
         options = list(dict.fromkeys([*options_by_variable.get(name, ()), *answers["answer"]]))
         counts = Counter(answers["answer"])
-        top_count = max(counts.values())
-        top_options = join_words(
-            [f'"{option}"' for option in options if counts[option] == top_count]
-        )
-        each_text = " each" if list(counts.values()).count(top_count) > 1 else ""
+        top = kit.all_largest(options, counts.__getitem__)
+        top_options = join_words([f'"{option}"' for option in top])
+        each_text = " each" if len(top) > 1 else ""
         table, chart = _answers_by_treatment(answers, treatments, options, "answer")
         findings.append(
             Finding(
@@ -580,7 +578,7 @@ def option_shares(
                     "description",
                     "observed",
                     what=f"most often {top_options} "
-                    f"({format_percent(top_count / answers.height)} of "
+                    f"({format_percent(counts[top[0]] / answers.height)} of "
                     f"{format_count(answers.height, 'answer')}{each_text})",
                 ),
                 table,
