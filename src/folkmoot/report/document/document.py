@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import polars as pl
 
@@ -133,8 +134,12 @@ def build_document(
         checks = check_replies(run, unit.of, unit.name, study.choices)
         checks.append(check_instability(study.repeats(run)))
         findings.append(respondent_checks_finding(checks))
+    # Counted at most once: it reads all rows of answers.
+    count_units = cache(partial(_count_units, run, unit))
     findings = [
-        _name_shared_conversations(_name_reply_unit(finding, run, unit), run, unit)
+        _name_shared_conversations(
+            _name_reply_unit(finding, run, unit, count_units), unit, count_units
+        )
         for finding in findings
     ]
     if "coding" not in {finding.key for finding in findings}:
@@ -179,23 +184,27 @@ def build_document(
     )
 
 
-def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
+def _name_reply_unit(
+    finding: Finding, run: RunFolder, unit: ReplyUnit, count_units: Callable[[], int]
+) -> Finding:
     # The checks have other units where they do not concern replies, so a note names this one.
     if finding.key != RESPONDENT_CHECKS_KEY or not run.has_table("answers"):
         return finding
-    units = format_count(_count_units(run, unit), name_reply_units(run, unit.name))
+    units = format_count(count_units(), name_reply_units(run, unit.name))
     note = word("check", "unit", units=units)
     notes = [note, word("check", "unit, unknown sources")] if unit.name == SESSION else [note]
     return replace(finding, notes=(*finding.notes, join_sentences(notes)))
 
 
-def _name_shared_conversations(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
+def _name_shared_conversations(
+    finding: Finding, unit: ReplyUnit, count_units: Callable[[], int]
+) -> Finding:
     # The units of claims come from columns. The sources of texts show whether these are too small.
     if finding.key != CLAIMS_TESTED or unit.name != CONVERSATION:
         return finding
     column = finding.grid.columns.index("units")
     largest = max(int(row[column] or 0) for row in finding.grid.rows)
-    conversations = _count_units(run, unit)
+    conversations = count_units()
     if largest <= conversations:
         return finding
     count = format_count(conversations, "conversation")
