@@ -165,6 +165,20 @@ def test_groups_of_humans_are_compared_with_participants_in_the_same_condition(
     assert [row["off"] for row in rows] == [0, 0]
 
 
+def test_spellings_of_an_attribute_are_one_group(tmp_path: Path) -> None:
+    humans, simulated = draw_humans_and_simulation(1)
+    spellings = {"rural": ("Rural", " rural", "RURAL"), "urban": ("urban", "Urban ", "urban")}
+    respelled = [
+        {**row, "home": spellings[str(row["home"])][i % 3]} for i, row in enumerate(humans)
+    ]
+    grids = [
+        {finding.key: finding for finding in compare_runs([run, file])}["people_heterogeneity"].grid
+        for name, people in (("a", humans), ("b", respelled))
+        for run, file in [write_run_and_humans(tmp_path / name, people, simulated)]
+    ]
+    assert grids[0] == grids[1]
+
+
 def test_a_run_without_conditions_is_compared_with_all_humans(tmp_path: Path) -> None:
     humans, simulated = draw_humans_and_simulation(1)
     for row in simulated:

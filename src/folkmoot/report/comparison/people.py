@@ -53,6 +53,7 @@ from folkmoot.report.comparison.samples import (
     EVERYBODY,
     Sample,
     are_independent,
+    respell_choices,
     shared_arms,
 )
 from folkmoot.storage.findings import Finding, IntervalChart, ResultTable
@@ -568,6 +569,7 @@ def heterogeneity_finding(name: str, simulated: pl.DataFrame, real: pl.DataFrame
     # without an attribute get that of the matched human.
     if simulated.is_empty():
         return None
+    real = _respell_attributes(simulated, real)
     simulated = _with_attributes(simulated, real)
     unit_name = units_of(real).name
     simulated, real = (
@@ -695,6 +697,20 @@ def _with_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFram
     return simulated.with_columns(pl.col(id_column).cast(pl.String)).join(
         attributes, on=id_column, how="left"
     )
+
+
+def _respell_attributes(simulated: pl.DataFrame, real: pl.DataFrame) -> pl.DataFrame:
+    # "f" and "F" are one group. The spelling of the run is used if it has the attribute.
+    for column in real.select(pl.col(pl.String)).columns:
+        spellings = real[column].str.strip_chars().str.to_lowercase().drop_nulls().n_unique()
+        if column not in IDS | {*CONDITION_COLUMNS, *CLUSTER_COLUMNS} and spellings <= MAX_LEVELS:
+            levels = (
+                simulated[column] if column in simulated.columns else pl.Series([], dtype=pl.String)
+            )
+            real, _ = respell_choices(
+                real, (column,), levels.cast(pl.String).drop_nulls().unique().to_list()
+            )
+    return real
 
 
 def _with_choices(
