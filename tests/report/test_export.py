@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from folkmoot.errors import InputError, RunExistsError
+from folkmoot.errors import InputError, RunExistsError, StorageError
 from folkmoot.report.export import FORMATS, export_run
 from folkmoot.storage.run_folder import RunFolder
 
@@ -38,3 +39,14 @@ def test_an_export_does_not_overwrite_files(pilot_run: RunFolder, tmp_path: Path
         export_run(pilot_run, "csv", tmp_path)
     with pytest.raises(InputError, match="unknown format"):
         export_run(pilot_run, "xls", tmp_path / "new")
+
+
+def test_an_export_with_a_damaged_codebook_writes_nothing(
+    pilot_run: RunFolder, tmp_path: Path
+) -> None:
+    copied = shutil.copytree(pilot_run.path, tmp_path / "run")
+    (codebook,) = copied.rglob("codebook.json")
+    codebook.write_text("{")
+    with pytest.raises(StorageError, match=r"codebook\.json"):
+        export_run(RunFolder(copied), "csv", tmp_path / "csv")
+    assert not (tmp_path / "csv").exists()

@@ -63,6 +63,8 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
         write_polis(run, out)
         _finish_export(run, export_format, out, ids)
         return
+    # A damaged codebook is found before anything is written.
+    codebook = codebook_of_run(run)
     is_unwritten = isinstance(run, RunSoFar)
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -79,7 +81,7 @@ def export_run(run: RunFolder, export_format: str, out: Path, *, with_ids: bool 
                 shutil.copyfile(
                     run.path / TABLES / f"{name}.{export_format}", out / f"{name}.{export_format}"
                 )
-    write_json(out / CODEBOOK, codebook_of_run(run))
+    write_json(out / CODEBOOK, codebook)
     _finish_export(run, export_format, out, ids)
 
 
