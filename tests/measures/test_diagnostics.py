@@ -112,6 +112,22 @@ def test_replies_of_few_participants_are_few_units() -> None:
     )
 
 
+def test_a_structured_reply_is_compared_with_replies_to_the_same_question() -> None:
+    def reply(question: int, speaker: int, words: int) -> dict[str, object]:
+        who = {"speaker_id": f"p {speaker}", "address": f"set1/round1/p {speaker}/ask{question}"}
+        return {**make_row("json"), **who, "stage": "set1", "words": words}
+
+    # One question asks for a word about each of many things. It is no fault to name them all.
+    usual = [reply(question, n, 400 if question else 10) for n in range(100) for question in (0, 1)]
+    assert check_over_length(usual).verdict == "passed"
+    rambling = [{**row, "words": 400} if i % 4 == 0 else row for i, row in enumerate(usual)]
+    result = check_over_length([*usual, *rambling])
+    assert result.verdict == "failed" and "13 % of 400 replies" in result.says
+    # A few replies have no usual length.
+    few = check_over_length([reply(0, n, 500 if n else 5) for n in range(4)])
+    assert few.verdict == "not known" and "no such answers" in few.says.lower()
+
+
 @pytest.mark.parametrize(
     "check", [check_refusals, check_malformed, check_off_list, check_over_length, check_yes_share]
 )

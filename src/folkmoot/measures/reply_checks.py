@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 from typing import TypeVar
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -55,6 +56,8 @@ UnitOf = Callable[[Row], Hashable]
 REFUSALS = 0.02
 REASKED = 0.05
 OVER_LENGTH = 0.05
+# With fewer replies to a question, their median does not tell the usual length of a reply.
+FEWEST_OF_A_QUESTION = 5
 ALWAYS_YES = 0.90
 CLEAN_STEPS = frozenset({"exact", "normalised", "number", "named", "fenced"})
 # Parse steps of replies that are no option or number of their question.
@@ -226,7 +229,7 @@ def check_answer_form(
         check_refusals(answers, texts, unit_of, unit_name),
         check_malformed(answers, unit_of, unit_name, is_structured),
         check_off_list(answers, unit_of, unit_name),
-        check_over_length(answers, unit_of, unit_name),
+        check_over_length(answers, unit_of, unit_name, is_structured),
         check_cut_replies(answers),
     ]
 
@@ -362,24 +365,40 @@ def check_off_list(
 
 
 def check_over_length(
-    answers: Collection[Row], unit_of: UnitOf = speaker_of, unit_name: str = UNIT_NAME
+    answers: Collection[Row],
+    unit_of: UnitOf = speaker_of,
+    unit_name: str = UNIT_NAME,
+    is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> Check:
-    """Check the share of replies that are far too long."""
-    # A choice is too long if it is more than eight words longer than the longest option. A free
-    # text is too long if it has more than three times the median words of its stage and role, and
-    # at least 60 words more. Replies of one or two words are left out of the median.
-    typical: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for r in answers:
-        words = int(r.get("words") or 0)
-        if words > 2:
-            typical[str(r.get("stage")), str(r.get("role"))].append(words)
-    middle = {key: median(counts) for key, counts in typical.items()}
+    """Check the share of replies that are far too long.
 
-    def is_too_long(row: Row) -> bool:
+    `is_structured`: returns whether a row's question asked for JSON.
+    """
+    # A choice is too long if it is more than eight words longer than the longest option. Another
+    # reply is too long if it has more than three times the median words of its like, and at least
+    # 60 words more. Replies of one or two words are left out of the median.
+
+    def like_of(row: Row) -> tuple[str, ...]:
+        # A JSON reply is as long as its form asks, so it is compared with replies of others to the
+        # same question. A free text is compared with all texts of its stage and role.
+        role = str(row.get("role"))
+        return (role, _question_of(row)) if is_structured(row) else (role, "", str(row.get("stage")))
+
+    word_counts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row in answers:
+        words = int(row.get("words") or 0)
+        if words > 2:
+            word_counts[like_of(row)].append(words)
+    usual_words = {like: median(counts) for like, counts in word_counts.items()}
+
+    def is_too_long(row: Row) -> bool | None:
         words = int(row.get("words") or 0)
         if row.get("options"):
             return words > _longest_option_words(row["options"]) + 8
-        usual = middle.get((str(row.get("stage")), str(row.get("role"))), 0)
+        like = like_of(row)
+        if is_structured(row) and len(word_counts[like]) < FEWEST_OF_A_QUESTION:
+            return None
+        usual = usual_words.get(like, 0)
         return words > max(3 * usual, usual + 60)
 
     return share_check(
@@ -389,6 +408,13 @@ def check_over_length(
         OVER_LENGTH,
         unit_name=unit_name,
     )
+
+
+def _question_of(row: Row) -> str:
+    # The address without the part that names the speaker.
+    speaker = row.get("speaker_id")
+    parts = str(row.get("address")).split("/")
+    return "/".join(part for part in parts if unquote(part) != speaker)
 
 
 # The same list of options occurs in thousands of rows.
