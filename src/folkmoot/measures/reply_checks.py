@@ -382,7 +382,9 @@ def check_over_length(
         # A JSON reply is as long as its form asks, so it is compared with replies of others to the
         # same question. A free text is compared with all texts of its stage and role.
         role = str(row.get("role"))
-        return (role, _question_of(row)) if is_structured(row) else (role, "", str(row.get("stage")))
+        return (
+            (role, _question_of(row)) if is_structured(row) else (role, "", str(row.get("stage")))
+        )
 
     word_counts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row in answers:

@@ -232,6 +232,32 @@ def test_a_tie_fails_and_is_said_to(tmp_path: Path) -> None:
     assert hall_run.table("discussions")["ties_failed"].to_list() == [1]
 
 
+def test_an_item_without_a_yes_or_no_has_no_outcome(tmp_path: Path) -> None:
+    def unclear(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        if key[0] == "vote":
+            return {item: {"vote": "Maybe this", "reason": ""} for item in said}
+        return said
+
+    model = make_model(unclear, keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), model)
+    voting = hall_run.folder.read_json("set01_lv2-1/voting_results.json")
+    (item,) = voting["items"]
+    assert (item["yes"], item["no"], item["passed"], item["tie"]) == (0, 0, None, False)
+    discussion = hall_run.table("discussions").row(0, named=True)
+    assert (discussion["items_passed"], discussion["ties_failed"]) == (0, 0)
+    rates = [name for name in discussion if name.endswith("_opinion_reflection_rate")]
+    assert rates and all(discussion[name] is None for name in rates)
+    told = [
+        line
+        for _, request in model.seen
+        for message in request.messages
+        for line in message.content.splitlines()
+        if "0 yes to 0 no" in line
+    ]
+    assert told and all("(undecided, 0 yes to 0 no)" in line for line in told)
+
+
 def test_moderator_words_and_dropped_ids(tmp_path: Path) -> None:
     def invites(key: CallKey, request: ModelRequest) -> Any:
         said = answer_plainly(key, request)

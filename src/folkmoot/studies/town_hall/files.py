@@ -351,7 +351,7 @@ def _voting_data(tables: Tables, outcome: Json) -> Json:
         votes.setdefault(vote["agent_id"], []).append(vote)
     return {
         "rule": "an item passes with more yes than no; a tie fails; votes that were declined or "
-        "could not be read do not count",
+        "could not be read do not count; an item without a yes or no has no outcome",
         "items": [
             {
                 "item_id": item.pop("item_id"),
@@ -533,7 +533,7 @@ def log_entries(discussion: Discussion) -> Iterator[Entry]:
     if discussion.after:
         outcome = {
             "items": len(discussion.items),
-            "passed": sum(item_row.passed for item_row in discussion.item_outcomes),
+            "passed": sum(bool(item_row.passed) for item_row in discussion.item_outcomes),
         }
         yield Entry("INFO", "discussion", "discussion_ended", _last_call_time(calls), outcome)
 

@@ -69,8 +69,9 @@ SCORE = "weighted_inclusivity_score"
 SAID_ALOUD = "weighted_inclusivity_score_said_aloud"
 SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = (
-    "95 % intervals over sets on the log-odds scale, or Wilson's if all sets are equal, not "
-    "adjusted for the number of rows. There is no interval with fewer than five sets."
+    "95 % intervals over sets on the log-odds scale, not adjusted for the number of rows. If all "
+    "sets are equal, the interval allows for sets that were not observed. There is no interval "
+    "with fewer than five sets."
 )
 GAPS = f"{EXPLORATORY} Each interval is at 95 % by itself, clustered by set."
 NOT_PEOPLE = (
@@ -358,7 +359,8 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
         interval_chart(pass_rates, "share of the items raised that passed", percent=True),
         notes=(
             "An item that several residents raised counts for each.",
-            "Reflection rate: the share of the items raised that passed.",
+            "Reflection rate: the share of the items raised that passed. An item without a vote of "
+            "yes or no has no outcome and is left out.",
             INTERVALS,
         ),
         headline=True,
@@ -402,7 +404,11 @@ def satisfaction_finding(levels: Levels, results: Sequence[Result], sets: int) -
         ),
         ResultTable.from_records(rows, "Scale 1 to 10"),
         interval_chart(changes, "satisfaction after minus before", zero=0.0),
-        notes=(GAPS,),
+        notes=(
+            "Before and after: means over the residents who answered then. Change: over those who "
+            "answered both times.",
+            GAPS,
+        ),
         unit="set",
         units=sets,
     )

@@ -238,6 +238,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
     # An item that several residents raised counts once for each of them.
     origins = tables["items"].with_columns(pl.col("origin").str.split("|")).explode("origin")
     passed = pl.col("item_id").filter(pl.col("passed"))
+    decided = pl.col("item_id").filter(pl.col("passed").is_not_null())
     reflected = pl.DataFrame(
         {"resident": [concern["resident"] for concern in read_concerns(tables)]},
         schema={"resident": pl.String},
@@ -267,6 +268,7 @@ def measure(tables: Tables, by: str) -> dict[Any, Json]:
             "origin",
             originated_items=pl.col("item_id").n_unique(),
             items_passed=passed.n_unique(),
+            decided_items=decided.n_unique(),
             raised=pl.len(),
             won=passed.count(),
         ),
@@ -302,7 +304,7 @@ def _name_measures(row: Json, *, has_items: bool, has_text: bool) -> Json:
             row["positive_reaction_count"], row["total_reaction_count"]
         ),
         "opinion_survival": ratio_or_none(math.fsum(survivals), len(survivals)),
-        "opinion_reflection_rate": ratio_or_none(row["items_passed"], row["originated_items"]),
+        "opinion_reflection_rate": ratio_or_none(row["items_passed"], row["decided_items"]),
     }
     if not has_items:
         measures |= dict.fromkeys(("items_originated_per_resident", "items_passed_per_resident"))
@@ -326,7 +328,8 @@ def final_consensus(tables: Tables, groups: Mapping[str, Json]) -> Json:
     None.
     """
     # An item counts as vulnerable-originated if at least one vulnerable resident raised it. The
-    # reflection rate of a group is the share of its items that passed.
+    # reflection rate of a group is the share of its items that passed, of those with a vote of yes
+    # or no.
     items = tables["items"]
     vulnerable = find_vulnerable(tables)
     outcome: Json = {

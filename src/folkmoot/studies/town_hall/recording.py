@@ -556,7 +556,8 @@ def _item_row(
     ballots: Mapping[str, Ballot],
     key: Mapping[str, Any],
 ) -> ItemRow:
-    # The majority decides, and the item fails in a tie.
+    # The majority decides, and the item fails in a tie. Without a vote of yes or no there is no
+    # outcome: answers that could not be read must not look like a rejection.
     votes = [ballot.votes.get(id) for ballot in ballots.values()]
     yes, no = votes.count("yes"), votes.count("no")
     declined = sum(ballot.missing.get(id) in WAYS_OUT for ballot in ballots.values())
@@ -571,8 +572,8 @@ def _item_row(
         declined=declined,
         # The rest are votes that could not be read.
         uncast=len(votes) - yes - no - declined,
-        passed=yes > no,
-        tie=yes == no,
+        passed=yes > no if yes or no else None,
+        tie=yes == no > 0,
     )
 
 

@@ -19,6 +19,12 @@ from folkmoot.studies.town_hall.recording import CONCERN
 # One row of a table, column → cell.
 Row = Mapping[str, Any]
 SCORE = "weighted_inclusivity_score"
+# The outcome of an item and its colour, by the column `passed`.
+OUTCOME_STYLES = {
+    True: ("passed", "green"),
+    False: ("failed", "red"),
+    None: ("undecided", "yellow"),
+}
 
 
 def render_lines(run: RunFolder, key: Sequence[str]) -> Iterator[str]:
@@ -64,7 +70,7 @@ def _list_discussions(run: RunFolder) -> Iterator[str]:
 def _list_items(items: Sequence[Row], names: Mapping[str, str]) -> Iterator[str]:
     yield "\n[underline]Vote[/underline]"
     for item in items:
-        outcome, colour = ("passed", "green") if item["passed"] else ("failed", "red")
+        outcome, colour = OUTCOME_STYLES[item["passed"]]
         tie = ", a tie" if item["tie"] else ""
         origin = (
             ", ".join(

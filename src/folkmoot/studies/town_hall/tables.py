@@ -47,7 +47,7 @@ SET = "number of the set, which has the same residents at every level"
 IS_VULNERABLE = "whether the resident is one of the vulnerable"
 VULNERABLE_TYPE = "housing or participation; empty for general residents"
 SILENT = "whether the resident chose to say nothing"
-PASSED = "whether the item passed: more yes than no, a tie fails"
+PASSED = "whether the item passed: more yes than no, a tie fails; empty without a yes or no"
 
 
 class OfDiscussion(Row):
@@ -248,7 +248,7 @@ class ItemRow(OfDiscussion, table="items", key=("discussion_id", "item_id"), fro
     no: int = column("votes against the item")
     declined: int = column("votes that were declined or are neither yes nor no")
     uncast: int = column("votes that could not be read")
-    passed: bool = column(PASSED)
+    passed: bool | None = column(PASSED)
     tie: bool = column("whether there were as many yes as no, so that the item failed")
 
 
@@ -270,7 +270,7 @@ class VoteRow(
         "the prompt) or unparsed"
     )
     reason: str = column("the resident's reason")
-    passed: bool = column(PASSED)
+    passed: bool | None = column(PASSED)
 
 
 class SatisfactionRow(OfDiscussion, table="satisfaction"):
@@ -331,7 +331,8 @@ class DiscussionRow(_with_figures(OfDiscussion), table="discussions"):  # type: 
     vulnerable_originated_items: int = column("items that a vulnerable resident raised")
     vulnerable_items_passed: int = column("items of vulnerable residents that passed")
     vulnerable_opinion_reflection_rate: float | None = column(
-        "share of the items of vulnerable residents that passed; empty without such items"
+        "share of the items of vulnerable residents that passed; empty without such items. Items "
+        "without a yes or no are left out"
     )
     answers: int = column("requested answers")
     reasks: int = column("re-asks because of unreadable answers")
