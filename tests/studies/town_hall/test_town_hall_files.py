@@ -22,6 +22,7 @@ from folkmoot.storage.findings import Heatmap, IntervalChart
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall import STUDY
 from folkmoot.studies.town_hall.files import FILES
+from folkmoot.studies.town_hall.measures import measure_survival
 from tests.conftest import SharedFolder
 from tests.shown import render_run_text
 
@@ -30,6 +31,7 @@ from .hall_script import (
     answer_in_one_session,
     answer_plainly,
     make_model,
+    parse_address,
     run_hall,
     small_hall,
 )
@@ -398,3 +400,39 @@ def test_from_five_sets_on_interval_and_test_agree(tmp_path: Path) -> None:
     assert " to +" in found["satisfaction"].says and " %) at level 4" in found["spectrum"].says
     # All five sets came out alike: five of five are Wilson's 57 to 100 %.
     assert "(57 to 100 %) at level 1" in found["outcome"].says
+
+
+def test_without_a_readable_ballot_nobody_is_told_of_a_vote(tmp_path: Path) -> None:
+    def unreadable(key: CallKey, request: ModelRequest) -> Any:
+        return "Let us all be kind." if key[0] == "plan" else answer_plainly(key, request)
+
+    model = make_model(unreadable, keep=True)
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), model)
+    asked = {
+        part: [
+            request.messages[-1].content
+            for address, request in model.seen
+            if parse_address(address)[0] == part
+        ]
+        for part in ("vote", "consensus", "after")
+    }
+    assert not asked["vote"] and asked["consensus"] and asked["after"]
+    for prompt in (*asked["consensus"], *asked["after"]):
+        assert "No vote was held, because there was no ballot." in prompt
+        assert "came out" not in prompt
+    (outcome,) = (finding for finding in hall_run.findings if finding.key == "outcome")
+    assert "not known (no ballot could be read)" in outcome.says
+
+
+def test_who_said_nothing_that_could_be_read_has_no_opinion_to_survive(tmp_path: Path) -> None:
+    def mute(key: CallKey, request: ModelRequest) -> Any:
+        stage, who, _ = key
+        return "…" if stage == "speak" and who == "A02" else answer_plainly(key, request)
+
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), make_model(mute))
+    survived = dict(
+        measure_survival({"rounds": hall_run.table("rounds")})
+        .select("agent_id", "survival")
+        .iter_rows()
+    )
+    assert survived.pop("A02") is None and set(survived.values()) == {0}

@@ -348,8 +348,13 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
     clauses = []
     for level, estimates in rates.items():
         passed = estimates["vulnerable"]
-        has_items = finite_or_none(passed.value) is not None
-        share = format_share(passed) if has_items else "none (no such item)"
+        raised = _level_figures(levels[level], "items_originated_per_resident")["vulnerable"]
+        if finite_or_none(passed.value) is not None:
+            share = format_share(passed)
+        elif finite_or_none(raised.value) is None:
+            share = "not known (no ballot could be read)"
+        else:
+            share = "none (no such item with a vote)" if raised.value else "none (no such item)"
         clauses.append(f"{share} at level {level}")
     return Finding(
         "outcome",

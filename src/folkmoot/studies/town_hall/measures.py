@@ -162,11 +162,13 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
 
     The table has one row per resident, with these columns among others:
     - `citations`: the number of references to the resident, for each round.
-    - `survival`: the share of rounds with at least one such reference. Round 1 does not count.
+    - `survival`: the share of rounds with at least one such reference. Round 1 does not count, and
+      neither does a round after one in which the resident made no readable statement.
 
-    `survival` is null if there is only one round.
+    `survival` is null if no round counts.
     """
     is_cited = (pl.col("interaction_count") > 0).filter(pl.col("round") > 1)
+    is_possible = pl.col("possible_reactions") + pl.col("unknown_reactions") > 0
     return (
         tables["rounds"]
         .group_by("agent_id", maintain_order=True)
@@ -176,7 +178,9 @@ def measure_survival(tables: Tables) -> pl.DataFrame:
             rounds_cited=pl.col("round").filter(
                 pl.col("round") > 1, pl.col("interaction_count") > 0
             ),
-            survival=is_cited.mean(),
+            survival=(pl.col("interaction_count") > 0)
+            .filter(pl.col("round") > 1, is_possible)
+            .mean(),
             survived_to_final_round=is_cited.last().fill_null(value=False),
         )
     )
