@@ -235,6 +235,14 @@ def test_include_both_leaves_out_options_that_all_members_reject() -> None:
     assert [p.option for p in apply_rule("include_both", refusing).portions] == ["x"]
 
 
+def test_include_both_gives_no_side_an_option_that_it_only_rejects() -> None:
+    roles = {"p1": "parent", "p2": "parent", "c1": "child", "c2": "child"}
+    liked = {"museums": 2, "parks": 4}
+    hated = {"museums": -2, "parks": 0}
+    tally = make_tally({"p1": liked, "p2": liked, "c1": hated, "c2": hated}, roles)
+    assert [p.option for p in apply_rule("include_both", tally).portions] == ["parks"]
+
+
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_every_rule_says_when_all_strongly_reject_everything(operator: str) -> None:
     strategy = make_case(operator, binding="parent").strategy

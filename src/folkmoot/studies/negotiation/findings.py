@@ -47,8 +47,8 @@ _BY_TEXT = (
 )
 _LEFT_OPEN = (
     "An open slot counts as the lowest score, −4. A score is missing if it could not be read or "
-    "was not given. The table also has the mean of decided slots alone, and the bounds if all "
-    "unknown scores were −4 or 4."
+    "was not given. The table also has the mean of decided slots alone, and the bounds if open "
+    "slots and all unknown scores counted as −4 or as 4."
 )
 _UNDECIDED = (
     "C2 decides nothing. Its satisfaction is the expectation over the stated first choices. An "

@@ -49,6 +49,7 @@ from folkmoot.studies.negotiation.tables import (
     BallotRow,
     NotAskedAgainRow,
     OwnScoreRow,
+    PreferenceRow,
     read_table,
 )
 
@@ -677,18 +678,20 @@ def repeated_statements(run: RunFolder) -> list[Repeat]:
         (pl.col("entered") == "before") & pl.col("score").is_not_null()
     )
     member = ["group_id", "topic", "member_id"]
+    # A preference that the researcher wrote is no answer of the member.
+    stated = set(read_table(run, PreferenceRow).filter(~pl.col("given")).select(member).iter_rows())
     text_and_scores = [
         Repeat((row["group_id"], row["member_id"]), (row["topic"], row["option"]), *score_pair)
         for row in scored_options.iter_rows(named=True)
-        if row["text_score"] is not None
+        if row["text_score"] is not None and tuple(row[key] for key in member) in stated
         for score_pair in [(float(row["text_score"]), float(row["score"]))]
     ]
     # A member with two favourites has no single option that a ballot could repeat.
     best_scored = scored_options.filter(pl.col("score") == pl.col("score").max().over(member))
     best_scored = best_scored.filter(pl.len().over(member) == 1).select(*member, "option")
-    votes = run.read_table("ballots").filter(
-        (pl.col("condition") == "C4") & pl.col("top_choice").is_not_null()
-    )
+    # C5 repeats the rows of the ballots of C4. A member's ballot counts once.
+    cast = run.read_table("ballots").filter(pl.col("top_choice").is_not_null())
+    votes = cast.unique(member, keep="first", maintain_order=True)
     choices = best_scored.join(votes, on=member, maintain_order="left").iter_rows(named=True)
     ballots = [
         Repeat(row["group_id"], row["topic"], row["option"], row["top_choice"]) for row in choices

@@ -390,13 +390,18 @@ class MeasuresRow(OfSession, table="measures"):
         "mean member score of the decisions, −4 to 4; an open slot counts as −4"
     )
     satisfaction_decided: float | None = column("mean member score of the decided slots alone")
-    satisfaction_if_lowest: float | None = column("mean member score if all unknown scores were −4")
-    satisfaction_if_highest: float | None = column("mean member score if all unknown scores were 4")
+    satisfaction_if_lowest: float | None = column(
+        "mean member score if open slots and all unknown scores counted as −4"
+    )
+    satisfaction_if_highest: float | None = column(
+        "mean member score if open slots and all unknown scores counted as 4"
+    )
     lowest_satisfaction: float | None = column(
         "mean score of the group's least satisfied member; empty for C2, which decides nothing"
     )
     inequality: float | None = column(
-        "Gini of members' mean scores, rescaled to 0 to 1; empty for C2"
+        "Gini coefficient of members' mean scores, which are rescaled to 0 to 1 before; its "
+        "maximum is (n − 1) ÷ n for n members; empty for C2"
     )
     covered_share: float | None = column("share of members who get an option that they favour")
     minority_coverage_share: float | None = column(

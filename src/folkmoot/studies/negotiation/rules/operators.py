@@ -409,8 +409,8 @@ def include_both(tally: Tally, case: Case) -> Outcome:
     """Divide the group into two sides, and give each side its favourite on separate days."""
     # The sides are the two roles of the group. In a group with a single role, the members who want
     # the top option form one side, and all others the second. If both sides have the same
-    # favourite, the second side gets its second-best option. Options that a member rejects and no
-    # member supports are left out.
+    # favourite, the second side gets its second-best option, unless this side only rejects it.
+    # Options that a member rejects and no member supports are left out.
     side_a, side_b = _opposing_sides(tally)
     bearable_options = [
         option
@@ -433,6 +433,10 @@ def include_both(tally: Tally, case: Case) -> Outcome:
         second_option = pick_best(
             tally, lambda option: (tally.total(option, side_b),), other_options
         ).option
+        if tally.rejecting_voters(second_option, side_b) and not tally.supporting_voters(
+            second_option, side_b
+        ):
+            return decide_for_all(tally, pick, f"Both sides like {first_option} best.")
     # One side gets the odd days and the other one the even days. A trip of one day is divided into
     # phases.
     odd_days = join_words([f"Day {day}" for day in range(1, case.days + 1, 2)])
