@@ -303,7 +303,7 @@ def _drop_unreadable(
             if raw is _UNREAD:
                 continue
             _value_at_path(value, parent_path[:-1]).pop(parent_path[-1])
-        elif salvage and field is not None and _may_be_null(field) and raw is not None:
+        elif salvage and field is not None and _may_be_missing(field) and raw is not None:
             _set_value_at_path(value, parent_path, None)
         else:
             continue
@@ -321,6 +321,15 @@ def _has_empty_default(field: FieldInfo) -> bool:
 
 def _may_be_null(field: FieldInfo) -> bool:
     return type(None) in typing.get_args(field.annotation)
+
+
+def _may_be_missing(field: FieldInfo) -> bool:
+    # A field of type `X | SkipJsonSchema[None]` is null only if its value could not be read. A
+    # nested object drops its own fields.
+    alternatives = typing.get_args(field.annotation)
+    is_nested = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in alternatives)
+    is_nullable = any(type(None) in (kind, *typing.get_args(kind)[:1]) for kind in alternatives)
+    return is_nullable and not (is_nested and not _may_be_null(field))
 
 
 def _bounds_of(field: FieldInfo) -> tuple[object, object]:

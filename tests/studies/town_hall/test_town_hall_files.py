@@ -436,3 +436,37 @@ def test_who_said_nothing_that_could_be_read_has_no_opinion_to_survive(tmp_path:
         .iter_rows()
     )
     assert survived.pop("A02") is None and set(survived.values()) == {0}
+
+
+def test_an_unknown_stance_costs_no_reaction(tmp_path: Path) -> None:
+    def undecided(key: CallKey, request: ModelRequest) -> Any:
+        stage, who, round_no = key
+        said = answer_plainly(key, request)
+        if who != "A01" or stage not in ("think", "reflect"):
+            return said
+        if stage == "reflect":
+            said["most_compelling"] = {"agent_id": "A02", "opinion_summary": "", "why": ""}
+            said["stance_evolution"]["current_stance"] = "torn"
+            return said
+        reaction = {
+            "target_agent": "A02",
+            "target_summary": "",
+            "my_feeling": "",
+            "agree_level": 4,
+            "reason": "",
+            "want_to_respond": True,
+        }
+        reactions = {} if round_no == 1 else {"reactions": [reaction]}
+        return {**said, **reactions, "overall_stance": "undecided"}
+
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), make_model(undecided))
+    rows = hall_run.table("rounds").filter(agent_id="A01")
+    assert rows["overall_stance"].null_count() == rows.height
+    assert not rows["thinking_parse_error"].any()
+    rounds = hall_run.folder.read_json("set01_lv2-1/reflection_log.json")["rounds"]
+    (reflection,) = (r for r in rounds[0]["reflections"] if r["agent_id"] == "A01")
+    assert reflection["most_compelling"]["agent_id"] == "A02"
+    assert reflection["stance_evolution"]["current_stance"] is None
+    turns = hall_run.folder.read_json("set01_lv2-1/discussion_log.json")["rounds"][1]["turns"]
+    (turn,) = (turn for turn in turns if turn["agent_id"] == "A01")
+    assert [entry["agree_level"] for entry in turn["thinking"]["reactions"]] == [4]

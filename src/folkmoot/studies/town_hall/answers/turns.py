@@ -344,6 +344,10 @@ class StanceEvolution(Record):
             for name in stance_fields
             if name in repeated and name not in raw
         }
+        unread = {path.rpartition(".")[2] for path in repairer.reading.unread_fields}
+        missing |= {
+            name: UNKNOWN_VALUE for name in stance_fields if name in unread and not raw.get(name)
+        }
         recorded_stance = repairer.asked.stance
         before, after = (
             None if name in missing else repairer.choice_or_reask(raw.get(name), STANCES, name)
