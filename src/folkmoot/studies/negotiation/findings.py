@@ -538,7 +538,8 @@ def _process_finding(data: Comparison) -> Finding | None:
         "Strategy lock, feedback and length",
         statement,
         ResultTable.from_records(
-            [{"condition": condition, **row} for condition, row in known_rows.items()]
+            [{"condition": condition, **row} for condition, row in known_rows.items()],
+            "Means over groups, so that each group counts once.",
         ),
         section="Process",
         unit="group",

@@ -44,6 +44,7 @@ from folkmoot.studies.negotiation.rules.strategies import (
     Member,
     group_type,
 )
+from folkmoot.studies.negotiation.rules.vocabulary import names_everyone
 
 
 def groups_of(config: NegotiationConfig, folder: Path) -> list[Group]:
@@ -215,7 +216,8 @@ def mediator_speaker(scope: Scope) -> Speaker:
 
 # The id is a folder name. A name must not contain marks that separate speakers in dialogues.
 _ID = re.compile(r"\w[\w.-]{0,79}")
-_NAME = re.compile(r"[^\W_][^\n\r\t:;|]{0,59}")
+MAX_NAME_CHARACTERS = 60
+_NAME = re.compile(rf"[^\W_][^\n\r\t:;|]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 
 
 def build_group(
@@ -259,6 +261,18 @@ def _by_role(kind: GroupType, role: str, number: int) -> str:
     return f"{known_role.name if known_role else role.replace('_', ' ').title()} {number}"
 
 
+def _hint_on_name(name: str) -> str:
+    # Empty if the name can be used. Dialogues identify members by name.
+    if name.casefold() in RESERVED or names_everyone(name):
+        return "dialogues use this word for the mediator or for the whole group"
+    if not _NAME.fullmatch(name):
+        return (
+            f"a name begins with a letter or digit, has at most {MAX_NAME_CHARACTERS} characters "
+            "and none of : ; |"
+        )
+    return ""
+
+
 def group_problems(group: Group, key: str) -> list[Problem]:
     """Return the problems of a group.
 
@@ -279,10 +293,8 @@ def group_problems(group: Group, key: str) -> list[Problem]:
         if member.role not in role_ids:
             roles = f"roles are {', '.join(role_ids)}"
             add_problem(f"a {kind.id} group has no role `{member.role}`", roles)
-        if member.name.casefold() in RESERVED or not _NAME.fullmatch(member.name):
-            add_problem(
-                f"a member cannot be called {member.name!r}", "dialogues identify members by name"
-            )
+        if hint := _hint_on_name(member.name):
+            add_problem(f"a member cannot be called {member.name!r}", hint)
         if not member.weight > 0:
             add_problem(f"{member.name} has weight {member.weight:g}", "weights must be above 0")
         missing_topics = [

@@ -102,14 +102,18 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     reactions, rounds = (
         run.read_table(table).filter(part="main") for table in ("reactions", "rounds")
     )
+    # A study file may list no vulnerable residents.
+    has_vulnerable = bool(rounds["is_vulnerable"].any())
     return collect_findings(
-        inclusion_finding(levels, results, comparison["sets"]) if levels else None,
+        inclusion_finding(levels, results, comparison["sets"], has_vulnerable=has_vulnerable)
+        if levels
+        else None,
         step_finding(between_levels, main["differences"], comparison["sets"]),
         concerns_finding(run),
         spectrum_finding(reactions),
         response_findings(reactions, run.read_table("residents")),
         [
-            outcome_finding(levels, comparison["sets"]),
+            outcome_finding(levels, comparison["sets"], has_vulnerable=has_vulnerable),
             satisfaction_finding(levels, results, comparison["sets"]),
             all_measures_finding(levels, comparison),
         ]
@@ -159,7 +163,9 @@ def _figure_values(summary: Json, figure: str) -> dict[str, float | None]:
     }
 
 
-def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> Finding:
+def inclusion_finding(
+    levels: Levels, results: Sequence[Result], sets: int, *, has_vulnerable: bool
+) -> Finding:
     """Build the finding that states how strongly residents respond to each other at each level."""
     # The gap is the inclusivity score of vulnerable residents minus that of general residents.
     estimates_by_level = {
@@ -186,7 +192,7 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
         for level, estimates in estimates_by_level.items()
     ]
     sentences = [
-        _describe_scores(level, levels[level]["switches"], estimates)
+        _describe_scores(level, levels[level]["switches"], estimates, has_vulnerable=has_vulnerable)
         for level, estimates in estimates_by_level.items()
     ]
     if has_public_scores:
@@ -214,11 +220,13 @@ def inclusion_finding(levels: Levels, results: Sequence[Result], sets: int) -> F
     )
 
 
-def _describe_scores(name: str, switches: Json, estimates: Mapping[str, Estimate]) -> Sentence:
+def _describe_scores(
+    name: str, switches: Json, estimates: Mapping[str, Estimate], *, has_vulnerable: bool
+) -> Sentence:
     # The values have the digits of the gap beside them.
     level = Level.from_json({"name": name, **switches}).label
     general = format_mean_value(estimates["general"].value)
-    if not switches["vulnerable"]:
+    if not (switches["vulnerable"] and has_vulnerable):
         return word("description", "no vulnerable", level=level, general=general)
     if finite_or_none(estimates["vulnerable"].value) is None:
         return word("description", "no score", level=level, general=general)
@@ -329,7 +337,7 @@ def replication_finding(
     )
 
 
-def outcome_finding(levels: Levels, sets: int) -> Finding:
+def outcome_finding(levels: Levels, sets: int, *, has_vulnerable: bool) -> Finding:
     """Build the finding on how far ballot, votes and closing text take up residents' points."""
     rows = [
         {"figure": label, "level": level, **_figure_values(summary, name)}
@@ -351,6 +359,8 @@ def outcome_finding(levels: Levels, sets: int) -> Finding:
         raised = _level_figures(levels[level], "items_originated_per_resident")["vulnerable"]
         if finite_or_none(passed.value) is not None:
             share = format_share(passed)
+        elif not has_vulnerable:
+            share = "none (no vulnerable residents took part)"
         elif finite_or_none(raised.value) is None:
             share = "not known (no ballot could be read)"
         else:

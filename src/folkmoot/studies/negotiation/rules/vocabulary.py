@@ -95,6 +95,11 @@ def _plural_form(noun: str) -> str:
     return "children" if noun == "child" else f"{noun}s"
 
 
+def names_everyone(entry: str) -> bool:
+    """Return True if an entry is a word for the whole group, such as "everyone"."""
+    return fold_name(entry.strip(" .,;:!")) in _EVERYONE
+
+
 def match_members(entry: str, group: Group) -> tuple[str, ...]:
     """Return the ids of the members whom an entry names.
 
@@ -103,7 +108,7 @@ def match_members(entry: str, group: Group) -> tuple[str, ...]:
     The result is empty if the entry names no member.
     """
     folded = fold_name(entry.strip(" .,;:!"))
-    if folded in _EVERYONE:
+    if names_everyone(entry):
         return tuple(member.id for member in group.members)
     for value, ids in groups_of_members(group).items():
         if folded in (value, value.removeprefix("the "), f"both {value.removeprefix('the ')}"):
