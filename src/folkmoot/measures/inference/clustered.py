@@ -296,7 +296,11 @@ def clustered_coefficient(
             return replace(none, p=1.0)
         return replace(none, why=NOTHING_VARIES)
     if df < FEWEST_DF:
-        why = f"{df:.1f} degrees of freedom, fewer than four: independent units of unequal size"
+        # Rounded down, because "4.0" beside "fewer than four" would look like an error.
+        shown_df = math.floor(df * 100) / 100
+        why = (
+            f"{shown_df:.2f} degrees of freedom, fewer than four: independent units of unequal size"
+        )
         return replace(none, why=why)
     error = math.sqrt(variance)
     reach = student_quantile((1 + level) / 2, df) * error

@@ -71,7 +71,7 @@ SCALE = "Weighted inclusivity score, 0 (ignored) to 4 (agreed with)"
 INTERVALS = (
     "95 % intervals over sets on the log-odds scale, not adjusted for the number of rows. If all "
     "sets are equal, the interval allows for sets that were not observed. There is no interval "
-    "with fewer than five sets."
+    "with fewer than five sets, or with few sets of unequal size."
 )
 GAPS = f"{EXPLORATORY} Each interval is at 95 % by itself, clustered by set."
 NOT_PEOPLE = (
