@@ -24,7 +24,12 @@ from folkmoot.engine.seats.personal_texts import QUOTATION, find_personal_texts
 from folkmoot.engine.seats.redaction import WITHDRAWAL_MARK
 from folkmoot.engine.seats.seats import Seat
 from folkmoot.engine.seats.withdrawal import withdraw_texts
-from folkmoot.engine.study.study import find_study, registered_studies
+from folkmoot.engine.study.study import (
+    FAILED_FINDING_KEY,
+    compute_findings,
+    find_study,
+    registered_studies,
+)
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.kit.sources import find_wrong_sources
 from folkmoot.models.request import Completion, ModelRequest
@@ -152,3 +157,23 @@ def test_a_withdrawal_removes_unusual_texts_and_their_quotations(
     assert quoted or study == "negotiation"  # no mediator speaks under its first conditions
     wrong = find_wrong_sources(RunFolder(out), find_study(study).tables)
     assert [found for found in wrong if not WITHDRAWAL_MARK.search(found.text)] == []
+
+
+# Daily in the type with findings on embeddings, which a withdrawal deletes.
+@pytest.mark.parametrize(
+    "study", sample_daily(sorted(registered_studies()), ["cross_pollination"], part="mutations")
+)
+def test_the_findings_stay_after_withdrawals_of_participants_of_all_conditions(
+    study: str, tmp_path: Path
+) -> None:
+    path, overrides = small_study(study, tmp_path), PLAYABLE.get(study, ())
+    found = load_study_file(path, overrides)
+    run = folkmoot.run(path, model="synthetic", out=tmp_path / "run", overrides=overrides).folder
+    keys = [finding.key for finding in compute_findings(found.study, run)]
+    assert FAILED_FINDING_KEY not in keys
+    places = [p for p in found.study.seats(found.config, tmp_path) if not p.closed_reason]
+    for place in places[:: max(1, len(places) // 4)]:
+        withdraw_texts(run, find_personal_texts(run, place), "researcher")
+        run = RunFolder(run.path)
+        findings = compute_findings(found.study, run)
+        assert [finding.key for finding in findings] == keys, place.name

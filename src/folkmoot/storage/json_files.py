@@ -73,6 +73,8 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
 
     - `member`: the key under which the file holds the object with the vectors.
 
+    A withdrawal replaces the vectors of its texts by null. They are left out.
+
     Raises StorageError if the file cannot be read.
     """
     # In a file from `write_json` each vector is on one line. They are then read one by one, which
@@ -86,14 +88,17 @@ def iterate_vectors(path: Path, member: str) -> dict[str, NDArray[np.float32]]:
                     is_inside = line.startswith(b"  " + orjson.dumps(member) + b": {")
                 elif is_inside:
                     for name, vector in orjson.loads(b"{" + line.rstrip(b",\n ") + b"}").items():
-                        vectors[name] = np.array(vector, dtype=np.float32)
+                        if vector is not None:
+                            vectors[name] = np.array(vector, dtype=np.float32)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     # A file with another layout is read as a whole.
     if not vectors:
         lists_by_name = read_json(path).get(member, {})
         vectors = {
-            name: np.array(vector, dtype=np.float32) for name, vector in lists_by_name.items()
+            name: np.array(vector, dtype=np.float32)
+            for name, vector in lists_by_name.items()
+            if vector is not None
         }
     return vectors
 

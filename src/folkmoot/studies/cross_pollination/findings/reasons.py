@@ -101,7 +101,7 @@ def reason_findings(votes: Votes) -> list[Finding]:
         else []
     )
     return [
-        _cluster_quality(groups),
+        _cluster_quality(votes, groups),
         *number_findings,
         *map_findings,
         _cluster_words(votes, groups),
@@ -137,8 +137,18 @@ def _by_option(votes: Votes) -> list[OptionReasons]:
     return groups
 
 
-def _cluster_quality(groups: list[OptionReasons]) -> Finding:
+def _cluster_quality(votes: Votes, groups: list[OptionReasons]) -> Finding:
     rows: list[Row] = []
+    members = sum(voter.cluster_id is not None for voter in votes.people)
+    left_out = members - sum(len(reasons.ids) for reasons in groups)
+    left_out_notes = (
+        (
+            f"{format_count(left_out, 'member')} left out, because their summaries have no "
+            "embedding. A withdrawal deletes the embedding.",
+        )
+        if left_out
+        else ()
+    )
     for reasons in groups:
         stability = reasons.bootstrap_stability_result
         rows.append(
@@ -167,6 +177,7 @@ def _cluster_quality(groups: list[OptionReasons]) -> Finding:
             "weak up to .50 (it may be artificial), reasonable up to .70, strong above. Clusters "
             "are customarily called stable from a stability of .75 on. Embeddings capture topic "
             "better than stance, so read stances from the votes.",
+            *left_out_notes,
         ),
         section=CLUSTERS,
     )
