@@ -16,6 +16,7 @@ import folkmoot
 from folkmoot.cli.app import app
 from folkmoot.engine.seats.seat_manager import PendingQuestion, SeatState, read_seats
 from folkmoot.errors import InputError
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.inference.proportions import newcombe
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.mixed import people_and_models
@@ -100,6 +101,24 @@ def test_without_humans_or_without_models_there_is_no_comparison(tmp_path: Path)
     path = tmp_path / "centre.yaml"
     path.write_text(STUDY, "utf-8")
     assert people_and_models(folkmoot.run(path, out=tmp_path / "run").folder) is None
+
+
+def test_checks_of_the_model_leave_out_humans(tmp_path: Path) -> None:
+    """Humans who decline do not make a model unfit that refuses nothing."""
+    run = run_vote(tmp_path, 12, option="declined")
+    answers = run.read_table("answers")
+    assert answers.filter(missing="declined")["answered_by"].unique().to_list() == ["human"]
+    model_replies = answers.filter(pl.col("answered_by") != "human").height
+    document = build_document(run)
+    figures = [figure for section in document.sections for figure in section.figures]
+    (finding,) = (
+        figure.finding
+        for figure in (*document.headlines, *figures)
+        if figure.finding.key == RESPONDENT_CHECKS_KEY
+    )
+    says = {row["check"]: row["says"] for row in read_rows(finding)}
+    assert says["Refusals"].startswith(f"None of {model_replies} replies")
+    assert "8 speakers" in says["Refusals"] and "8 speakers" in finding.notes[-1]
 
 
 def test_the_same_seats_are_compared_between_runs_with_and_without_humans(

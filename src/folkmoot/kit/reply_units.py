@@ -18,6 +18,7 @@ from folkmoot.engine.study.study import Study
 from folkmoot.measures.diagnostics import Check, Row
 from folkmoot.measures.position import Shown
 from folkmoot.measures.reply_checks import UnitOf, check_answers, is_json_answer, speaker_of
+from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import RowStream, RunFolder
@@ -62,7 +63,7 @@ def check_replies(
     choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: (),
     is_structured: Callable[[Row], bool] = is_json_answer,
 ) -> list[Check]:
-    """Return the checks of all replies of a run.
+    """Return the checks of all replies of models in a run.
 
     - `unit_of`: returns the independent unit of a row of the table `answers`.
     - `unit_name`: the noun for such a unit, such as "group".
@@ -70,9 +71,32 @@ def check_replies(
     - `is_structured`: returns whether a row's question asked for JSON.
     """
     # The choices are those of all recorded parts, like the replies in `answers`.
-    answers = RowStream(run.scan_table("answers")) if run.has_table("answers") else ()
+    answers = RowStream(scan_model_answers(run)) if run.has_table("answers") else ()
     unit_text = name_reply_units(run, unit_name)
     return check_answers(answers, unit_of, unit_text, choices(run.whole), is_structured)
+
+
+def scan_model_answers(run: RunFolder) -> pl.LazyFrame:
+    """Return the rows of the table `answers` that no human answered.
+
+    The checks of models use these rows only.
+    """
+    answers = run.scan_table("answers")
+    # Runs of earlier versions lack the column, and no human answered in them.
+    if "answered_by" not in answers.collect_schema():
+        return answers
+    return answers.filter(pl.col("answered_by").ne_missing(HUMAN_MODEL))
+
+
+def find_humans(run: RunFolder) -> frozenset[str]:
+    """Return the ids of the participants of whom a human gave an answer."""
+    if not run.has_table("answers"):
+        return frozenset()
+    answers = run.scan_table("answers")
+    if "answered_by" not in answers.collect_schema():
+        return frozenset()
+    is_human = (pl.col("role") == PARTICIPANT_ROLE) & (pl.col("answered_by") == HUMAN_MODEL)
+    return frozenset(answers.filter(is_human).select("speaker_id").collect()["speaker_id"])
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:

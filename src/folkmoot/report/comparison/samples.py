@@ -25,9 +25,9 @@ from folkmoot.engine.study.study import (
 )
 from folkmoot.errors import FolkmootError, InputError, Problem, StorageError
 from folkmoot.hints import join_first
+from folkmoot.kit.reply_units import find_humans
 from folkmoot.measures.inference.claims import Claim, Result
 from folkmoot.measures.wording import Sentence, word
-from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.people.sources.people_table import (
     AFTER,
     ARM,
@@ -169,11 +169,7 @@ def _load_run(source: RunFolder | Path | str) -> Sample:
     if not tables:
         RunFolder(run.path).require_tables()
     sealed = {name: str(part.get("hash")) for name, part in run.plan.get("sealed", {}).items()}
-    answers = asked_of_participants(run)
-    human_speakers = (
-        answers.filter(pl.col("answered_by") == HUMAN_MODEL).select("speaker_id").unique()
-    )
-    seated = frozenset(human_speakers.collect()["speaker_id"])
+    seated = find_humans(run)
     kind = run.study or "run"
     claims = run_claims.claims_of_run(run, ()) if study is None else claims_of_run(study, run)
     results = tuple(evaluate_claims(run, claims))

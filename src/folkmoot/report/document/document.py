@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
 
 import polars as pl
 
@@ -32,6 +31,7 @@ from folkmoot.kit.reply_units import (
     check_replies,
     name_reply_units,
     reply_unit_of,
+    scan_model_answers,
 )
 from folkmoot.kit.sources import report_unattributed
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, check_instability
@@ -134,12 +134,8 @@ def build_document(
         checks = check_replies(run, unit.of, unit.name, study.choices)
         checks.append(check_instability(study.repeats(run)))
         findings.append(respondent_checks_finding(checks))
-    # Counted at most once: it reads all rows of answers.
-    count_units = cache(partial(_count_units, run, unit))
     findings = [
-        _name_shared_conversations(
-            _name_reply_unit(finding, run, unit, count_units), unit, count_units
-        )
+        _name_shared_conversations(_name_reply_unit(finding, run, unit), run, unit)
         for finding in findings
     ]
     if "coding" not in {finding.key for finding in findings}:
@@ -184,27 +180,24 @@ def build_document(
     )
 
 
-def _name_reply_unit(
-    finding: Finding, run: RunFolder, unit: ReplyUnit, count_units: Callable[[], int]
-) -> Finding:
+def _name_reply_unit(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
     # The checks have other units where they do not concern replies, so a note names this one.
     if finding.key != RESPONDENT_CHECKS_KEY or not run.has_table("answers"):
         return finding
-    units = format_count(count_units(), name_reply_units(run, unit.name))
+    model_units = _count_units(scan_model_answers(run), unit)
+    units = format_count(model_units, name_reply_units(run, unit.name))
     note = word("check", "unit", units=units)
     notes = [note, word("check", "unit, unknown sources")] if unit.name == SESSION else [note]
     return replace(finding, notes=(*finding.notes, join_sentences(notes)))
 
 
-def _name_shared_conversations(
-    finding: Finding, unit: ReplyUnit, count_units: Callable[[], int]
-) -> Finding:
+def _name_shared_conversations(finding: Finding, run: RunFolder, unit: ReplyUnit) -> Finding:
     # The units of claims come from columns. The sources of texts show whether these are too small.
     if finding.key != CLAIMS_TESTED or unit.name != CONVERSATION:
         return finding
     column = finding.grid.columns.index("units")
     largest = max(int(row[column] or 0) for row in finding.grid.rows)
-    conversations = count_units()
+    conversations = _count_units(run.scan_table("answers"), unit)
     if largest <= conversations:
         return finding
     count = format_count(conversations, "conversation")
@@ -212,8 +205,8 @@ def _name_shared_conversations(
     return replace(finding, notes=(*finding.notes, note))
 
 
-def _count_units(run: RunFolder, unit: ReplyUnit) -> int:
-    rows = run.scan_table("answers").select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
+def _count_units(answers: pl.LazyFrame, unit: ReplyUnit) -> int:
+    rows = answers.select(REPLY_COLUMNS).filter(pl.col("role") != CODER)
     return len({unit.of(row) for row in rows.collect().iter_rows(named=True)})
 
 

@@ -17,7 +17,7 @@ from folkmoot.kit.findings import (
     respondent_checks_finding,
     with_adjusted_p,
 )
-from folkmoot.kit.reply_units import name_reply_units
+from folkmoot.kit.reply_units import name_reply_units, scan_model_answers
 from folkmoot.measures.diagnostics import (
     FAILED,
     NOT_KNOWN,
@@ -35,6 +35,7 @@ from folkmoot.measures.reply_checks import check_answer_form
 from folkmoot.measures.retest import Repeat
 from folkmoot.measures.wording import EXPLORATORY_TESTS, join_sentences, word
 from folkmoot.storage.findings import BarChart, Finding, IntervalChart, ResultTable
+from folkmoot.storage.run_folder import RowStream
 from folkmoot.studies.cross_pollination.config import (
     EMPTY_ARGUMENT,
     PLACEBOS,
@@ -159,11 +160,12 @@ def _first_votes(votes: Votes) -> list[Shown]:
 def respondent_checks(votes: Votes) -> Finding:
     """Return the finding on whether the model answers like human respondents."""
     # A check without data is reported as not known.
-    return respondent_checks_finding(_quality_checks(votes))
+    return respondent_checks_finding(_quality_checks(votes.of_models()))
 
 
 def _quality_checks(votes: Votes) -> list[Check]:
-    answers, unit_name = votes.answers, name_reply_units(votes.run, "speaker")
+    run, unit_name = votes.run, name_reply_units(votes.run, "speaker")
+    answers = RowStream(scan_model_answers(run)) if run.has_table("answers") else ()
     placebo, floor = votes.find_condition(EMPTY_ARGUMENT), votes.revote_condition
     before = votes.counts(voter.initial_choice for voter in votes.people)
     # The source's conditions are ordered by the number of switches that are on. A loss of variance

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from folkmoot.kit.claims import read_results
 from folkmoot.kit.findings import condition_name
+from folkmoot.kit.reply_units import find_humans
 from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.clustered import clustered_share, wider_interval
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, Estimate
@@ -143,6 +144,8 @@ class Votes:
     config: Mapping[str, Any] = field(default_factory=dict)
     # The reason for an early end of the study, or None.
     terminated: str | None = None
+    # Participants that are left out of `conditions`, because humans played them.
+    left_out: frozenset[str] = frozenset()
 
     @property
     def two_vote_conditions(self) -> tuple[ConditionVotes, ...]:
@@ -329,14 +332,6 @@ class Votes:
         counts = Counter(choices)
         return [counts.get(option, 0) for option in self.options]
 
-    @cached_property
-    def answers(self) -> Collection[Mapping[str, object]]:
-        """The rows of the table `answers`.
-
-        Empty if the run lacks the table.
-        """
-        return RowStream(self.run.scan_table("answers")) if self.run.has_table("answers") else ()
-
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
         """Return the utterances of participants in conversations.
 
@@ -345,9 +340,32 @@ class Votes:
         if not self.run.has_table("utterances"):
             return ()
         # Rows without a turn are private texts, such as restatements.
-        by_participants = pl.col("turn").is_not_null() & (pl.col("speaker_role") == "participant")
+        by_participants = (
+            pl.col("turn").is_not_null()
+            & (pl.col("speaker_role") == "participant")
+            & ~pl.col("speaker_id").is_in(self.left_out)
+        )
         spoken = self.run.scan_table("utterances").filter(by_participants, *where)
         return TextStream(spoken.select("text"))
+
+    def of_models(self) -> Votes:
+        """Return the votes of the participants that models played, for the checks of models."""
+        humans = find_humans(self.run)
+        if not humans:
+            return self
+
+        def select_models(voters: Iterable[Voter]) -> tuple[Voter, ...]:
+            return tuple(voter for voter in voters if voter.participant_id not in humans)
+
+        conditions = tuple(
+            ConditionVotes(
+                condition_votes.condition,
+                select_models(condition_votes.rows),
+                select_models(condition_votes.two_vote_voters),
+            )
+            for condition_votes in self.conditions
+        )
+        return replace(self, conditions=conditions, left_out=humans)
 
     @cached_property
     def cluster_rows(self) -> list[dict[str, Any]]:
