@@ -187,6 +187,24 @@ def test_the_report_says_what_a_withdrawal_means_for_its_figures(
         assert "seats:" not in "".join(advice)
 
 
+def test_counts_of_answers_in_a_report_are_those_of_the_table(
+    run_without_words: folkmoot.Run,
+) -> None:
+    answers = run_without_words.table("answers")
+    withdrawn = answers.filter(missing=WITHDRAWN).height
+    assert withdrawn > 0
+    parsed = build_document(run_without_words.folder).trust.answers
+    assert parsed.caption.endswith(f"without a valid value: {withdrawn} withdrawn")
+    shares = dict(zip(parsed.columns, zip(*parsed.rows, strict=True), strict=True))
+    assert shares["parse_step"] == ("exact", "missing")
+    exact, missing = shares["answer_share"]
+    assert (exact, missing) == pytest.approx(
+        (1 - withdrawn / answers.height, withdrawn / answers.height), abs=1e-6
+    )
+    # The manifest was written again, and its seal with it.
+    assert verify_run(run_without_words.folder).differences == []
+
+
 def test_texts_of_others_stay(
     run_with_all_words: folkmoot.Run, run_without_words: folkmoot.Run
 ) -> None:

@@ -47,8 +47,8 @@ from folkmoot.storage.amendments import (
     read_amendments,
     rewrite_amendments,
 )
-from folkmoot.storage.json_files import format_json, write_json, write_text
-from folkmoot.storage.manifest import file_sha256
+from folkmoot.storage.json_files import format_json, read_json_object, write_json, write_text
+from folkmoot.storage.manifest import SEAL, file_sha256, parse_step_shares, seal_manifest
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.run_folder import (
     CODEBOOK,
@@ -99,6 +99,7 @@ def withdraw_texts(run: RunFolder, personal: PersonalTexts, requested_by: str) -
         write_private(prepared / PEOPLE, link_ids)
     for name in filter(run.has_file, (MANIFEST, AMENDMENTS_FILE)):
         shutil.copyfile(run.path / name, prepared / name)
+    _count_answers_again(run, prepared)
     rewrite_amendments(prepared, partial(_change_amendment, personal.redaction, coded_ids))
 
     def path_of(name: str) -> Path:
@@ -222,6 +223,22 @@ def _prepare_tables(
     if run.has_file(CODEBOOK):
         write_json(prepared / CODEBOOK, codebook)
     return coded_ids
+
+
+def _count_answers_again(run: RunFolder, prepared: Path) -> None:
+    # Reports and pages read from the manifest how many answers are missing.
+    if not (prepared / MANIFEST).exists():
+        return
+    changed_run = RunFolder(prepared)
+    answers = (changed_run if changed_run.has_table("answers") else run).read_table("answers")
+    if "parse_step" in answers.columns:
+        step = pl.when(missing=WITHDRAWN).then(pl.lit("missing")).otherwise("parse_step")
+        answers = answers.with_columns(parse_step=step)
+    manifest = read_json_object(prepared / MANIFEST)
+    changed = {**manifest, "answers": parse_step_shares(answers)}
+    # A seal that does not match stays so, because it shows a change by hand.
+    is_unchanged = manifest.get(SEAL) == seal_manifest(manifest)[SEAL]
+    write_json(prepared / MANIFEST, seal_manifest(changed) if is_unchanged else changed)
 
 
 def _change_amendment(redaction: Redaction, coded_ids: Collection[str], line: str) -> str:
