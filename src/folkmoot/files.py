@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import os
+import re
 import secrets
 import sys
 from collections import Counter
@@ -156,6 +157,27 @@ def _user_folder(library: str, xdg_variable: str, home_folder: str) -> Path:
     else:
         root = Path(os.environ.get(xdg_variable) or Path.home() / home_folder)
     return root / "folkmoot"
+
+
+# The name of the file that `whole_file` writes before it replaces the target.
+_TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+
+
+def remove_temporary_files(folder: Path, lock_name: str) -> None:
+    """Remove the unfinished files that killed processes have left in a folder.
+
+    - `lock_name`: subfolders with a file of this name are left out. Another process may write in
+      them.
+
+    Raises StorageError for a disk error.
+    """
+    with storage_errors(folder):
+        for path, subfolders, names in os.walk(folder):
+            subfolders[:] = [
+                name for name in subfolders if not Path(path, name, lock_name).exists()
+            ]
+            for name in filter(_TEMPORARY_NAME.fullmatch, names):
+                Path(path, name).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -746,6 +746,29 @@ withdrawal.withdraw_texts(run, found, "researcher")
     assert verify_run(RunFolder(changeable_talk.path), TALK).differences == []
 
 
+def test_unfinished_file_of_a_killed_process_is_removed_with_its_words(
+    finished_run: folkmoot.Run,
+) -> None:
+    """A process kills itself after it has written a file and before the file has its name."""
+    code = """
+import os, signal, sys
+from pathlib import Path
+from folkmoot.storage.json_files import write_json
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+write_json(Path(sys.argv[1]), {"opinion": sys.argv[2]})
+"""
+    for folder in ("", "tables", "controls"):
+        path = finished_run.path / folder / "opinions.json"
+        path.parent.mkdir(exist_ok=True)
+        arguments = [sys.executable, "-c", code, str(path), HUMAN_TEXT]
+        assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
+    unfinished = [*finished_run.path.rglob("*.tmp")]
+    assert len(unfinished) == 3
+    withdraw_command(str(finished_run.path), "p_0002", yes=True)
+    assert find_files_containing(finished_run.path, HIDDEN_WORDS[1]) == []
+    assert [path for path in unfinished if path.exists()] == []
+
+
 @pytest.mark.parametrize("completed_by_another", [True, False])
 def test_process_that_completes_a_withdrawal_reports_it(
     completed_by_another: bool,
