@@ -317,6 +317,23 @@ def test_equal_answers_beside_answers_after_a_talk_keep_their_reason() -> None:
     assert result.value is None and "All participants gave the same answer" in result.says
 
 
+@pytest.mark.parametrize(
+    "answers", [[(-0.62, -0.55), (-0.16, -0.18)], [(0.5, 0.5), (0.5, 0.4), (0.5, 0.1)]]
+)
+def test_different_answers_without_a_correlation_are_not_called_the_same(
+    answers: list[tuple[float, float]],
+) -> None:
+    """Two pairs are too few for a correlation, and equal first answers have none."""
+    repeats = [
+        Repeat(participant, "rating", first, last, True)
+        for participant, (first, last) in enumerate(answers)
+    ]
+    result = check_instability(repeats)
+    assert (result.value, result.verdict) == (None, "not known")
+    assert "Too few different answers were given twice" in result.says
+    assert "same answer" not in result.says
+
+
 def test_a_correlation_below_one_is_not_printed_as_one() -> None:
     equal = [
         Repeat(participant, "rating", float(participant % 7), float(participant % 7), True)

@@ -243,7 +243,11 @@ def _retest_correlation(numbers: Sequence[Repeat]) -> Check:
         return unchecked_result("instability", INSTABILITY, margin, why)
     r = agreement_with_oneself(numbers)
     if not math.isfinite(r.value):
-        why = word("refusal", "all answers equal")
+        answers = {
+            (pair.question, answer) for pair in numbers for answer in (pair.first, pair.last)
+        }
+        is_equal = len(answers) == len({pair.question for pair in numbers})
+        why = word("refusal", "all answers equal" if is_equal else "few retests")
         return unchecked_result("instability", INSTABILITY, margin, why)
     verdict = margin.judge_interval(r)
     limit = word("check", verdict, margin=word("check", "margin of people", low=margin.low))

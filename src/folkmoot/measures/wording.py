@@ -612,6 +612,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "one code": "all have the same code, so agreement cannot be distinguished from chance.",
         "few votes": "Too few votes to say.",
         "few ratings": "Too few ratings to say.",
+        "few retests": "Too few different answers were given twice to say.",
         "few yes or no": "Too few yes/no answers to say.",
         "no answers": "No answers in this run.",
         "no such answers": "No such answers in this run.",
