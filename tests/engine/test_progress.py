@@ -107,6 +107,23 @@ def test_replayed_calls_do_not_count_for_the_estimated_time() -> None:
     assert tally.stages["talk"].eta_seconds(clock.now) == pytest.approx(10)  # five calls of 2 s
 
 
+def test_remaining_time_of_a_stage_that_waits_for_a_human_is_unknown() -> None:
+    """All items have had their calls, and the human in the last one reads or writes."""
+    clock = Clock()
+    tally = ProgressTally(clock)
+    tally(StageStarted("interview", 3))
+    for participant in range(3):
+        for call in range(5):
+            clock.now += 1
+            tally(CallDone("m", address=f"interview/p{participant}/ask{call}"))
+    for _ in range(2):
+        tally(ItemDone("interview"))
+    clock.now += 240
+    assert tally.format_line().startswith("interview: 2 of 3 · 15 calls")
+    (stage,) = tally.stage_snapshots()
+    assert (stage["done"], stage["total"], stage["seconds_left"]) == (2, 3, None)
+
+
 def test_stages_with_two_forks_add_up_and_end_with_the_next_stage() -> None:
     tally = ProgressTally(Clock())
     tally(StageStarted("a", 2))

@@ -235,7 +235,10 @@ class StageTally:
             return elapsed / self.done * (self.total - self.done)
         most_calls = nlargest(self.done, self.calls_of.values())
         expected = sum(most_calls) / self.done * self.total
-        calls_left = max(0.0, expected - sum(self.calls_of.values()))
+        calls_left = expected - sum(self.calls_of.values())
+        # An unfinished stage with all expected calls may wait for a human, for an unknown time.
+        if calls_left <= 0:
+            return None
         return elapsed / self.calls * calls_left
 
     def count_call(self, item: str, *, replayed: bool) -> None:
