@@ -502,6 +502,25 @@ async def test_simultaneous_arrivals_are_written_together(
     assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600
 
 
+def test_run_with_humans_who_only_declined_is_marked_mixed(study: Path) -> None:
+    def decline(_: SeatState, question: PendingQuestion) -> str:
+        return "declined" if question.view.options else "I would rather not say."
+
+    run = folkmoot.run(
+        study,
+        out=study.parent / "run",
+        seats=("p_0001",),
+        overrides=("conditions=[simple_voting]",),
+        seat_host=build_seat_host(decline),
+    )
+    replies = run.table("answers").filter(answered_by="human")
+    assert set(replies["missing"]) == {"declined"}
+    assert run.manifest["mark"] == "MIXED"
+    assert run.manifest["note"].startswith("Answers are by people in 1 seat; the embedded")
+    # Files of the study have the label that follows from the recorded answers.
+    assert run.folder.provenance_sentence.startswith("MIXED")
+
+
 def test_run_answered_only_by_humans_is_marked_human_and_others_mixed(
     tmp_path: Path,
 ) -> None:

@@ -29,6 +29,8 @@ from folkmoot.randomness import digest, uniform_values
 FINISH_UNKNOWN = "unknown"
 # The finish reason of a reply that reached the token limit.
 FINISH_LENGTH = "length"
+# The start of the finish reason if there is no reply. The reason follows, such as "timed_out".
+FINISH_REFUSED = "refused:"
 # The embedded respondent understood only the answer type of the question, not its subject.
 FINISH_UNREAD = "stop:unread"
 # The embedded respondent found no argument that it knows in the text before the question.

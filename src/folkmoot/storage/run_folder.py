@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from folkmoot.errors import StorageError
 from folkmoot.files import read_yaml, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
+from folkmoot.models.request import FINISH_REFUSED
 from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import (
     AMENDMENTS_KEY,
@@ -258,8 +259,9 @@ class RunFolder:
     def _label_so_far(self) -> ProvenanceLabel:
         # It follows from the answers recorded so far. The manifest is written later.
         has_people = any(
-            answered_by == HUMAN_MODEL and missing is None
-            for _, answered_by, missing in self._answerers
+            # A human who declined has answered. A seat without a human gives no reply.
+            answered_by == HUMAN_MODEL and not str(finish).startswith(FINISH_REFUSED)
+            for _, answered_by, finish in self._answerers
         )
         return label_answers(
             {(role, answered_by) for role, answered_by, _ in self._answerers},
@@ -268,8 +270,8 @@ class RunFolder:
 
     @cached_property
     def _answerers(self) -> set[tuple[Any, ...]]:
-        # (role, answerer, reason if the answer is missing).
-        return self.unique_rows("answers", "role", "answered_by", "missing")
+        # (role, answerer, finish reason).
+        return self.unique_rows("answers", "role", "answered_by", "finish")
 
     @property
     def caution(self) -> str:
