@@ -387,6 +387,19 @@ def test_leading_roles_have_their_own_colours(outputs: Path) -> None:
             assert len(others) == min(8, len(colours) - len(leaders))
 
 
+def test_speakers_with_a_letter_and_a_number_as_names_are_told_apart(run_copy: Path) -> None:
+    """Humans who answer as themselves are called P1, P2 and so on, unless they give a name."""
+    path = run_copy / "tables" / "personas.parquet"
+    personas = pl.read_parquet(path)
+    names = pl.col("persona_id").str.replace("p_000", "P")
+    personas.with_columns(names.alias("name")).write_parquet(path)
+    pattern = re.compile(r'aria-hidden="true">(\w+)</span><b>(P\d) ')
+    articles = "".join(list_room_articles(run_copy, "id=group_001&id=oven", ""))
+    initials = {name: shown for shown, name in pattern.findall(articles)}
+    assert len(initials) > 1
+    assert initials == {name: name[1:] for name in initials}
+
+
 def test_withdrawn_and_prescribed_utterances_are_labelled(run_copy: Path) -> None:
     path = run_copy / "tables" / "utterances.parquet"
     utterances = pl.read_parquet(path)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter
 from collections.abc import Callable
@@ -557,11 +558,11 @@ def _room_content(run: RunFolder, request: Request) -> dict[str, object]:
 
 
 def _initials_of(name: str) -> str:
-    # If the last word is a number, return its last three digits.
+    # If the last word ends in a number, as in "P2", return its last three digits.
     # The id of a participant in parentheses does not belong to the name.
     words = name.partition(" (")[0].replace("_", " ").split() or ["?"]
-    if words[-1].isdecimal():
-        return words[-1].lstrip("0")[-3:] or "0"
+    if number := re.search(r"[0-9]+$", words[-1]):
+        return number[0].lstrip("0")[-3:] or "0"
     return "".join(word[0].upper() for word in dict.fromkeys((words[0], words[-1])))
 
 
