@@ -152,6 +152,21 @@ def test_declined_and_refused_answers_are_refusals(changes, description):
     assert check_off_list([*GOOD_ROWS, *[make_row(**changes)] * 100]).verdict != "failed"
 
 
+def test_ways_out_in_fields_of_json_answers_are_counted_or_named_as_not_counted():
+    addressed = [make_row("json", address=f"{i}") for i in range(100)]
+    not_counted = "Ways out in single fields of JSON answers are not counted."
+    assert not_counted in check_refusals([*GOOD_ROWS, *addressed]).says
+    counted = check_refusals(
+        [*GOOD_ROWS, *addressed], field_reasons={row["address"]: "cannot_say" for row in addressed}
+    )
+    assert counted.verdict == "failed" and "cannot_say 100" in counted.says
+    assert not_counted not in counted.says
+    # A field that could not be read is no refusal.
+    unread = {row["address"]: "unparsed" for row in addressed}
+    assert check_refusals([*GOOD_ROWS, *addressed], field_reasons=unread).verdict == "passed"
+    assert not_counted not in check_refusals([make_row()]).says
+
+
 def test_refusal_phrases_are_counted_without_effect_on_the_verdict():
     result = check_refusals(
         GOOD_ROWS, ["I'm sorry, but I can't take part in this."] * 9 + ["Parks."]

@@ -17,7 +17,13 @@ from folkmoot.engine.seats.seats import PARTICIPANT_ROLE
 from folkmoot.engine.study.study import Study
 from folkmoot.measures.diagnostics import Check, Row
 from folkmoot.measures.position import Shown
-from folkmoot.measures.reply_checks import UnitOf, check_answers, is_json_answer, speaker_of
+from folkmoot.measures.reply_checks import (
+    FieldReasons,
+    UnitOf,
+    check_answers,
+    is_json_answer,
+    speaker_of,
+)
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
@@ -62,6 +68,7 @@ def check_replies(
     unit_name: str,
     choices: Callable[[RunFolder], Iterable[Shown]] = lambda _run: (),
     is_structured: Callable[[Row], bool] = is_json_answer,
+    field_reasons: FieldReasons | None = None,
 ) -> list[Check]:
     """Return the checks of all replies of models in a run.
 
@@ -69,11 +76,13 @@ def check_replies(
     - `unit_name`: the noun for such a unit, such as "group".
     - `choices`: returns the choices that other tables hold, as `Study.choices` does.
     - `is_structured`: returns whether a row's question asked for JSON.
+    - `field_reasons`: the reasons of missing fields of JSON answers, see `check_refusals`.
     """
     # The choices are those of all recorded parts, like the replies in `answers`.
     answers = RowStream(scan_model_answers(run)) if run.has_table("answers") else ()
     unit_text = name_reply_units(run, unit_name)
-    return check_answers(answers, unit_of, unit_text, choices(run.whole), is_structured)
+    listed = choices(run.whole)
+    return check_answers(answers, unit_of, unit_text, listed, is_structured, field_reasons)
 
 
 def scan_model_answers(run: RunFolder) -> pl.LazyFrame:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from statistics import median
@@ -50,6 +50,8 @@ T = TypeVar("T")
 Faults = dict[Hashable, list[int]]
 # Row of `answers` → its independent unit, or None if the row is a unit of its own.
 UnitOf = Callable[[Row], Hashable]
+# Address in `answers` → the reason why a field of this JSON answer has no value.
+FieldReasons = Mapping[str, str]
 
 
 # Limits for shares of replies. A suitable model stays far below them.
@@ -195,6 +197,7 @@ def check_answers(
     unit_name: str = UNIT_NAME,
     choices: Iterable[Shown] = (),
     is_structured: Callable[[Row], bool] = is_json_answer,
+    field_reasons: FieldReasons | None = None,
 ) -> list[Check]:
     """Return all checks that can be computed from the answers of any study type.
 
@@ -203,12 +206,13 @@ def check_answers(
     - `choices`: choices that the study type records in other tables, because the column
       `value` of `answers` does not hold them.
     - `is_structured`: returns whether a row's question asked for JSON.
+    - `field_reasons`: see `check_refusals`.
     """
     # Position bias is estimated over all choices together, clustered by participant. Each
     # participant draws an order of the options, so participants of one group count separately.
     all_choices = [*shown_in(_without_coders(answers), unit_of), *choices]
     return [
-        *check_answer_form(answers, (), unit_of, unit_name, is_structured),
+        *check_answer_form(answers, (), unit_of, unit_name, is_structured, field_reasons),
         check_yes_share(all_choices, unit_name),
         check_position_bias(all_choices),
     ]
@@ -220,13 +224,14 @@ def check_answer_form(
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
     is_structured: Callable[[Row], bool] = is_json_answer,
+    field_reasons: FieldReasons | None = None,
 ) -> list[Check]:
     """Return the checks of whether answers were given in the form that was asked for.
 
     The parameters are those of `check_refusals` and `check_malformed`.
     """
     return [
-        check_refusals(answers, texts, unit_of, unit_name),
+        check_refusals(answers, texts, unit_of, unit_name, is_structured, field_reasons),
         check_malformed(answers, unit_of, unit_name, is_structured),
         check_off_list(answers, unit_of, unit_name),
         check_over_length(answers, unit_of, unit_name, is_structured),
@@ -239,14 +244,24 @@ def check_refusals(
     texts: Collection[str] = (),
     unit_of: UnitOf = speaker_of,
     unit_name: str = UNIT_NAME,
+    is_structured: Callable[[Row], bool] = is_json_answer,
+    field_reasons: FieldReasons | None = None,
 ) -> Check:
     """Check the share of answers that the participant or the provider refused to give.
 
     - `texts`: utterances and free answers. The result says how many of these texts look like
       refusals.
+    - `is_structured`: returns whether a row's question asked for JSON.
+    - `field_reasons`: the reasons of missing fields of JSON answers, because `answers` holds only
+      the reason of an answer that is missing as a whole. None: the study type does not say, so the
+      result says that ways out in single fields are not counted.
     """
     # The check works in any language. English refusal phrases in `texts` do not affect the verdict.
-    reasons = Counter(filter(None, map(_refusal_reason, answers)))
+
+    def reason_of(row: Row) -> str:
+        return _refusal_reason(row) or _way_out((field_reasons or {}).get(str(row.get("address"))))
+
+    reasons = Counter(filter(None, map(reason_of, answers)))
     # Runs of earlier versions offered no way out, so an absence of refusals means nothing there.
     if not reasons and "how" not in next(iter(answers), {"how": None}):
         why = word("refusal", "earlier version")
@@ -255,12 +270,14 @@ def check_refusals(
     check = share_check(
         "refusals",
         REFUSALS_TITLE,
-        count_faults(answers, lambda row: bool(_refusal_reason(row)), unit_of),
+        count_faults(answers, lambda row: bool(reason_of(row)), unit_of),
         REFUSALS,
         f" ({counted})" if counted else "",
         unit_name,
     )
     sentences = [check.says]
+    if field_reasons is None and any(map(is_structured, _without_coders(answers))):
+        sentences.append(word("check", "refusals, whole answers"))
     unread = sum(1 for row in answers if row.get("missing") in UNREAD)
     if check.verdict == PASSED and reasons.total() + unread > REFUSALS * len(answers):
         # A model that ignores the ways out refuses in plain words. The parser cannot distinguish
@@ -277,10 +294,14 @@ def check_refusals(
     return replace(check, says=join_sentences(sentences))
 
 
+def _way_out(reason: object) -> str:
+    return str(reason) if reason in WAYS_OUT else ""
+
+
 def _refusal_reason(row: Row) -> str:
     reason = str(row.get("missing") or "")
-    if reason in WAYS_OUT:
-        return reason
+    if way_out := _way_out(reason):
+        return way_out
     # A prompt that is too long for the model also gives a missing answer, but it is no refusal.
     if row.get("how") == "refused" or reason in ("refused", "filtered"):
         return BY_PROVIDER

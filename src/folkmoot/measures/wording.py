@@ -320,6 +320,7 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "off_list": "{share} of {replies} were outside the allowed answers{sure}.",
         "over_length": "{share} of {replies} were far too long{sure}.",
         "refusals": "{share} of {replies} ended in a way out or a refusal{sure}{reasons}.",
+        "refusals, whole answers": "Ways out in single fields of JSON answers are not counted.",
         "refusals, not certain": "This is not certain: {unread} could not be read and may be "
         "refusals in other words.",
         "refusals, possible": "Possible refusals by English phrases: {possible} of {texts}; this "

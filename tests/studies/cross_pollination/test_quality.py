@@ -10,6 +10,8 @@ import pytest
 
 import folkmoot
 from folkmoot import Run
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
+from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.models.request import ModelRequest
 from folkmoot.storage.findings import Finding
 from tests.studies.cross_pollination.test_exposure import Talkers
@@ -168,6 +170,17 @@ def test_a_ranking_that_is_none_stays_unknown(tmp_path: Path, reply: list[str]) 
         done.table("participants")["final_choice"].null_count() == 6
     )  # all participants of the other conditions voted
     assert "rankings" not in {f.key for f in done.findings}
+
+
+def test_ways_out_of_a_ranking_are_counted_as_refusals(tmp_path: Path) -> None:
+    def unranked(request: ModelRequest, address: str) -> str:
+        said = json.dumps({"ranking": ["none_of_these"]})
+        return said if "/ranking/" in address else answer_as_planted(request, address)
+
+    done = run_scripted(tmp_path, Talkers(**dict.fromkeys(VOTING_STAGES, unranked)), ranking=True)
+    asked = done.table("answers")["scope"].str.ends_with("/ranking").sum()
+    checks = {row[0]: row[-1] for row in find_finding(done, RESPONDENT_CHECKS_KEY).grid.rows}
+    assert asked > 24 and f"(none_of_these {asked})" in checks[REFUSALS_TITLE]
 
 
 def test_the_opposing_view_is_restated_and_coded_blind_to_condition(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from folkmoot.conversation.answer_types import Missing, ParsedAnswer
 from folkmoot.engine.study.strict_answers import STRICT_ANSWERS_KEY
 from folkmoot.engine.study.study import compute_findings
+from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
+from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.findings import Finding
@@ -129,7 +131,11 @@ def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
     assert set(own["missing"]) == {reason}
     # It was said the first time, and not asked for again.
     assert not [a for a, _ in scripted.seen if a.startswith("discussion/") and ".r" in a]
-    assert f"not counted: 2 {reason}." in read_findings(run)["positions"].says
+    found = read_findings(run)
+    assert f"not counted: 2 {reason}." in found["positions"].says
+    # The check counts all three statements, whether they are missing as a whole or in one field.
+    checks = {row[0]: row[-1] for row in found[RESPONDENT_CHECKS_KEY].grid.rows}
+    assert f"({reason} 3)" in str(checks[REFUSALS_TITLE])
 
 
 @pytest.mark.parametrize("answer", [PRIVATE_OPINION, OPINION_READING])

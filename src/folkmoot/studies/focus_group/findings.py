@@ -59,6 +59,7 @@ from folkmoot.studies.focus_group.positions import (
     carry_positions_forward,
     count_moved,
     mean_position_by_question,
+    missing_positions,
     position_pairs,
     repeated_positions,
 )
@@ -179,7 +180,8 @@ def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
         run.config.get("control"),
     )
     others = [check_instability(repeated_positions(run)), pleasing.judge()]
-    return respondent_checks_finding([*check_replies(run, part_of_stage, "group"), *others])
+    checks = check_replies(run, part_of_stage, "group", field_reasons=missing_positions(run.whole))
+    return respondent_checks_finding([*checks, *others])
 
 
 def purchase_intent(concept: Concept) -> Finding | None:

@@ -175,6 +175,26 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
     ]
 
 
+def missing_positions(run: RunFolder) -> dict[str, str]:
+    """Return the reason of each missing position: address in `answers` → reason."""
+    # The table `answers` has no reason for them, because the opinion in words is an answer.
+    asked = run.read_table("statements").filter(pl.col("missing").is_not_null())
+    reasons = {
+        tuple(key): reason
+        for *key, reason in asked.select(*TALK, "when", "persona_id", "missing").iter_rows()
+    }
+    found = {}
+    for (address,) in run.rows("answers", "address") if reasons else ():
+        # Addresses end in `group/concept/when/who/opinion/ask0`. The second answer of a retest is
+        # at `opinion_retest`.
+        match split_address(address):
+            case [_, group, concept, when, persona_id, "opinion" | "opinion_retest" as name, _]:
+                time = when if name == "opinion" else InterviewTime.RETEST.value
+                if (key := (group, concept, time, persona_id)) in reasons:
+                    found[address] = reasons[key]
+    return found
+
+
 def strict_tables(run: RunFolder, excluded: pl.DataFrame) -> dict[str, pl.LazyFrame]:
     """Return the answers on buying the product, with excluded answers set to null."""
     # `excluded` holds the excluded rows of the table `answers`.

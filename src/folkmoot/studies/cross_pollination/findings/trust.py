@@ -175,7 +175,12 @@ def _quality_checks(votes: Votes) -> list[Check]:
         voter.final_choice == voter.opposition_view for voter in votes.dialogue_participants
     )
     return [
-        *check_answer_form(answers, votes.participant_texts(), unit_name=unit_name),
+        *check_answer_form(
+            answers,
+            votes.participant_texts(),
+            unit_name=unit_name,
+            field_reasons=votes.missing_rankings(),
+        ),
         check_instability(repeated_votes(votes)),
         check_position_bias(_first_votes(votes)),
         check_sycophancy(

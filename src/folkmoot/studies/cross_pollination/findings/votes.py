@@ -332,6 +332,27 @@ class Votes:
         counts = Counter(choices)
         return [counts.get(option, 0) for option in self.options]
 
+    def missing_rankings(self) -> dict[str, str]:
+        """Return the reason of each missing ranking: address in `answers` → reason."""
+        # The table `answers` has no reason for a way out inside the list of a ranking.
+        reasons = {
+            (voter.participant_id, column): reason
+            for voter in self.people
+            for column, reason in voter.missing_answers.items()
+        }
+        if not reasons or not self.run.has_table("answers"):
+            return {}
+        is_ranking = pl.col("scope").str.ends_with("/ranking")
+        rankings = self.run.scan_table("answers").filter(is_ranking)
+        found = {}
+        columns = ("address", "stage", "speaker_id")
+        for address, stage, speaker in rankings.select(columns).collect().iter_rows():
+            is_first = stage in VOTED_IN["initial_choice"]
+            key = (speaker, "ranking_before" if is_first else "ranking_after")
+            if key in reasons:
+                found[address] = reasons[key]
+        return found
+
     def participant_texts(self, *where: pl.Expr) -> Collection[str]:
         """Return the utterances of participants in conversations.
 
