@@ -294,6 +294,28 @@ def test_a_condition_that_votes_once_loses_only_those_without_a_first_vote(tmp_p
     assert summary["simple_voting"]["position_changed_rate"] is None
 
 
+def test_each_missing_participant_has_a_reason_in_the_table(tmp_path):
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("acp", STILL)
+    ways_out = ("declined", "none_of_these", "cannot_say")
+    for reason in [f"{vote} vote: {way}" for vote in ("initial", "final") for way in ways_out]:
+        first = PARKS if reason.startswith("final") else None
+        pilot.add("acp", first, None, status="skipped", error_message=reason)
+    for n in range(4):
+        pilot.add("simple_voting", PARKS, None, status="failed", error_message=f"error {n}")
+    pilot.add("simple_voting", PARKS, None, status="skipped", error_message="final vote: declined")
+    for n in range(4):
+        pilot.add("simple_voting", PARKS, None, status="failed", error_message=f"error {n + 4}")
+    finding = pilot.read_findings()["attrition"]
+    reasons = column(finding, "reasons")
+    assert "final vote: declined (1)" in reasons["Adversarial (ACP)"]
+    for name, listed in reasons.items():
+        counts = [int(text) for text in re.findall(r"\((\d+)\)", listed)]
+        without = column(finding, "no_first_vote")[name] + column(finding, "no_final_vote")[name]
+        assert sum(counts) == without
+    assert reasons["Simple voting"].endswith("; other reasons (3)")
+
+
 def test_losses_that_could_overturn_are_named(tmp_path):
     pilot = Pilot(tmp_path / "run")
     pilot.add_participants("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})

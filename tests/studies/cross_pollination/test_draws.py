@@ -96,10 +96,12 @@ def test_variance_between_draws_is_in_the_intervals(draws: int, tmp_path: Path) 
         assert sorted(found.each)[:2] == [0, 0] and max(found.each) > 0.5
         assert headline.unit == "participant given these 3 draws of the summaries"
         assert any("need five or more draws" in n for n in headline.notes)
+        assert headline.grid.caption.endswith("95 % Wilson intervals.")
         return
     assert headline.unit == "draw of the summaries (participant in conditions that read none)"
     assert headline.units == draws and headline.independent.endswith("read none).")
     assert found.unit_count == draws
+    assert "Wilson intervals, widened where an interval clustered by draw" in headline.grid.caption
     assert 0 < found.low < plain.low and found.high > plain.high
     assert difference.p > apart.p
     assert difference.high - difference.low > apart.high - apart.low

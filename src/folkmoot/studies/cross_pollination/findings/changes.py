@@ -117,7 +117,7 @@ def position_change(votes: Votes) -> Finding:
         _describe_rates(votes, rates),
         ResultTable.from_records(
             rows,
-            "Participants with different first and final votes; 95 % Wilson intervals.",
+            f"Participants with different first and final votes; {_rate_intervals(votes)}.",
         ),
         interval_chart(
             {
@@ -131,6 +131,16 @@ def position_change(votes: Votes) -> Finding:
         headline=True,
         alarms=_undescribed_cluster_note(votes),
         **votes.analysis_basis,
+    )
+
+
+def _rate_intervals(votes: Votes) -> str:
+    # With fewer draws, no interval can be clustered by draw, see `Votes.rate`.
+    if votes.summary_draws < FEWEST_UNITS:
+        return "95 % Wilson intervals"
+    return (
+        "95 % Wilson intervals, widened where an interval clustered by draw of the summaries is "
+        "wider"
     )
 
 

@@ -43,6 +43,9 @@ from folkmoot.studies.cross_pollination.config import (
 )
 from folkmoot.studies.cross_pollination.findings.votes import ConditionVotes, Votes, count_moves
 
+# Both votes can end in each of the three ways out. Texts of errors may all differ.
+MAX_REASONS = 6
+
 
 def persuasion_finding(votes: Votes) -> Finding | None:
     """Return the finding on noise: the share of choices that change without any information.
@@ -251,6 +254,12 @@ def spread_of_votes(votes: Votes) -> Finding | None:
     )
 
 
+def _most_common_and_others(reason_counts: Counter[str]) -> list[tuple[str, int]]:
+    listed = reason_counts.most_common(MAX_REASONS)
+    others = reason_counts.total() - sum(n for _, n in listed)
+    return [*listed, ("other reasons", others)] if others else listed
+
+
 def attrition_finding(votes: Votes) -> Finding:
     """Return the finding on missing votes: how many, why, and the possible bias."""
     rows: list[Row] = []
@@ -274,7 +283,7 @@ def attrition_finding(votes: Votes) -> Finding:
                 "no_final_vote": len(no_final_vote) if is_asked_twice else None,
                 "missing_share": len(missing) / len(condition_votes.rows),
                 "reasons": "; ".join(
-                    f"{reason} ({n})" for reason, n in reason_counts.most_common(3)
+                    f"{reason} ({n})" for reason, n in _most_common_and_others(reason_counts)
                 ),
             }
         )
