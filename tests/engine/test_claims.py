@@ -200,6 +200,18 @@ def test_claim_on_data_that_the_run_lacks_is_not_tested(
     assert reason in result.why and result.verdict.startswith("cannot be tested")
 
 
+def test_a_condition_in_which_no_one_finished_is_no_unknown_condition(tmp_path: Path) -> None:
+    rows = build_vote_rows(40, 10)
+    for row in rows:
+        row["status"] = "skipped" if row["condition"] == "acp" else "complete"
+    run = write_run_with_table(tmp_path / "run", rows)
+    result, other = evaluate_claims(
+        run, [SHARE_CHANGED, replace(SHARE_CHANGED, contrast=("a",) * 2)]
+    )
+    assert result.why == "no one finished in condition acp"
+    assert other.why == "no condition a; there are acp, simple_voting"
+
+
 @pytest.mark.parametrize(
     ("changes", "expected_text"),
     [

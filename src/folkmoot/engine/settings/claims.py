@@ -312,10 +312,15 @@ def read_rows(
         # unfinished conversation would count like that of a finished one.
         completed = table.filter(pl.col("status") == COMPLETE)
         value = pl.when(pl.col("status") == COMPLETE).then(value)
-    known_arms = completed[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-    if lacking := [arm for arm in claim.contrast if arm not in known_arms]:
-        available = f"there are {', '.join(known_arms)}" if known_arms else "no one finished"
-        return f"no {by} {' or '.join(dict.fromkeys(lacking))}; {available}"
+    arms, finished_arms = (
+        rows[by].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+        for rows in (table, completed)
+    )
+    if unknown := [arm for arm in claim.contrast if arm not in arms]:
+        available = f"there are {', '.join(arms)}" if arms else "no one finished"
+        return f"no {by} {' or '.join(dict.fromkeys(unknown))}; {available}"
+    if unfinished := [arm for arm in claim.contrast if arm not in finished_arms]:
+        return f"no one finished in {by} {' or '.join(dict.fromkeys(unfinished))}"
     # The units are found before other arms are dropped, because they depend on all of them. The
     # column with the conditions holds no unit, whatever its name is.
     units = units_of(table.drop(by), fewest_draws, claim.unit_column)
