@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from folkmoot.kit.findings import RESPONDENT_CHECKS_KEY
 from folkmoot.measures.reply_checks import REFUSALS_TITLE
 from folkmoot.models.request import ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.document import build_document
 from folkmoot.storage.findings import Finding
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.focus_group import STUDY
@@ -136,6 +138,57 @@ def test_a_position_that_is_not_stated_is_unknown_and_not_undecided(
     # The check counts all three statements, whether they are missing as a whole or in one field.
     checks = {row[0]: row[-1] for row in found[RESPONDENT_CHECKS_KEY].grid.rows}
     assert f"({reason} 3)" in str(checks[REFUSALS_TITLE])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_figures_cover_the_same_participants_if_some_positions_are_unknown(
+    groups: int, tmp_path: Path
+) -> None:
+    def reply(request: ModelRequest, address: str) -> str:
+        if schema_title(request) == "OpinionReading":
+            return json.dumps({"changed": True, "valence": 0.9 if len(address) % 2 else -0.9})
+        # One participant is undecided before the discussion, and another one after it.
+        is_silent = "/before/p_0001" in address or "/after/p_0002" in address
+        if schema_title(request) == "PrivateOpinion" and is_silent:
+            return json.dumps({"opinion": "I do not know.", "position": None})
+        return reply_plainly(request, address)
+
+    settings = f"{SMALL}replications: {groups}\n"
+    run = run_focus_group(tmp_path, settings, provider=ScriptedProvider(reply))
+    finding = read_findings(run)["positions"]
+    rows = [dict(zip(finding.grid.columns, row, strict=True)) for row in finding.grid.rows]
+    opinions = run.read_table("opinions").filter("changed")
+    without_both = pl.col("persona_id").is_in(["p_0001", "p_0002"])
+    assert opinions.filter(without_both).height > 0
+    assert sum(row["changes coded"] for row in rows) == opinions.height
+    assert "of people who stated both" in finding.grid.caption
+    assert len(rows) == (4 if groups == 1 else groups)
+    # The files hold the means of the same participants.
+    (concept,) = run.read_json("topline.json")["concepts"]
+    for when in ("before", "after"):
+        if groups == 1:
+            statistics = run.read_json("statistics.json")
+            assert statistics[f"mean_valence_{when}"] == concept["positions"][f"mean_{when}"]
+            continue
+        for row in rows:
+            statistics = run.read_json(f"groups/{row['group']}/statistics.json")
+            mean = row[f"mean {when}"]
+            assert statistics[f"mean_valence_{when}"] == pytest.approx(mean, abs=5e-4)
+
+
+def test_a_participant_with_one_position_is_excluded_once(tmp_path: Path) -> None:
+    def silent(request: ModelRequest, address: str) -> str:
+        if schema_title(request) == "PrivateOpinion" and "/after/p_0002" in address:
+            return json.dumps({"declined": True})
+        return reply_plainly(request, address)
+
+    settings = f"{SMALL}replications: 5\n"
+    run = run_focus_group(tmp_path, settings, provider=ScriptedProvider(silent))
+    methods = str(build_document(run).methods)
+    (sentence,) = re.findall(r"Outcome “position”[^;]*;", methods)
+    assert "n = 15 and 15, 5 excluded because one of the two measures is unknown;" in sentence
+    tested = {finding.key: finding for finding in compute_findings(STUDY, run)}["claims_tested"]
+    assert "excludes a subject without one of the two measures" in tested.grid.caption
 
 
 @pytest.mark.parametrize("answer", [PRIVATE_OPINION, OPINION_READING])

@@ -43,6 +43,11 @@ Tables = Mapping[str, Mapping[str, str]]
 COMPLETE = "complete"
 # The key of the finding that lists all claims of a report.
 CLAIMS_TESTED = "claims_tested"
+# Part of the caption of this finding, with a space at its end.
+WITHIN_SUBJECTS = (
+    "A claim within subjects excludes a subject without one of the two measures from both "
+    "conditions. "
+)
 # Values of a column `status` that says how the units of the rows ended. A column of this name with
 # other values means something else.
 ENDINGS = (COMPLETE, "failed", "skipped", "pending")
@@ -156,6 +161,7 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
             ],
             "Excluded: subjects without a known measure"
             f"{', or not yet' * any(result.pending for result in ordered)}. "
+            f"{WITHIN_SUBJECTS * any(r.claim.paired and any(r.lost) for r in ordered)}"
             f"{'Claims without data are not listed. ' * (len(ordered) < len(results))}"
             "Least and most if missing: the difference over all ways of filling them in, without "
             "sampling error (Horowitz and Manski 2000).",

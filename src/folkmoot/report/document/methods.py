@@ -192,7 +192,11 @@ def _describe_analysis(results: Sequence[Result]) -> Iterator[str]:
     for result in primary:
         claim, estimate = result.claim, result.estimate
         lost = sum(result.lost) - result.pending
-        excluded = f"{lost:,} excluded because the measure is unknown" if lost else "none excluded"
+        why = "the measure is unknown"
+        if claim.paired:
+            # The same subjects are excluded from both conditions, so they are counted once.
+            lost, why = lost // 2, "one of the two measures is unknown"
+        excluded = f"{lost:,} excluded because {why}" if lost else "none excluded"
         excluded += f", {result.pending:,} not complete yet" * bool(result.pending)
         counts = " and ".join(f"{count:,}" for count in result.counts)
         yield (

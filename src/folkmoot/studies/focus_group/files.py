@@ -171,6 +171,7 @@ class TranscriptFormatter:
         # The sort is stable, so ties keep the order of the participants.
         most_active_first = sorted(turns, key=lambda persona_id: -turns[persona_id])
         shifts = [message for message in messages if message.changed_mind]
+        positions = transcript.positions_before_and_after().values()
         by_phase = {phase.value: messages for phase, messages in transcript.by_phase()}
         return {
             "messages": len(transcript.messages),
@@ -216,10 +217,10 @@ class TranscriptFormatter:
                 }
                 for (speaker_id, replied_to), count in replies.items()
             ],
-            "mean_valence_before": _mean_or_none(
-                transcript.positions(InterviewTime.BEFORE).values()
-            ),
-            "mean_valence_after": _mean_or_none(transcript.positions(InterviewTime.AFTER).values()),
+            # Only of participants with both positions, as in the report. Otherwise the difference
+            # would also be one of other participants.
+            "mean_valence_before": _mean_or_none(before for before, _ in positions),
+            "mean_valence_after": _mean_or_none(after for _, after in positions),
             "sycophancy": {
                 "agree_share": _nan_to_none(check.agree),
                 "disagree_share": _nan_to_none(check.disagree),

@@ -70,6 +70,10 @@ INTERVALS = "95 % intervals from five groups on, groups as units, not adjusted f
 WITHHELD_REMARKS_TEXT = "The number of people who raised each objection, need and theme"
 # Krippendorff's customary limits for conclusions and for tentative conclusions.
 GOOD_ALPHA, FAIR_ALPHA = 0.8, 0.667
+PAIRED_POSITIONS = (
+    "Positions before and after are those of people who stated both. Coded changes are those of "
+    "all people."
+)
 # A position closer to zero than this is neither for nor against.
 MAX_NEUTRAL_POSITION = 0.05
 
@@ -368,19 +372,21 @@ def position_finding(concept: Concept) -> Finding | None:
         sentences.append(word("description", "waverers", count=count, people=people))
     if unknown:
         sentences.append(word("description", "without a position", statements=unknown))
-    coded_changes = concept.opinions.group_by(PERSON).agg(
-        pl.col("changed").sum().alias("changes coded")
+    # The coder also read the answers of participants without one of the two private positions.
+    coded_changes = concept.opinions.group_by(PERSON, maintain_order=True).agg(
+        pl.col("name").first(), pl.col("changed").sum().alias("changes coded")
     )
-    pairs = pairs.join(coded_changes, on=PERSON, how="left", maintain_order="left")
+    known = pairs.drop("name")
+    positions = coded_changes.join(known, on=PERSON, how="left", maintain_order="left")
     if concept.has_one_talk:
-        rows = pairs.select(pl.col("name").alias("person"), "before", "after", "changes coded")
+        rows = positions.select(pl.col("name").alias("person"), "before", "after", "changes coded")
         chart = LineChart(
             tuple(carry_positions_forward(concept.opinions)),
             "turn",
             "position (−1 against, 1 in favour)",
         )
     else:
-        rows = pairs.group_by("group", maintain_order=True).agg(
+        rows = positions.group_by("group", maintain_order=True).agg(
             pl.col("before").mean().alias("mean before"),
             pl.col("after").mean().alias("mean after"),
             pl.col("changes coded").sum(),
@@ -398,7 +404,7 @@ def position_finding(concept: Concept) -> Finding | None:
         "positions",
         "Did positions change?",
         join_sentences([*sentences, word("description", "planted") if is_planted else None]),
-        ResultTable.from_records(rows.to_dicts()),
+        ResultTable.from_records(rows.to_dicts(), PAIRED_POSITIONS if unknown else ""),
         chart,
         notes=(
             "Positions after the discussion are the last ones that the coder read in the answers. "
