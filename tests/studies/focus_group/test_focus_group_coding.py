@@ -77,6 +77,19 @@ def test_objections_and_needs_are_counted_by_people_over_all_groups(
     assert "support no finding" not in run.text("topline.md")
 
 
+def test_answers_of_the_warm_up_are_said_not_to_be_coded(
+    coded: tuple[RunFolder, ScriptedProvider], tmp_path: Path
+) -> None:
+    not_coded = "Answers of the warm-up are not coded"
+    assert any(not_coded in note for note in read_findings(coded[0])["remarks"].notes)
+    assert not_coded not in coded[0].text("topline.md")
+    warm_up = run_focus_group(
+        tmp_path, "num_personas: 3\nphases: [warmup]\n", provider=ScriptedProvider(code_correctly)
+    )
+    page = warm_up.text("topline.md")
+    assert not_coded in page and "Nothing has been coded yet" not in page
+
+
 def test_a_topline_says_that_the_embedded_coder_supports_nothing(tmp_path: Path) -> None:
     run = run_focus_group(tmp_path, "num_personas: 3\n", provider=None, model="synthetic")
     note = run.read_json("topline.json")["coding_note"]

@@ -327,6 +327,12 @@ def _concept_data(
         "purchase_intent": _intent_data(group),
         "positions": _position_data(group),
         "coded": bool(codes),
+        # False if all answers are of the warm-up, which is not coded.
+        "codable": any(
+            message.phase is not DiscussionPhase.WARMUP
+            for discussion_transcript in group
+            for message in discussion_transcript.by_participants()
+        ),
         **_remark_data(group, pages, codes),
         "sycophancy": sycophancy.check_transcripts(group).describe_check(),
     }

@@ -47,6 +47,7 @@ from folkmoot.studies.focus_group.config import (
     LIKELY,
     POSITION,
     DiscussionConfig,
+    DiscussionPhase,
     declare_claims,
     parse_amount,
 )
@@ -442,6 +443,12 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
     )
 
 
+def _uncoded_answers(concept: Concept) -> tuple[str, ...]:
+    if not (concept.answers["phase"] == DiscussionPhase.WARMUP.value).any():
+        return ()
+    return ("Answers of the warm-up are not coded: participants introduce themselves there.",)
+
+
 def coded_themes(concept: Concept) -> Finding | None:
     """Return the finding on objections, needs and themes, or None if nothing was coded."""
     codings = concept.codes.get("remarks")
@@ -500,7 +507,7 @@ def coded_themes(concept: Concept) -> Finding | None:
             ),
             "people",
         ),
-        notes=(codings.note, INTERVALS),
+        notes=(codings.note, *_uncoded_answers(concept), INTERVALS),
         section="Objections",
         headline=True,
     )
