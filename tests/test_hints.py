@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import folkmoot
 from folkmoot.hints import (
     closest_name,
+    count_words,
     did_you_mean,
+    has_unspaced_script,
     join_first,
     join_words,
     natural_sort_key,
@@ -82,3 +84,26 @@ def test_natural_order_compares_numbers_in_texts() -> None:
     names = ["t10", "t9", "t²", "t1a", "t" + "1" * 9_000, "ann", ""]
     in_order = ["", "ann", "t1a", "t9", "t10", "t" + "1" * 9_000, "t²"]
     assert sorted(names, key=natural_sort_key) == in_order
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "is_unspaced"),
+    [
+        ("", 0, False),
+        ("It - is, a box.", 5, False),
+        # Korean and Arabic have spaces between words.
+        ("가격이 비싸요", 2, False),
+        ("إنه مفيد", 2, False),
+        ("我觉得太贵了，但是很方便。", 11, True),
+        ("我觉得太贵了，但是很方便。 إنه مفيد", 13, True),
+        # Five letters of a place and three other words.
+        ("東京タワー is 10 m", 8, True),
+        # Vowel signs of Thai belong to the letter before them.
+        ("ก็ดี", 2, True),
+    ],
+)
+def test_words_are_counted_in_scripts_with_and_without_spaces(
+    text: str, words: int, is_unspaced: bool
+) -> None:
+    assert count_words(text) == words
+    assert has_unspaced_script(text) is is_unspaced

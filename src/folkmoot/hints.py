@@ -1,4 +1,4 @@
-"""Texts for messages (names, numbers, lists, commands, shortened texts) and a sort key."""
+"""Texts for messages (names, numbers, lists, commands, shortened texts), words and a sort key."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from rapidfuzz import fuzz, process
 # finds names that contain the other name, so its results come second.
 _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
 # Longer numbers are compared in pieces, because Python limits the digits of an integer in a text.
+# Letters of scripts that write words without spaces between them: Chinese and Japanese, Thai, Lao,
+# Tibetan, Burmese and Khmer. Korean and Arabic have spaces.
+_UNSPACED_LETTER = re.compile(
+    r"(?=[^\W\d_])[\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
+    r"\uf900-\ufaff\uff66-\uff9d\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+)
 _SORTED_NUMBER = re.compile(r"(\d{1,1000})")
 
 
@@ -67,6 +73,21 @@ def number_text(value: float) -> str:
 def collapse_spaces(text: str) -> str:
     """Return a text with a single space in place of each run of white space."""
     return " ".join(text.split())
+
+
+def has_unspaced_script(text: str) -> bool:
+    """Return whether a text has letters of a script without spaces between words."""
+    return _UNSPACED_LETTER.search(text) is not None
+
+
+def count_words(text: str) -> int:
+    """Return the number of words. In scripts without spaces each letter counts as a word."""
+    letters = len(_UNSPACED_LETTER.findall(text))
+    if not letters:
+        return len(text.split())
+    # Vowel signs and punctuation between these letters are no words.
+    others = _UNSPACED_LETTER.sub(" ", text).split()
+    return letters + sum(any(map(str.isalnum, other)) for other in others)
 
 
 def natural_sort_key(text: str) -> list[tuple[int, str]]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from folkmoot.conversation.answer_types import CHOICE, NUMBER, WAYS_OUT
 from folkmoot.conversation.reply_forms import UNFORMATTED, looks_like_refusal
+from folkmoot.hints import count_words
 from folkmoot.measures.diagnostics import (
     FAILED,
     FEW,
@@ -443,7 +444,7 @@ def _question_of(row: Row) -> str:
 # The same list of options occurs in thousands of rows.
 @lru_cache(maxsize=1024)
 def _longest_option_words(options: str) -> int:
-    return max(len(option.split()) for option in json.loads(options))
+    return max(count_words(option) for option in json.loads(options))
 
 
 def check_yes_share(choices: Iterable[Shown], unit_name: str = UNIT_NAME) -> Check:

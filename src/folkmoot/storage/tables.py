@@ -168,7 +168,7 @@ ENGINE_COLUMNS: dict[str, str] = {
     "turn": "place in the transcript, from 1",
     "round": "repetition within the stage, from 1",
     "text": "the text of the utterance",
-    "words": "number of words in the unchanged reply",
+    "words": "number of words in the unchanged reply; in scripts without spaces, of letters",
     "condition": "arm of the design",
     "participant_id": "the participant",
 }

@@ -15,7 +15,7 @@ from folkmoot.measures.diversity import gini
 from folkmoot.studies.focus_group.discussion import INTENTS
 from folkmoot.studies.focus_group.files import TranscriptFormatter, topline_data, topline_page
 from folkmoot.studies.focus_group.participants import title_of
-from folkmoot.studies.focus_group.talk.reading import answer_id
+from folkmoot.studies.focus_group.talk.reading import answer_id, rate_tone
 from tests.studies.focus_group.at_hand import (
     ANSWER_TEXTS,
     AskedQuestion,
@@ -55,6 +55,17 @@ def test_sentiment_has_the_sign_of_the_words() -> None:
     assert sentiment_score("I love it, it is wonderful.") > 0.5
     assert sentiment_score("I hate it, it is terrible.") < -0.5
     assert sentiment_score("It is a box.") == 0
+
+
+def test_the_lexicon_rates_english_texts_only() -> None:
+    for text in ("It is a box.", "I would never buy such a thing.", "Great!"):
+        assert rate_tone(text) == sentiment_score(text)
+    for text in (
+        "我觉得太贵了，但是很方便。",
+        "Die Idee war gut, aber zu teuer.",
+        "Me gusta mucho.",
+    ):
+        assert rate_tone(text) is None
 
 
 async def test_balance_counts_every_word_and_reply() -> None:

@@ -342,3 +342,35 @@ def test_the_sources_own_settings_are_taken_as_written(tmp_path: Path) -> None:
     answers = [r for a, r in scripted.seen if a.endswith("/says/ask0")]
     assert {r.temperature for r in answers} == {0.9}
     assert {r.max_tokens for r in answers} == {300}
+
+
+def test_a_discussion_in_another_script_has_word_counts_and_no_tone(tmp_path: Path) -> None:
+    """Without spaces each answer was one word, and the English lexicon gave it the tone 0."""
+
+    def reply(request: ModelRequest, address: str) -> str:
+        is_answer = request.schema is None and address.endswith("says/ask0")
+        return "我觉得太贵了，但是很方便。" if is_answer else reply_plainly(request, address)
+
+    run = run_focus_group(tmp_path, "num_personas: 3\n", provider=ScriptedProvider(reply))
+    said = read_talk(run)
+    answers, questions = (
+        said.filter((pl.col("speaker_role") == "participant") == is_answer)
+        for is_answer in (True, False)
+    )
+    assert set(answers["words"]) == {11}
+    assert answers["sentiment"].null_count() == answers.height
+    assert answers["sentiment_source"].null_count() == answers.height
+    assert questions["sentiment"].null_count() == 0
+    statistics = run.read_json("statistics.json")
+    assert set(statistics["average_sentiment_by_phase"].values()) == {None}
+    assert statistics["sentiment_source"] is None
+    words_of_moderator = questions["words"].sum()
+    share = words_of_moderator / (words_of_moderator + 11 * answers.height)
+    assert statistics["moderator_share_of_words"] == pytest.approx(share, abs=1e-4)
+    finding = {finding.key: finding for finding in STUDY.findings(run)}["talk_time"]
+    assert any("each letter counts as a word" in note for note in finding.notes)
+
+
+def test_english_talk_needs_no_note_on_scripts(plain_run: RunFolder) -> None:
+    finding = {finding.key: finding for finding in STUDY.findings(plain_run)}["talk_time"]
+    assert not finding.notes

@@ -25,6 +25,7 @@ from folkmoot.conversation.reply_forms import UNFORMATTED, visible_text
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem
+from folkmoot.hints import count_words
 from folkmoot.models.request import FINISH_LENGTH, Completion, Message, ModelRequest
 from folkmoot.provenance import UNKNOWN, Quoted, Source, Span, join_texts, spans_of
 from folkmoot.storage.table_buffer import RowOrder
@@ -307,7 +308,7 @@ def build_answer_row(
         "options": _options_cell(options) if options else None,
         "position": options.index(value) + 1 if options and value in options else None,
         "finish": result.reply.finish,
-        "words": len(result.text.split()),
+        "words": count_words(result.text),
     }
 
 

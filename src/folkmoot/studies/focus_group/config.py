@@ -273,8 +273,8 @@ class DiscussionConfig(CodingStudyConfig):
     )
     sentiment: Literal["lexicon", "model"] = Field(
         "lexicon",
-        description="what rates how positive a message is: `lexicon` (the word list of VADER) or "
-        "`model`",
+        description="what rates how positive a message is: `lexicon` (the English word list of "
+        "VADER; other languages have no rating) or `model`",
         json_schema_extra=field_notes(label="Rating of sentiment"),
     )
     context_messages: PositiveInt = Field(

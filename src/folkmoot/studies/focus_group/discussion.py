@@ -9,6 +9,7 @@ from itertools import groupby
 from pydantic import BaseModel, ConfigDict, Field
 
 from folkmoot.conversation.transcript import Transcript, Utterance
+from folkmoot.hints import count_words
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.provenance import Quoted, Source
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
@@ -76,7 +77,7 @@ class DiscussionMessage(BaseModel):
 
     @property
     def words(self) -> int:
-        return len(self.content.split())
+        return count_words(self.content)
 
     @property
     def by_participant(self) -> bool:

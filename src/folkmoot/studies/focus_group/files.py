@@ -193,7 +193,9 @@ class TranscriptFormatter:
                 )
                 for phase, messages in by_phase.items()
             },
-            "sentiment_source": messages[0].sentiment_source if messages else None,
+            "sentiment_source": next(
+                (message.sentiment_source for message in messages if message.sentiment_source), None
+            ),
             "opinion_shifts": len(shifts),
             "people_who_shifted": len({message.speaker_id for message in shifts}),
             "most_active": names[most_active_first[0]] if most_active_first else None,

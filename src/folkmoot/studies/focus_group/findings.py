@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import capitalise, join_first
+from folkmoot.hints import capitalise, has_unspaced_script, join_first
 from folkmoot.kit.claims import claims_finding, describe_claims, read_results
 from folkmoot.kit.coding import CodebookResults, read_codings
 from folkmoot.kit.exposure import exposure_finding
@@ -47,7 +47,6 @@ from folkmoot.studies.focus_group.config import (
     LIKELY,
     POSITION,
     DiscussionConfig,
-    DiscussionPhase,
     declare_claims,
     parse_amount,
 )
@@ -63,6 +62,7 @@ from folkmoot.studies.focus_group.positions import (
     missing_positions,
     position_pairs,
     repeated_positions,
+    tabulate_positions,
 )
 from folkmoot.studies.focus_group.tables import read_talk
 from folkmoot.studies.focus_group.talk.reading import CODE_POSITIONS, kind_and_name
@@ -71,9 +71,11 @@ INTERVALS = "95 % intervals from five groups on, groups as units, not adjusted f
 WITHHELD_REMARKS_TEXT = "The number of people who raised each objection, need and theme"
 # Krippendorff's customary limits for conclusions and for tentative conclusions.
 GOOD_ALPHA, FAIR_ALPHA = 0.8, 0.667
-PAIRED_POSITIONS = (
-    "Positions before and after are those of people who stated both. Coded changes are those of "
-    "all people."
+PAIRED_POSITIONS = "Positions: of people who stated both. Changes coded: of all people."
+NOT_CODED = "Answers of the warm-up are not coded: participants introduce themselves there."
+UNSPACED_WORDS = (
+    "In scripts without spaces between words, such as Chinese or Thai, each letter counts as a "
+    "word. Shares are comparable between speakers of one script only."
 )
 # A position closer to zero than this is neither for nor against.
 MAX_NEUTRAL_POSITION = 0.05
@@ -130,11 +132,8 @@ def compute_findings(run: RunFolder) -> list[Finding]:
     """Return all findings, the comparison of concepts first."""
     if not run.has_table("utterances"):
         return []
-    utterances, opinions, statements = (
-        read_talk(run),
-        run.read_table("opinions"),
-        run.read_table("statements"),
-    )
+    utterances, opinions = read_talk(run), run.read_table("opinions")
+    statements = run.read_table("statements")
     stimuli = utterances["stimulus"].unique(maintain_order=True).to_list()
 
     codes = read_codings(run)
@@ -145,7 +144,7 @@ def compute_findings(run: RunFolder) -> list[Finding]:
             utterances.filter(pl.col("stimulus") == stimulus),
             opinions.filter(pl.col("stimulus") == stimulus),
             run.read_table("personas"),
-            run.read_table("statements").filter(pl.col("stimulus") == stimulus),
+            statements.filter(pl.col("stimulus") == stimulus),
             run.read_table("intents").filter(pl.col("stimulus") == stimulus),
             codes,
             has_one_talk=utterances.select(TALK).unique().height == 1,
@@ -373,25 +372,14 @@ def position_finding(concept: Concept) -> Finding | None:
         sentences.append(word("description", "waverers", count=count, people=people))
     if unknown:
         sentences.append(word("description", "without a position", statements=unknown))
-    # The coder also read the answers of participants without one of the two private positions.
-    coded_changes = concept.opinions.group_by(PERSON, maintain_order=True).agg(
-        pl.col("name").first(), pl.col("changed").sum().alias("changes coded")
-    )
-    known = pairs.drop("name")
-    positions = coded_changes.join(known, on=PERSON, how="left", maintain_order="left")
+    rows = tabulate_positions(pairs, concept.opinions, by_group=not concept.has_one_talk)
     if concept.has_one_talk:
-        rows = positions.select(pl.col("name").alias("person"), "before", "after", "changes coded")
         chart = LineChart(
             tuple(carry_positions_forward(concept.opinions)),
             "turn",
             "position (−1 against, 1 in favour)",
         )
     else:
-        rows = positions.group_by("group", maintain_order=True).agg(
-            pl.col("before").mean().alias("mean before"),
-            pl.col("after").mean().alias("mean after"),
-            pl.col("changes coded").sum(),
-        )
         chart = LineChart(
             tuple(
                 (column_heading(group), number, mean)
@@ -441,12 +429,6 @@ def _unread_answers(concept: Concept) -> tuple[str, ...]:
         f"{format_count(concept.answers.height, 'answer')} "
         f"({describe_missing(unread)}). The last known position is used there.",
     )
-
-
-def _uncoded_answers(concept: Concept) -> tuple[str, ...]:
-    if not (concept.answers["phase"] == DiscussionPhase.WARMUP.value).any():
-        return ()
-    return ("Answers of the warm-up are not coded: participants introduce themselves there.",)
 
 
 def coded_themes(concept: Concept) -> Finding | None:
@@ -507,7 +489,7 @@ def coded_themes(concept: Concept) -> Finding | None:
             ),
             "people",
         ),
-        notes=(codings.note, *_uncoded_answers(concept), INTERVALS),
+        notes=(codings.note, NOT_CODED, INTERVALS),
         section="Objections",
         headline=True,
     )
@@ -558,6 +540,7 @@ def talk_time(concept: Concept) -> Finding | None:
     }
     if not gini_by_group or not total:
         return None
+    is_unspaced = any(map(has_unspaced_script, concept.utterances["text"].drop_nulls()))
     mean_gini = clustered_mean(list(gini_by_group.values()), list(gini_by_group))
     if concept.has_one_talk:
         by_words = talk.sort("words", descending=True, maintain_order=True)
@@ -598,6 +581,7 @@ def talk_time(concept: Concept) -> Finding | None:
         ),
         ResultTable.from_records(rows),
         BarChart(tuple(bars), unit="words" if concept.has_one_talk else "Gini of words"),
+        notes=(UNSPACED_WORDS,) if is_unspaced else (),
         section="Conversation",
     )
 

@@ -140,6 +140,28 @@ def position_pairs(
     return pairs.select(*PERSON, "name", before=pl.col("position"), after=pl.col("position_after"))
 
 
+def tabulate_positions(
+    pairs: pl.DataFrame, opinions: pl.DataFrame, *, by_group: bool
+) -> pl.DataFrame:
+    """Return positions and the number of coded changes, in one row per participant or group.
+
+    - `pairs`: the result of `position_pairs`.
+    """
+    # The coder also read the answers of participants without one of the two private positions.
+    coded_changes = opinions.group_by(PERSON, maintain_order=True).agg(
+        pl.col("name").first(), pl.col("changed").sum().alias("changes coded")
+    )
+    known = pairs.drop("name")
+    people = coded_changes.join(known, on=PERSON, how="left", maintain_order="left")
+    if not by_group:
+        return people.select(pl.col("name").alias("person"), "before", "after", "changes coded")
+    return people.group_by("group", maintain_order=True).agg(
+        pl.col("before").mean().alias("mean before"),
+        pl.col("after").mean().alias("mean after"),
+        pl.col("changes coded").sum(),
+    )
+
+
 def repeated_positions(run: RunFolder) -> list[Repeat]:
     """Return pairs of private answers by the same participant to the same question."""
     # Some participants are asked for their opinion twice before the discussion. All other pairs

@@ -9,6 +9,7 @@ import polars as pl
 from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.seats import utterances
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import count_words
 from folkmoot.kit import coding
 from folkmoot.people.sources.grounded import Profile
 from folkmoot.provenance import Quoted
@@ -114,12 +115,16 @@ class UtteranceRow(utterances.UtteranceRow, InDiscussion):
     position: int | None = column(
         "place among the answers to the question, from 1; 0 for the moderator"
     )
-    words: int = column("number of words in the message")
+    words: int = column(
+        "number of words in the message; in scripts without spaces, such as Chinese, of letters"
+    )
     replied_to: str | None = column(
         "speaker to whom the message responds; empty for an answer to a question put to all"
     )
     replied_to_turn: int | None = column("turn to which the message responds")
-    sentiment: float | None = column("tone of the message, -1 to 1")
+    sentiment: float | None = column(
+        "tone of the message, -1 to 1; the lexicon rates messages in English only"
+    )
     sentiment_source: str | None = column(
         "what rated the tone: the lexicon with its version, or the model"
     )
@@ -328,7 +333,7 @@ def say_planned(
         public=False,
         **texts.where,
         phase=phase.value,
-        words=len(question.split()),
+        words=count_words(question),
     )
     return utterance.quoted_text
 
@@ -347,7 +352,7 @@ def say_statement(
         public=False,
         **texts.where,
         persona_id=statement.persona_id,
-        words=len(statement.words.split()),
+        words=count_words(statement.words),
     )
     return statement.model_copy(update={"utterance_id": utterance.id})
 

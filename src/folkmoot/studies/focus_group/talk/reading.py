@@ -17,7 +17,9 @@ from folkmoot.conversation.answer_types import (
     Missing,
     pin_schema,
 )
+from folkmoot.conversation.sentiment import sentiment_score
 from folkmoot.conversation.transcript import Speaker
+from folkmoot.engine.run.study_language import is_english
 from folkmoot.engine.session.session import Scope, Session
 from folkmoot.kit import coding
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
@@ -165,6 +167,16 @@ async def read_position(
     return Position(
         round(reading.valence, DECIMALS) if moved else last_position, moved, *other_fields, missing
     )
+
+
+def rate_tone(text: str) -> float | None:
+    """Return the tone of a message by the lexicon, or None if the message is not English."""
+    # The lexicon has English words only. It knows no Chinese word, and takes the German "die" and
+    # "war" for "to die" and "a war".
+    tone = sentiment_score(text)
+    # Two words are too few to identify a language, so a word of the lexicon decides.
+    is_known = tone != 0 and len(text.split()) <= 2
+    return tone if is_known or is_english(text) else None
 
 
 def is_surprising(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from folkmoot.conversation.answer_types import Missing
-from folkmoot.conversation.sentiment import lexicon_version, sentiment_score
+from folkmoot.conversation.sentiment import lexicon_version
 from folkmoot.conversation.transcript import last_finish_reason
 from folkmoot.engine.session.session import Scope
 from folkmoot.studies.focus_group.config import DiscussionConfig, DiscussionPhase
@@ -152,7 +152,8 @@ class TableDiscussion:
         has_model_sentiment = (
             self.config.sentiment == reading.MODEL and position_reading.sentiment is not None
         )
-        sentiment = position_reading.sentiment if has_model_sentiment else sentiment_score(reply)
+        sentiment = position_reading.sentiment if has_model_sentiment else reading.rate_tone(reply)
+        source = reading.MODEL if has_model_sentiment else lexicon_version()
         return self._add_message(
             answer_scope,
             DiscussionMessage(
@@ -166,7 +167,7 @@ class TableDiscussion:
                 replied_to=target.speaker_id if target else None,
                 replied_to_turn=target.turn_number if target else None,
                 sentiment=sentiment,
-                sentiment_source=reading.MODEL if has_model_sentiment else lexicon_version(),
+                sentiment_source=None if sentiment is None else source,
                 changed_mind=position_reading.changed,
                 valence=position_reading.valence,
                 position=self._answer_count() + 1,
@@ -199,7 +200,7 @@ class TableDiscussion:
     ) -> DiscussionMessage:
         # A planned question has the words of the guide. Any other question is the last reply in
         # `scope`.
-        reference = question.takes_up
+        reference, tone = question.takes_up, reading.rate_tone(question.text)
         return self._add_message(
             scope,
             DiscussionMessage(
@@ -212,8 +213,8 @@ class TableDiscussion:
                 phase=phase,
                 replied_to=reference.speaker_id if reference else None,
                 replied_to_turn=reference.turn_number if reference else None,
-                sentiment=sentiment_score(question.text),
-                sentiment_source=lexicon_version(),
+                sentiment=tone,
+                sentiment_source=None if tone is None else lexicon_version(),
                 asks=question.asks,
                 probe=rung > 0,
                 rung=rung,
