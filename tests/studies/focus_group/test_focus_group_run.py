@@ -317,6 +317,14 @@ def test_a_person_cannot_have_the_moderators_id(tmp_path: Path) -> None:
         )
 
 
+def test_a_participant_cannot_have_the_name_of_the_moderator(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("name,age\nDr. MODERATOR Lee,41\nBo,30\n")
+    with pytest.raises(InputError, match="no profile can have the first name 'Moderator'"):
+        run_focus_group(
+            tmp_path, "personas: real.csv\nnum_personas: 2\nmax_responses_per_question: 2\n"
+        )
+
+
 def test_profiles_that_make_no_sense_are_named(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("name,age,openness\nAnn,41,900\nBo,x,5\n")
     with pytest.raises(InputError) as caught:

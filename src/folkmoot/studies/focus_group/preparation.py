@@ -15,7 +15,7 @@ from folkmoot.measures.inference.power import DesignSize
 from folkmoot.models.images import MIME_TYPES, UNSUPPORTED_TYPES, find_image_references
 from folkmoot.people.sources.grounded.generator import check_quotas
 from folkmoot.people.sources.grounded.panel import check_foreign_gaps, read_panel
-from folkmoot.people.sources.grounded.profile import check_profile, group_problems
+from folkmoot.people.sources.grounded.profile import check_profile, first_name, group_problems
 from folkmoot.people.sources.table_files import first_line
 from folkmoot.studies.focus_group.config import DiscussionConfig, parse_amount
 from folkmoot.studies.focus_group.discussion import MODERATOR
@@ -74,6 +74,16 @@ def check_config(config: DiscussionConfig, folder: Path) -> list[Problem]:
     problems += group_problems(row_problems)
     if any(row["id"] == MODERATOR for row in rows):
         problems.append(Problem(f"no profile can have the id {MODERATOR!r}", key="personas"))
+    # Transcripts and files name a speaker by the first name.
+    if any(first_name(str(row.get("name", ""))).casefold() == MODERATOR for row in rows):
+        problems.append(
+            Problem(
+                f"no profile can have the first name {MODERATOR.capitalize()!r}, which is the name "
+                "of the moderator",
+                key="personas",
+                hint="give this person another name",
+            )
+        )
     if len(rows) < config.num_personas:
         problems.append(
             Problem(
