@@ -163,8 +163,8 @@ def tested_finding(results: Sequence[Result]) -> Finding | None:
             f"{', or not yet' * any(result.pending for result in ordered)}. "
             f"{WITHIN_SUBJECTS * any(r.claim.paired and any(r.lost) for r in ordered)}"
             f"{'Claims without data are not listed. ' * (len(ordered) < len(results))}"
-            "Least and most if missing: the difference over all ways of filling them in, without "
-            "sampling error (Horowitz and Manski 2000).",
+            "Least and most if missing, for shares alone: the difference over all ways of filling "
+            "them in, without sampling error (Horowitz and Manski 2000).",
         ),
         notes=(
             "Primary claims answer the main question of the study and were fixed before the run: "

@@ -186,8 +186,9 @@ def human_bands(votes: Votes) -> Finding | None:
                 for band, values in observed
                 for label, estimate in values.items()
             ],
-            "Ranges over human studies. There is no verdict, because their questions and texts "
-            "differ from those of this study.",
+            "Ranges over human studies. This comparison has no verdict, because their questions "
+            "and texts differ from those of this study. The spread of votes is judged apart, by a "
+            "check of the model.",
         ),
         interval_chart(
             change_rates, change.label, percent=True, bands=(("people", change.low, change.high),)
