@@ -41,8 +41,19 @@ def test_rows_are_drawn_by_weight_without_repetition(tmp_path: Path) -> None:
     assert first_draws[True] / 300 == pytest.approx(0.9, abs=0.06)
     chosen_rows = panel.sample_rows(100, generator(1, ("p",)))
     assert sorted(chosen_rows) == list(range(100))
+
+
+def test_more_draws_than_rows_are_as_many_as_the_weights_ask_for(tmp_path: Path) -> None:
+    panel = read_panel(write_weighted_panel(tmp_path))
     row_counts = Counter(panel.sample_rows(250, generator(1, ("p",))))
-    assert set(row_counts.values()) == {2, 3}
+    # 450 of 500 are the weights of the first 50 rows: 4.5 draws of each, and 0.5 of each other row.
+    assert {row_counts[row] for row in range(50)} == {4, 5}
+    assert {row_counts[row] for row in range(50, 100)} == {0, 1}
+    assert row_counts.total() == 250
+    exact = read_panel(write_panel(tmp_path, "age,weight", "30,1", "40,8", "50,1", "60,0"))
+    assert Counter(exact.sample_rows(200, generator(1, ("p",)))) == {0: 20, 1: 160, 2: 20}
+    equal = read_panel(write_panel(tmp_path, "age", "30", "40", "50"))
+    assert set(Counter(equal.sample_rows(8, generator(1, ("p",)))).values()) == {2, 3}
 
 
 def test_rows_with_weight_zero_are_never_drawn(tmp_path: Path) -> None:

@@ -41,15 +41,26 @@ class Panel:
 
     def sample_rows(self, count: int, rng: np.random.Generator) -> list[int]:
         """Return the row numbers of `count` people, drawn at random by weight."""
-        # No person is drawn twice before all people with a positive weight were drawn once.
+        # If there are enough people, none is drawn twice. Otherwise a person whose weight is worth
+        # several draws gets the whole number of them, and the last pass draws the rest by what is
+        # left of the weights. A pass draws no person twice.
         weights = np.array(self.weights)
-        drawable_count = int((weights > 0).sum())
+        passes = [weights]
+        if count > int((weights > 0).sum()):
+            expected = weights / math.fsum(weights) * count
+            # The tolerance keeps 2.9999999999999996 from losing a draw.
+            whole = np.floor(expected + 1e-9)
+            passes = [np.where(whole > done, expected, 0.0) for done in range(int(whole.max()))]
+            passes.append(np.maximum(expected - whole, 0.0))
         chosen: list[int] = []
-        while len(chosen) < count:
+        for rates in passes:
+            if len(chosen) == count:
+                break
             # The order of exponential times with these rates is that of successive weighted draws
-            # without replacement. A weight of 0 gives an infinite time.
+            # without replacement. A rate of 0 gives an infinite time.
             with np.errstate(divide="ignore"):
-                times = rng.exponential(size=len(weights)) / weights
+                times = rng.exponential(size=len(weights)) / rates
+            drawable_count = int((rates > 0).sum())
             chosen += np.argsort(times)[: min(drawable_count, count - len(chosen))].tolist()
         return chosen
 
