@@ -206,7 +206,7 @@ async def test_a_request_is_never_resent_silently(abruptly: bool) -> None:
         last = True
         with pytest.raises(TransferError) as caught:
             await connections.send_request(HttpRequest("POST", server_log.url, b"second"))
-        assert caught.value.failure is Failure.BROKEN
+        assert caught.value.failure is Failure.BROKEN and caught.value.may_be_processed
         assert len(server_log.requests) == 2
         last = False
         assert (await connections.send_request(HttpRequest("POST", server_log.url, b"third")))[
@@ -514,8 +514,10 @@ async def test_an_outage_of_a_known_server_is_transient() -> None:
         await client.post_json("/chat", {})
     for _ in range(2):
         async with open_client(server_log.url, reached_hosts) as client:
-            with pytest.raises(TransientError, match="connection failed"):
+            with pytest.raises(TransientError, match="connection failed") as caught:
                 await client.post_json("/chat", {})
+            # The request was never sent, so nothing is billed.
+            assert not caught.value.may_be_billed
     async with open_client(server_log.url) as client:
         with pytest.raises(FatalModelError):
             await client.post_json("/chat", {})
@@ -528,8 +530,9 @@ async def test_unknown_names_and_bad_certificates_of_known_servers_are_transient
         serve_http(reply_hi, make_server_tls_context(certificate_authority)) as server_log,
         open_client(server_log.url, {server_log.url}) as second_client,
     ):
-        with pytest.raises(TransientError, match="certificate"):
+        with pytest.raises(TransientError, match="certificate") as caught:
             await second_client.post_json("/chat", {})
+        assert not caught.value.may_be_billed
     async with open_client("http://nowhere.invalid/v1", {"http://nowhere.invalid"}) as client:
         with pytest.raises(TransientError, match="not known"):
             await client.post_json("/chat", {})

@@ -161,8 +161,8 @@ class RunInterruptedError(KeyboardInterrupt):
 class ModelError(FolkmootError):
     """A provider sent no reply."""
 
-    # True if the server had begun to answer. The vendor may then bill a reply that Folkmoot could
-    # not read.
+    # True if the whole request was sent and no error status came back. The vendor may then bill a
+    # reply that Folkmoot could not read.
     may_be_billed: bool = False
     # The maximum cost of the reply in USD, set by the gateway.
     max_usd: float | None = None

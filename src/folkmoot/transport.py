@@ -10,10 +10,11 @@ import os
 import ssl
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -49,12 +50,14 @@ class TransferError(Exception):
     """No complete response was received."""
 
     # The message names the host and contains no secret. `answer_began` is True if the server had
-    # sent a success status before the transfer failed.
+    # sent a success status before the transfer failed. `may_be_processed` is True if the server may
+    # have processed the request: the body was sent, and no error status came back.
 
-    def __init__(self, failure: Failure, message: str, *, answer_began: bool = False) -> None:
+    def __init__(self, failure: Failure, message: str) -> None:
         super().__init__(message)
         self.failure = failure
-        self.answer_began = answer_began
+        self.answer_began = False
+        self.may_be_processed = False
 
 
 class HttpRequest(NamedTuple):
@@ -67,6 +70,12 @@ class HttpRequest(NamedTuple):
     # The limits of a large transfer. None means the limits of the connections (`seconds`, `limit`).
     seconds: float | None = None
     limit: int | None = None
+
+
+@dataclass
+class _TransferState:
+    # Set by aiohttp's trace when the body is handed to an open connection.
+    is_body_sent: bool = False
 
 
 class HttpConnections:
@@ -133,7 +142,7 @@ class HttpConnections:
         if self._session is None:
             is_secure = url.lower().startswith("https:")
             self._session = _client_session(secure=is_secure)
-        answer_began = False
+        state, status = _TransferState(), 0
         try:
             # aiohttp never repeats a POST, even if a kept connection fails. The headers belong to
             # the request and not to the session, because aiohttp sends session headers to the proxy
@@ -146,14 +155,16 @@ class HttpConnections:
                 proxy=proxy,
                 allow_redirects=False,
                 timeout=_client_timeout(request.seconds) if request.seconds else self._timeout,
+                trace_request_ctx=state,
             ) as response:
-                answer_began = response.ok
+                status = response.status
                 body = await _read_body(response, limit)
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return response.status, headers, body
         except (aiohttp.ClientError, OSError, ValueError) as error:
             transfer_error = _classify_error(error, url, proxy)
-            transfer_error.answer_began = answer_began
+            transfer_error.answer_began = 0 < status < 400
+            transfer_error.may_be_processed = state.is_body_sent and status < 400
             raise transfer_error from None
 
 
@@ -224,13 +235,25 @@ def _client_session(*, secure: bool, silence: float | None = None) -> aiohttp.Cl
     import aiohttp
 
     context = _ssl_context() if secure else True
+    trace = aiohttp.TraceConfig()
+    trace.on_request_chunk_sent.append(_mark_body_as_sent)
     return aiohttp.ClientSession(
         # The rate limiter of the engine limits the calls, so the connector does not.
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=_DNS_SECONDS, ssl=context),
         headers={"User-Agent": "folkmoot"},
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=_client_timeout(None, silence),
+        trace_configs=[trace],
     )
+
+
+async def _mark_body_as_sent(
+    _session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    _chunk: aiohttp.TraceRequestChunkSentParams,
+) -> None:
+    if isinstance(context.trace_request_ctx, _TransferState):
+        context.trace_request_ctx.is_body_sent = True
 
 
 def _ssl_context() -> ssl.SSLContext:

@@ -161,8 +161,8 @@ async def test_broken_replies_are_named_in_the_warning_but_not_counted_as_spent(
     with pytest.raises(BudgetReachedError) as caught:
         await budget.reserve_call(build_price(0.3))
     assert (
-        "0.2000 USD spent, up to 0.7000 USD possibly billed for 3 replies that broke off, "
-        "up to 0.0500 USD possibly paid by processes"
+        "0.2000 USD spent, up to 0.7000 USD possibly billed for 3 replies that broke off or did "
+        "not arrive, up to 0.0500 USD possibly paid by processes"
     ) in str(caught.value)
 
 

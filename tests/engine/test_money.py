@@ -155,7 +155,7 @@ def test_cost_of_a_resume_counts_against_the_same_budget(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("vendor", MODELS)
-@pytest.mark.parametrize("fault", ["half", "malformed"])
+@pytest.mark.parametrize("fault", ["half", "malformed", "drop"])
 def test_broken_reply_is_charged_at_its_reservation_and_its_cost_is_unknown(
     fault: str, vendor: str, tmp_path: Path
 ) -> None:
@@ -183,10 +183,52 @@ def test_broken_reply_is_charged_at_its_reservation_and_its_cost_is_unknown(
     assert "interrupted replies" in str(build_trust_section(finished_run.folder, STUDY))
 
 
-def test_broken_replies_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
+def test_replies_that_come_too_late_count_against_the_budget(tmp_path: Path) -> None:
+    """The vendor bills every request that it received, also those that timed out."""
+    # The stall is much longer than the time-out, so a slow machine makes no difference.
+    with ServerThread(FaultPlan(stall=0.4, stall_seconds=60)) as server:
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
+        run_settings = build_settings(
+            server, budget_usd=1.0, request_timeout_seconds=1, **retry_settings
+        )
+        finished_run = run(STUDY, run_settings, out=tmp_path / "run")
+        received_count = server.model.counts["received"]
+    manifest = finished_run.manifest
+    assert manifest["calls"] == 12 and received_count > 12
+    assert manifest["broken_replies"]["count"] == received_count - 12
+    assert manifest["cost_unknown_for"] == [MODELS["openai"]]
+    with Journal(tmp_path / "run" / "journal.sqlite") as journal:
+        entries, spent = list(journal.read_entries()), journal.spent()
+    known_usd = sum(float(entry.cost_usd or 0) for entry in entries)
+    dearest = max(float(entry.cost_usd or 0) for entry in entries)
+    assert spent.usd >= known_usd + dearest * (received_count - 12)
+
+
+def test_attempts_with_an_error_status_count_as_free(tmp_path: Path) -> None:
+    with ServerThread(FaultPlan(server_error=0.3, rate_limit=0.2)) as server:
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
+        run_settings = build_settings(server, budget_usd=1.0, **retry_settings)
+        finished_run = run(STUDY, run_settings, out=tmp_path / "run")
+        assert server.model.counts["server_error"] > 0
+    manifest = finished_run.manifest
+    assert manifest["lost_tries"] > 0 and manifest["cost_unknown_for"] == []
+    assert "broken_replies" not in manifest
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [{"half": 1.0}, {"stall": 1.0, "stall_seconds": 60}, {"drop": 1.0}],
+    ids=["broken off", "too late", "dropped"],
+)
+def test_broken_replies_use_up_a_budget_over_resumes(
+    faults: dict[str, float], tmp_path: Path
+) -> None:
     """No call is ever answered, so no cost is known. The budget ends the run nevertheless."""
-    with ServerThread(FaultPlan(half=1.0)) as server:
+    (fault, *_) = faults
+    with ServerThread(FaultPlan(**faults)) as server:
         retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 1, "max_tokens": 40}
+        if fault == "stall":
+            retry_settings["request_timeout_seconds"] = 0.3
         run_settings = build_settings(server, budget_usd=0.01, concurrency=1, **retry_settings)
         out = tmp_path / "run"
         with pytest.raises(RunPausedError):
@@ -197,9 +239,9 @@ def test_broken_replies_use_up_a_budget_over_resumes(tmp_path: Path) -> None:
             if isinstance(pause, BudgetReachedError):
                 break
         assert isinstance(pause, BudgetReachedError)
-        asked_before = server.model.counts["half"]
+        asked_before = server.model.counts[fault]
         assert isinstance(run_until_pause(run_settings, out), BudgetReachedError)
-        assert server.model.counts["half"] == asked_before  # no further call is made
+        assert server.model.counts[fault] == asked_before  # no further call is made
         with Journal(out / "journal.sqlite") as journal:
             spent = journal.spent()
         assert 0.008 < spent.usd <= 0.01

@@ -63,9 +63,9 @@ class ModelUsage:
     # Replies of unknown cost.
     calls_without_price: int = 0
     retries: int = 0
-    # Failed attempts, which the vendor may have billed.
+    # Attempts that failed with a transient error.
     lost_calls: int = 0
-    # Lost calls with a reply that broke off.
+    # Those with a reply that broke off or did not arrive. The vendor may have billed them.
     broken: int = 0
     served_models: set[str] = field(default_factory=set)
 
@@ -149,7 +149,8 @@ class RunFacts:
     cut_retry_usage: ModelUsage = field(default_factory=ModelUsage)
     # Calls submitted in batches.
     batched_calls: int = 0
-    # Replies that broke off and may have been billed, as (model, maximum cost in USD).
+    # Replies that broke off or did not arrive, as (model, maximum cost in USD). They may have been
+    # billed.
     broken: Sequence[tuple[str, float | None]] = ()
     # Calls of killed processes and workers that may have been billed, as (process or worker, calls,
     # maximum cost in USD).
@@ -318,7 +319,7 @@ def describe_possibly_paid(calls: int, max_usd: float | None) -> str:
 
 
 def describe_broken_replies(count: int, max_usd: float | None) -> str:
-    """Return a phrase on replies that broke off and that the vendor may have billed.
+    """Return a phrase on lost replies that the vendor may have billed.
 
     - `max_usd`: their maximum cost in USD, or None if unknown.
 
@@ -326,9 +327,14 @@ def describe_broken_replies(count: int, max_usd: float | None) -> str:
     """
     if not count:
         return ""
-    replies = format_count(count, "reply that broke off", "replies that broke off")
     bound_text = "" if max_usd is None else f", for at most {format_dollars(max_usd)}"
-    return f"{replies} may have been billed{bound_text}"
+    return f"{format_broken_count(count)} may have been billed{bound_text}"
+
+
+def format_broken_count(count: int) -> str:
+    """Return the number of replies that a vendor wrote, or may have written, and that were lost."""
+    ending = "that broke off or did not arrive"
+    return format_count(count, f"reply {ending}", f"replies {ending}")
 
 
 # Finish reasons of the embedded respondent that the note of a run counts, with their explanation.

@@ -47,7 +47,7 @@ from folkmoot.errors import (
 )
 from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL, ModelSpec
-from folkmoot.models.prices import find_price
+from folkmoot.models.prices import FREE_PRICE, find_price
 from folkmoot.models.request import (
     FINISH_UNKNOWN,
     NO_USAGE,
@@ -461,7 +461,9 @@ class Gateway:
         self, model_state: ModelState, call: ModelCall, error: ModelError
     ) -> None:
         # The vendor may bill such a reply. Its record is on disk before the retry, so a resume
-        # counts it.
+        # counts it. A model on this machine has no vendor.
+        if find_price(model_state.spec) is FREE_PRICE:
+            error.may_be_billed = False
         if not error.may_be_billed:
             return
         error.max_usd = self._charge_broken(model_state, call)

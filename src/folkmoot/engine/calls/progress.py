@@ -89,7 +89,7 @@ class CallRetried:
     reason: str
     wait_seconds: float
     attempt: int = 1
-    # The reply broke off, so the vendor may charge for it.
+    # The reply broke off or did not arrive, so the vendor may charge for it.
     may_be_billed: bool = False
     # The most that the vendor may charge (USD), or None if this is unknown.
     max_usd: float | None = None

@@ -181,7 +181,7 @@ class Leases:
         self._budget.count(cost or 0.0)
 
     def settle_broken(self, worker: int, max_usd: float) -> None:
-        """Add the cost of a reply that broke off at a worker to the spending of the run.
+        """Add the maximum cost of a reply that a worker lost to the spending of the run.
 
         - `max_usd`: the maximum cost of the reply in USD. This maximum counts as spent.
         """

@@ -259,7 +259,7 @@ class Journal(JournalReader):
         return self._run_in_writer(lambda db: release_batch(db, name))
 
     def put_broken(self, broken: BrokenReply) -> Future[None]:
-        """Write the record of a reply that broke off.
+        """Write the record of a reply that broke off or did not arrive.
 
         The returned future is done after the write.
         """

@@ -169,7 +169,7 @@ def batch_key(run: str, address: str, fingerprint: bytes, step: int) -> str:
 
 
 class BrokenReply(NamedTuple):
-    """A reply that broke off after it had begun."""
+    """A reply that broke off, or that did not arrive although the whole request was sent."""
 
     # In seconds since 1970.
     at: float

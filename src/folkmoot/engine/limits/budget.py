@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from folkmoot.errors import BudgetReachedError, FolkmootError, InputError
 from folkmoot.measures.inference.estimates import format_count
+from folkmoot.storage.manifest import format_broken_count
 
 # The share of a budget at which the researcher is warned.
 WARNING_SHARE = 0.8
@@ -60,9 +61,9 @@ class Spent(NamedTuple):
 
     # Calls that models answered. Answers of humans and copies from another run are not counted.
     calls: int = 0
-    # The known cost (USD) of these calls, and the maximum cost of broken-off replies.
+    # The known cost (USD) of these calls, and the maximum cost of broken replies.
     usd: float = 0.0
-    # Broken-off replies. Their maximum cost is part of `usd`.
+    # Broken replies: those that broke off or did not arrive. Their maximum cost is part of `usd`.
     broken: Amount = NOTHING
     # Calls without an answer that killed processes may have paid.
     possible: Amount = NOTHING
@@ -153,7 +154,8 @@ class Budget:
         self.out_usd = 0.0
         # What killed processes may have paid.
         self._possible = NOTHING
-        # Replies that broke off, with the most that they may cost. Part of `spent_usd`.
+        # Replies that broke off or did not arrive, with the most that they may cost. Part of
+        # `spent_usd`.
         self._broken = NOTHING
         self._warn = warn
         self._ask_for_more = ask_for_more
@@ -204,12 +206,12 @@ class Budget:
         self.release_reservation(reserved)
 
     def settle_broken(self, reserved: float) -> None:
-        """Count the whole reservation of a broken-off reply as spent."""
+        """Count the whole reservation of a broken reply as spent."""
         self.count_broken(reserved)
         self.release_reservation(reserved)
 
     def count_broken(self, max_usd: float) -> None:
-        """Count the maximum cost in USD of a broken-off reply as spent."""
+        """Count the maximum cost in USD of a broken reply as spent."""
         # The vendor may bill it. The reply is not counted as a call, because it gave no answer.
         self.note_broken(Amount(1, max_usd))
         self.record_spending(max_usd)
@@ -222,7 +224,7 @@ class Budget:
         self.count_possible(spent.possible)
 
     def note_broken(self, amount: Amount) -> None:
-        """Record which part of the spending is that of broken-off replies.
+        """Record which part of the spending is that of broken replies.
 
         - `amount`: the number of these replies, and the most that they may cost. `spent_usd`
           includes this cost already.
@@ -428,7 +430,7 @@ class Budget:
         broken, broken_usd = self._broken
         parts = [f"{_format_usd(max(0.0, self.spent_usd - usd - broken_usd))} USD spent"]
         if broken:
-            replies = format_count(broken, "reply that broke off", "replies that broke off")
+            replies = format_broken_count(broken)
             parts.append(f"up to {_format_usd(broken_usd)} USD possibly billed for {replies}")
         if usd:
             parts.append(f"up to {_format_usd(usd)} USD possibly paid by {KILLED}")

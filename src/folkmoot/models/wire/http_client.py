@@ -169,11 +169,14 @@ class HttpClient:
             raise self._to_model_error(error) from None
 
     def _to_model_error(self, error: TransferError) -> ModelError:
-        has_begun = error.answer_began
+        # The vendor may bill a reply that it was writing when the time was over.
+        may_be_billed = error.may_be_processed
         match error.failure:
             case Failure.TIMED_OUT:
                 seconds = self._settings.timeout
-                return TransientError(f"no response within {seconds:g} s", may_be_billed=has_begun)
+                return TransientError(
+                    f"no response within {seconds:g} s", may_be_billed=may_be_billed
+                )
             case Failure.TOO_LARGE:
                 return RefusedError(f"{error} (max_reply_mb)", reason="too_large")
             case Failure.UNREACHABLE:
@@ -185,7 +188,7 @@ class HttpClient:
                     self.redact_key(f"{self.base_url!r} is not a base URL: {error}")
                 )
         return TransientError(
-            self.redact_key(f"connection failed: {error}"), may_be_billed=has_begun
+            self.redact_key(f"connection failed: {error}"), may_be_billed=may_be_billed
         )
 
     async def close(self) -> None:

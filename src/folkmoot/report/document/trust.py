@@ -132,7 +132,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         "calls": manifest.get("calls"),
         **({"submitted through the batch API (half price)": handed_in} if handed_in else {}),
         "retries after transient errors": manifest.get("retries"),
-        "failed attempts (the vendor may have billed them)": manifest.get("lost_tries"),
+        "attempts that failed with a transient error": manifest.get("lost_tries"),
         **_broken_reply_facts(manifest.get("broken_replies")),
         **_possibly_paid(manifest.get("possibly_paid")),
         "cost (USD)": _value_or_unknown(manifest.get("cost_usd")),
@@ -151,10 +151,12 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
     if not broken:
         return {}
-    label = "interrupted replies (of unknown cost)"
+    label = "interrupted replies and replies that did not arrive (the vendor may have billed them)"
     return {
         label: broken["count"],
-        "maximum cost of interrupted replies (USD)": _value_or_unknown(broken["max_usd"]),
+        "maximum cost of these replies (USD), not in the cost": _value_or_unknown(
+            broken["max_usd"]
+        ),
     }
 
 
