@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+import pytest
 
+from folkmoot.kit.controls.effects import MOST_MOVED, answers_again
 from folkmoot.kit.controls.findings import findings_in
 from folkmoot.kit.controls.replacing import UNCHANGED
 from folkmoot.kit.controls.tables import AS_DESIGNED, NEGATIVE, ORDER, RETEST, SAME_LENGTH
@@ -14,9 +17,11 @@ from folkmoot.kit.findings import respondent_checks_finding
 from folkmoot.measures.diagnostics import INSTABILITY, POSITION_BIAS, Check, Margin, Verdict
 from folkmoot.measures.inference.estimates import Estimate
 from folkmoot.measures.wording import Sentence
+from folkmoot.randomness import generator
 from folkmoot.report.document.validity import CardRow, build_validity_card
 from folkmoot.storage.findings import Finding, TableCell
 from folkmoot.storage.run_folder import RunFolder
+from tests.sweeps import sample_daily
 
 Answer = dict[str, object]
 
@@ -221,7 +226,7 @@ def test_answers_that_no_participant_repeats_in_reversed_order_fail_with_equal_s
     card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
     assert card_row.verdict == "failed"
     assert (
-        "0 % of 60 (0 to 6 %) answer the same, 100 points (100 to 100) fewer than when asked "
+        "0 % of 60 (0 to 6 %) answer the same, 100 points (88 to 100) fewer than when asked "
         in (card_row.figures)
     )
 
@@ -317,3 +322,69 @@ def test_constant_numbers_that_differ_between_conditions_are_not_equal() -> None
         "it is not known."
     )
     assert read_rows(findings, "user_drift")[0]["verdict"] == "failed"
+
+
+def draw_changes(
+    rng: np.random.Generator, noise_share: float, excess: float, size: int
+) -> list[Answer]:
+    """Answers of 120 participants, of whom `excess` more change in reversed order than again.
+
+    With a `size` above 1, participants belong to groups of this size. The participants of a group
+    have the same probability of a change, which differs between groups.
+    """
+    answers = []
+    for i in range(120):
+        if i % size == 0:
+            shift = rng.uniform(-0.1, 0.1) if size > 1 else 0.0
+        for control, share in ((RETEST, noise_share), (ORDER, noise_share + excess)):
+            value = "no" if rng.random() < share + shift else "yes"
+            answer = make_answer(control, f"A{i}", value, moment="first", expected="yes")
+            answers.append(answer | {"unit": f"g{i // size}"})
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("noise_share", "excess", "size"),
+    sample_daily(
+        [(0.2, 0.101, 1), (0.65, 0.12, 1), (0.4, 0.0, 1), (0.4, 0.12, 5), (0.8, -0.1, 5)],
+        daily=[(0.65, 0.12, 1), (0.4, 0.12, 5)],
+        part="truths",
+    ),
+)
+def test_the_interval_of_the_excess_holds_the_true_excess(
+    noise_share: float, excess: float, size: int
+) -> None:
+    tables, held, passes = 100, 0, 0
+    rng = generator(1, ("excess", noise_share, excess, size))
+    for _ in range(tables):
+        answers = draw_changes(rng, noise_share, excess, size)
+        schema = dict.fromkeys(answers[0], pl.String()) | {"number": pl.Float64()}
+        finding = answers_again(pl.DataFrame(answers, schema))
+        assert finding is not None
+        row = next(
+            dict(zip(finding.grid.columns, row, strict=True))
+            for row in finding.grid.rows
+            if row[-1] is not None
+        )
+        low, high = (float(str(row[f"excess_{end}_share"])) for end in ("low", "high"))
+        held += low <= excess <= high
+        passes += high <= MOST_MOVED.high
+    assert held >= 0.91 * tables
+    # An excess above the margin must not pass more often than the interval may be wrong.
+    if excess > MOST_MOVED.high:
+        assert passes <= 0.05 * tables
+
+
+def test_fewer_changes_than_when_asked_again_are_below_zero_and_no_alarm(
+    run_of_small_study: Callable[[str], Path],
+) -> None:
+    findings = compute_findings(ask_in_reversed_order(6, 120, 180))
+    (row,) = (
+        row
+        for row in read_rows(findings, "answers_in_each_version")
+        if row["verdict"] and row["moment"] == "first"
+    )
+    assert row["excess_share"] == pytest.approx(-114 / 180) and row["verdict"] == "passed"
+    assert float(str(row["excess_low_share"])) < -0.5 > float(str(row["excess_high_share"]))
+    card_row = find_card_row(run_of_small_study("cross_pollination"), findings, "Order effect")
+    assert "63 points (55 to 71) more than when asked again" in card_row.figures

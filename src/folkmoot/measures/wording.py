@@ -433,8 +433,8 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "kept": "{share} give their age; the margin is at least {margin}",
         "drift": "over the questions that no treatment should change, shares of answers are "
         "{distance} apart on average; the margin is {margin}",
-        "order": "{share} answer the same, {excess} fewer than when asked again without a new "
-        "order, and shares of answers move by {shift}; the margin is at most {margin}",
+        "order": "{share} answer the same, {excess} {direction} than when asked again without a "
+        "new order, and shares of answers move by {shift}; the margin is at most {margin}",
         "order, not asked again": "{share} answer the same, and shares of answers move by {shift}; "
         "the margin is at most {margin}",
         "no answers": "the control was asked, and no reply is an answer (refusals and replies that "

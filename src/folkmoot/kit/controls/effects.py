@@ -40,6 +40,7 @@ from folkmoot.kit.findings import (
 from folkmoot.measures.diagnostics import FAILED, NOT_KNOWN, PASSED, Margin, Verdict
 from folkmoot.measures.drift import ConditionAnswers, measure_drift
 from folkmoot.measures.inference.clustered import clustered_share
+from folkmoot.measures.inference.differences import Side, estimate_difference
 from folkmoot.measures.inference.estimates import (
     ALPHA,
     Estimate,
@@ -517,8 +518,7 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
         )
         excess = None
         if control in REPLACING:
-            rng = generator(0, ("excess", control, moment, *by))
-            excess = _changes_beyond_retest(own, retest.filter(role=role), rng)
+            excess = _changes_beyond_retest(own, retest.filter(role=role))
         replaced = count_replaced(own)
         name = f"{name_role(role)}{replaced.name_version(control)}, {moment} decision"
         shares[name] = same
@@ -537,14 +537,19 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
                 "answers": same.n,
             }
         )
-    adjusted = with_adjusted_p(
-        {
-            (name, figure): estimate
-            for name, figures in zip(shares, moves, strict=True)
-            for figure, estimate in figures.items()
-        }
+    tested = {
+        (name, figure): estimate
+        for name, figures in zip(shares, moves, strict=True)
+        for figure, estimate in figures.items()
+    }
+    # Fewer changes than when asked again (an excess below zero) are no effect of the order.
+    moved = list(
+        dict.fromkeys(
+            key[0]
+            for key, holm in with_adjusted_p(tested).items()
+            if holm < ALPHA and not tested[key].value < 0
+        )
     )
-    moved = list(dict.fromkeys(name for (name, _), holm in adjusted.items() if holm < ALPHA))
     for row, (name, same), own_moves in zip(rows, shares.items(), moves, strict=True):
         row["verdict"] = _judge_order(own_moves, same, name in moved) if own_moves else None
     return Finding(
@@ -556,11 +561,14 @@ def answers_again(table: pl.DataFrame) -> Finding | None:
             "Share of decisions that come out as designed. Shift: how far the distribution of "
             "answers moves (total variation beyond chance), which answers that change in opposite "
             "directions do not show. Excess: how many more answers change than when the same "
-            "participants were asked the same decision again; not known for decisions that were "
-            "not asked again. p by exchanging the two answers of whole independent units. Verdict "
-            f"of an order: failed if Holm's p of one of the two is below {ALPHA}, passed if the "
-            "whole intervals of the shift and of the excess (or of all changed answers) are at "
-            f"most {format_percent(MOST_MOVED.high)}.",
+            "participants were asked the same decision again, below zero if fewer do; not known "
+            "for decisions that were not asked again. p of the shift by exchanging the two answers "
+            "of whole independent units. Interval and p of the excess by differences within "
+            "participants (Tango and McNemar; with several answers per independent unit, "
+            "clustered by unit). Verdict of an order: failed if answers shift, or if more of them "
+            f"change, with Holm's p below {ALPHA}; passed if the whole intervals of the shift and "
+            "of the excess (or of all changed answers) are at most "
+            f"{format_percent(MOST_MOVED.high)}.",
         ),
         interval_chart(shares, "share who answer as designed", percent=True),
         section=SECTION,
@@ -592,29 +600,22 @@ def _judge_order(figures: Mapping[str, Estimate], same: Estimate, has_moved: boo
     return PASSED if is_passed else NOT_KNOWN
 
 
-def _changes_beyond_retest(
-    own: pl.DataFrame, retest: pl.DataFrame, rng: np.random.Generator
-) -> Estimate | None:
+def _changes_beyond_retest(own: pl.DataFrame, retest: pl.DataFrame) -> Estimate | None:
     # How many more answers change in a version than when the decision is only asked again, among
     # the answers that have both. None if no decision of the version was asked again.
-    both = own.join(retest, on=_ANSWER_OF_DECISION, how="semi", nulls_equal=True)
-    again = retest.join(own, on=_ANSWER_OF_DECISION, how="semi", nulls_equal=True)
+    key = _ANSWER_OF_DECISION
+    both = own.join(retest, on=key, how="semi", nulls_equal=True).sort(key)
+    again = retest.join(own, on=key, how="semi", nulls_equal=True).sort(key)
     if both.is_empty():
         return None
+    # Both answers are compared with the same answer of the run, so the two shares of changed
+    # answers are dependent. Their difference is therefore taken within participants.
+    units, subjects = tuple(both["unit"].to_list()), tuple(both.select(key).rows())
     changed, noise = (
-        ConditionAnswers(
-            tuple("same" if hit else "changed" for hit in _are_same(rows)),
-            tuple(rows["unit"].to_list()),
-        )
+        Side(np.array([not hit for hit in _are_same(rows)], float), units, subjects=subjects)
         for rows in (both, again)
     )
-    found = measure_drift([(noise, changed)], rng).mean
-    if changed.values.count("changed") > noise.values.count("changed"):
-        return found
-    # A distance has no sign. Fewer changes than when asked again are no excess.
-    if not found.has_interval:
-        return replace(found, value=0.0)
-    return replace(found, value=0.0, low=0.0, high=found.high - found.value, p=1.0)
+    return estimate_difference(changed, noise, "share")
 
 
 def _are_same(rows: pl.DataFrame) -> list[bool]:

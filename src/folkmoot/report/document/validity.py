@@ -333,12 +333,15 @@ def _distance_in_words(row: Row, column: str) -> str:
     low, high = row["low_share"], row["high_share"]
     if low is None or high is None:
         return f"{distance} (no interval)"
-    span = format_span(_number(low), _number(high)).removesuffix(" %")
+    span = format_span(_number(low), _number(high)).removesuffix(" %").replace("-", "−")
     return f"{distance} ({span})"
 
 
 def _moved_in_words(row: Row, figure: Literal["shift", "excess"]) -> str:
     low, high = row.get(f"{figure}_low_share"), row.get(f"{figure}_high_share")
+    # An excess below zero is told as "more that are the same", so its interval changes sides.
+    if figure == "excess" and _number(row.get("excess_share")) < 0 and None not in (low, high):
+        low, high = -_number(high), -_number(low)
     bounds = {"low_share": low, "high_share": high}
     return _distance_in_words({**row, **bounds}, f"{figure}_share")
 
@@ -367,6 +370,7 @@ def _orders(findings: Sequence[Finding]) -> list[Evidence]:
             "order" if is_asked_again else "order, not asked again",
             share=_share_in_words(row, "same_share"),
             shift=_moved_in_words(row, "shift"),
+            direction="more" if _number(row.get("excess_share")) < 0 else "fewer",
             excess=_moved_in_words(row, "excess"),
             margin=format_points(MOST_MOVED.high).lstrip("+"),
         )
