@@ -21,11 +21,14 @@ from folkmoot.errors import BudgetReachedError, InputError
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.controls.tables import AS_DESIGNED, REPLACING, ControlRow
 from folkmoot.kit.named_controls import run_grid_with_controls
+from folkmoot.measures.inference.estimates import format_dollars
 from folkmoot.report.comparison.pooled import pooled_findings
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.run_folder import CONTROLS, JOURNAL, PLAN, RunFolder
 from tests.contract.small import SMALL
 from tests.engine.test_seats import build_seat_host, choose_first_option
+from tests.servers.faults import FaultPlan
+from tests.servers.thread import ServerThread
 from tests.sweeps import sample_daily
 
 STUDY = """
@@ -321,3 +324,59 @@ def test_mistakes_are_reported_with_their_key(written: str, message: str, tmp_pa
             write_study(tmp_path, f"controls: {written}\n"), RunOptions(model="synthetic")
         )
     assert message in str(caught.value) and "controls" in str(caught.value)
+
+
+def test_the_end_of_a_run_and_its_report_tell_the_cost_with_controls(tmp_path: Path) -> None:
+    path, out = tmp_path / "study.yaml", tmp_path / "run"
+    with ServerThread(FaultPlan()) as server:
+        path.write_text(
+            STUDY.replace("condition: 6", "condition: 3").replace("simple_passive, ", "")
+            + "controls: {participants: 2, order: true}\nmodel: openai/gpt-4o\n"
+            f"endpoints: {{openai: '{server.openai}'}}\nembedding_model: synthetic\n"
+        )
+        command = ["run", str(path), "--out", str(out), "--no-preflight", "--trust"]
+        result = CliRunner().invoke(app, command)
+        answered_count = server.model.counts["answered"]
+    assert result.exit_code == 0, result.output
+    manifests = RunFolder(out).manifest, RunFolder(out / CONTROLS).manifest
+    assert manifests[0]["calls"] < answered_count
+    usd = sum(manifest["cost_usd"] for manifest in manifests)
+    # Embeddings are made in this process.
+    calls = sum(manifest["calls"] for manifest in manifests)
+    assert calls > answered_count
+    total = f"In total: {format_dollars(usd)} ({calls} calls)."
+    assert total in " ".join(result.output.split())
+    assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
+    # In the methods text, in its checklist and among the facts of the run.
+    assert (out / "report.html").read_text("utf-8").count(total) == 3
+
+
+def test_a_grid_tells_the_cost_of_all_its_cells(tmp_path: Path) -> None:
+    path = write_study(tmp_path, "controls: {participants: 2}\n")
+    command = ["run", str(path), "--out", str(tmp_path / "grid"), "--repeats", "2"]
+    result = CliRunner().invoke(app, [*command, "--model", "synthetic"])
+    assert result.exit_code == 0, result.output
+    journals = list((tmp_path / "grid").rglob(JOURNAL))
+    assert len(journals) == 4
+    call_count = 0
+    for journal_path in journals:
+        with JournalReader(journal_path) as journal:
+            call_count += journal.count_calls()
+    total = f"All cells together: $0 ({call_count} calls)"
+    assert total in " ".join(result.output.split())
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "grid")])
+    assert total in " ".join(shown.output.split())
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "grid")]).exit_code == 0
+    report = (tmp_path / "grid" / "report.html").read_text("utf-8")
+    assert total.replace("All", "all") in report
+
+
+def test_later_controls_end_with_their_cost(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    folkmoot.run(write_study(tmp_path, ""), model="synthetic", out=out)
+    result = CliRunner().invoke(app, ["controls", str(out), "--order", "--participants", "2"])
+    assert result.exit_code == 0, result.output
+    with JournalReader(out / CONTROLS / JOURNAL) as journal:
+        call_count = journal.count_calls()
+    output = " ".join(result.output.split())
+    assert f"Controls and codings of the run: $0 ({call_count} calls). In total: $0 " in output

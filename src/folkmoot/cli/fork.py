@@ -12,7 +12,7 @@ from folkmoot.cli.console import (
     output_console,
     remove_control_characters,
 )
-from folkmoot.cli.results import find_grid, find_run, print_money
+from folkmoot.cli.results import find_grid, find_run, print_grid_total
 from folkmoot.cli.run import prepare_options, print_results
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.run.event_loop import RunStopper
@@ -91,4 +91,4 @@ def _print_repeats(grid: RunGrid) -> None:
     )
     report = escape(command_line("report", grid.path))
     output_console().print(f"\n[bold]{escape(str(grid.path))}[/]\nWrite the report      {report}")
-    print_money(grid.path)
+    print_grid_total(grid)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from folkmoot.cli.console import end_now, output_console
-from folkmoot.cli.results import find_run
+from folkmoot.cli.results import find_run, print_later_spending
 from folkmoot.cli.run import prepare_options
 from folkmoot.cli.tables import print_findings
 from folkmoot.engine.run.event_loop import RunStopper
@@ -34,6 +34,7 @@ def controls_command(
         run_controls(run, settings, options, RunStopper(end_now))
     findings = control_findings(RunFolder(run.path))
     print_findings(output_console(), [finding for finding in findings if finding.key not in LONG])
+    print_later_spending(run)
 
 
 def show_codes_command(name: str) -> None:
@@ -53,6 +54,7 @@ def code_command(name: str, coder: str, options: RunOptions, *, sample: bool, tr
     with progress:
         code_finished_run(run, coder, options, sample=sample, stopper=RunStopper(end_now))
     _print_coding_finding(RunFolder(run.path))
+    print_later_spending(run)
 
 
 def write_sheet_command(name: str, path: Path, *, blind: bool) -> None:

@@ -36,7 +36,12 @@ from folkmoot.engine.session.folder_access import (
     open_run,
     require_no_later_questions,
 )
-from folkmoot.engine.session.run_totals import money_in
+from folkmoot.engine.session.run_totals import (
+    describe_later_spending,
+    describe_spending,
+    money_in,
+    spent_below,
+)
 from folkmoot.engine.study.study import analysed_parts, find_study_of_run, with_derived_tables
 from folkmoot.engine.study.study_file import load_study_file
 from folkmoot.errors import EXIT_DIFFERS, InputError, Problem, StorageError
@@ -88,7 +93,7 @@ def show_grid(grid: RunGrid) -> None:
         output_console().print(
             f"  {escape(cell.name)}  [dim]seed {cell.seed} · {state}[/]", soft_wrap=True
         )
-    print_money(grid.path)
+    print_grid_total(grid)
 
 
 def print_money(folder: Path) -> None:
@@ -96,6 +101,19 @@ def print_money(folder: Path) -> None:
     # The calls of an active process are not settled yet.
     if not is_held(folder) and (payment_note := money_in(folder)):
         output_console().print(escape(payment_note), soft_wrap=True)
+
+
+def print_grid_total(grid: RunGrid) -> None:
+    """Print what all cells of a grid have cost together, with their controls."""
+    if not is_held(grid.path):
+        total = describe_spending(spent_below(grid.path))
+        output_console().print(f"All cells together: {escape(total)}", soft_wrap=True)
+
+
+def print_later_spending(run: RunFolder) -> None:
+    """Print what the controls and codings of a run have cost, and the total of the run."""
+    if spending := describe_later_spending(run.path):
+        output_console().print(f"[dim]{escape(spending)}[/]", soft_wrap=True)
 
 
 def verify_command(name: str, digest: str | None) -> None:

@@ -30,7 +30,7 @@ from folkmoot.cli.console import (
     print_warning,
     remove_control_characters,
 )
-from folkmoot.cli.results import print_money
+from folkmoot.cli.results import print_grid_total, print_later_spending
 from folkmoot.cli.study_files import ask_consent, print_models_note
 from folkmoot.cli.tables import print_findings, synthetic_panel
 from folkmoot.engine.calls.progress import (
@@ -488,7 +488,7 @@ def grid_command(
         f"\nWrite the report      {escape(command_line('report', grid.path))}",
         soft_wrap=True,
     )
-    print_money(grid.path)
+    print_grid_total(grid)
     if runs and all(run.unusable_reason for run in runs):
         raise NothingUsableError(
             f"all cells have finished, but none has a usable result: {runs[0].unusable_reason}"
@@ -504,6 +504,7 @@ def print_results(study: Study, run: RunFolder, console: Console) -> None:
     findings = findings_with_controls(study, run)
     print_findings(console, [finding for finding in findings if finding.headline])
     console.print(_summarise_folder(run), soft_wrap=True)
+    print_later_spending(run)
     for caution in filter(None, (_describe_missing_answers(run), _describe_cut_replies(run))):
         console.print(f"[yellow]{escape(caution)}[/]", soft_wrap=True)
     console.print("\n".join(_list_files(run)), soft_wrap=True)

@@ -64,12 +64,28 @@ def money_in(folder: Path) -> str:
     # Call this only while no process of the run is active. The calls of an active process would
     # count as possibly paid.
     spent = spent_below(folder)
-    uncertain = describe_uncertain_calls(spent)
-    if not uncertain:
-        return ""
+    return f"Paid {describe_spending(spent)}" if describe_uncertain_calls(spent) else ""
+
+
+def describe_spending(spent: Spent) -> str:
+    """Return a phrase on the known cost in USD, the calls, and the calls of uncertain cost."""
     known_usd = format_dollars(max(0.0, spent.usd - spent.broken.usd))
     unknown_part = " and an unknown cost" if spent.unpriced else ""
-    return f"Paid {known_usd}{unknown_part} ({format_count(spent.calls, 'call')}); {uncertain}"
+    paid = f"{known_usd}{unknown_part} ({format_count(spent.calls, 'call')})"
+    return "; ".join(filter(None, (paid, describe_uncertain_calls(spent))))
+
+
+def describe_later_spending(folder: Path) -> str:
+    """Return sentences on the cost of the controls and codings of a run, and on the total.
+
+    Returns "" if no model was asked after the protocol.
+    """
+    # The manifest of the run was sealed before they were asked, so its sums leave them out.
+    later = _spent_by(path for path in folder.rglob(JOURNAL) if path.parent != folder)
+    if not (later.calls or describe_uncertain_calls(later)):
+        return ""
+    total = describe_spending(spent_below(folder))
+    return f"Controls and codings of the run: {describe_spending(later)}. In total: {total}."
 
 
 def describe_uncertain_calls(spent: Spent) -> str:
@@ -90,7 +106,11 @@ def spent_below(folder: Path) -> Spent:
 
     Folders that another process is writing are left out, because its calls are not settled yet.
     """
-    folders = (path.parent for path in sorted(folder.rglob(JOURNAL)))
+    return _spent_by(folder.rglob(JOURNAL))
+
+
+def _spent_by(journals: Iterable[Path]) -> Spent:
+    folders = (path.parent for path in sorted(journals))
     return spent_in(path for path in folders if not is_held(path, by_another=True))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from folkmoot.engine.run.grid import RunGrid
+from folkmoot.engine.session.run_totals import describe_spending, spent_below
 from folkmoot.engine.settings.claims import CLAIMS_TESTED, evaluate_claims
 from folkmoot.engine.study.study import (
     Study,
@@ -232,7 +233,8 @@ def grid_document(
     missing = len(grid.cells) - len(runs)
     return Document(
         title=title_of(runs[0].config) or study.title,
-        subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name}",
+        subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name} · all cells "
+        f"together: {describe_spending(spent_below(grid.path))}",
         partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
         mark=next((run.mark for run in runs if run.mark), ""),
         caution=runs[0].caution,

@@ -31,7 +31,7 @@ from folkmoot.measures.inference.claims import Result
 from folkmoot.measures.inference.estimates import FEWEST_UNITS, format_count, format_percent
 from folkmoot.models.catalog import HUMAN_MODEL, LOCAL_MODEL, is_synthetic
 from folkmoot.report.document.front import Front
-from folkmoot.report.document.trust import call_times
+from folkmoot.report.document.trust import call_times, later_spending
 from folkmoot.report.document.validity import CardRow
 from folkmoot.report.preregistration import METHODS, describe_families, describe_setting
 from folkmoot.storage.findings import ResultTable
@@ -264,6 +264,7 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
         )
     )
     yield f"The run took {calls} ({tokens_in}, {tokens_out}) {money}."
+    yield later_spending(run)
     # While a process writes the run, its answers have not been counted.
     if answers:
         yield (
@@ -381,7 +382,8 @@ def _checklist_table(run: RunFolder, card_rows: Sequence[CardRow], times: CallTi
                 " on one processor core."
                 if embedded
                 else "; the computing resources of the models are unknown."
-            ),
+            )
+            + f" {later_spending(run)}".rstrip(),
         ),
     )
     filled = sum(NOT_RECORDED not in answer for _, _, answer in items)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from folkmoot.engine.journal.journal_reader import JournalReader
+from folkmoot.engine.session.run_totals import describe_later_spending
 from folkmoot.engine.study.study import Study
 from folkmoot.errors import StorageError
 from folkmoot.measures.inference.estimates import format_percent
@@ -137,6 +138,7 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
         **_possibly_paid(manifest.get("possibly_paid")),
         "cost (USD)": _value_or_unknown(manifest.get("cost_usd")),
         "models with calls of unknown cost, not included": unknown or "none",
+        **_later_spending(run),
         "random seed": manifest.get("seed"),
         "temperature": describe_setting(config, "temperature"),
         "reply limit (tokens)": describe_setting(config, "max_tokens"),
@@ -146,6 +148,20 @@ def _run_facts_table(run: RunFolder) -> ResultTable:
     return ResultTable(
         ("fact", "value"), tuple((key, _display_cell(fact)) for key, fact in facts.items())
     )
+
+
+def _later_spending(run: RunFolder) -> dict[str, object]:
+    spending = later_spending(run)
+    return {"calls and cost after the protocol": spending} if spending else {}
+
+
+def later_spending(run: RunFolder) -> str:
+    """Return sentences on what controls and codings have cost, or "" if there are none."""
+    try:
+        return describe_later_spending(run.path)
+    # An unreadable journal is no reason to fail: the list of deviations reports it.
+    except StorageError:
+        return ""
 
 
 def _broken_reply_facts(broken: Mapping[str, Any] | None) -> dict[str, object]:
