@@ -32,6 +32,7 @@ from folkmoot.engine.session.plan import DESIGN, Plan
 from folkmoot.engine.study.consent import Consent
 from folkmoot.errors import (
     DriftError,
+    FatalModelError,
     InputError,
     RunExistsError,
     RunInterruptedError,
@@ -205,6 +206,43 @@ def test_stop_waits_for_replies_and_the_grid_can_be_resumed(
     grid = run_grid(study, replace(options, resume=True, progress=ignore_progress), {}, None)
     assert len(grid.finished_cells()) == 8
     assert server.model.counts["received"] == 48  # no call was repeated
+
+
+def test_a_server_that_is_down_pauses_the_cells_of_another_model(
+    study: Path, tmp_path: Path, server: ServerThread
+) -> None:
+    """Their own server answers, so no cell of this model may be called failed."""
+    out, text = tmp_path / "grid", study.read_text()
+    healthy = f"{{openai/gpt-4o: '{server.openai}', openai/gpt-4o-mini: '{server.openai}'}}"
+    down = healthy.replace(f"gpt-4o-mini: '{server.openai}'", "gpt-4o-mini: 'http://127.0.0.1:9'")
+    study.write_text(text.replace(f"{{openai: {server.openai}}}", down))
+    axes = {"model": ["openai/gpt-4o", "openai/gpt-4o-mini"]}
+    notices: list[Notice] = []
+
+    def keep_notices(event: Event) -> None:
+        notices.extend([event] if isinstance(event, Notice) else [])
+
+    options = RunOptions(out=out, consent=Consent(True), progress=keep_notices)
+    with pytest.raises(FatalModelError, match="cannot be reached"):
+        run_grid(study, options, axes, 2)
+    grid = read_grid(out)
+    stopped = [
+        run
+        for cell in grid.cells
+        if cell.settings["model"] == "openai/gpt-4o" and (run := grid.run(cell)) is not None
+    ]
+    assert stopped and {run.manifest["outcome"] for run in stopped} == {"paused"}
+    for run in stopped:
+        log = (run.path / "run.log").read_text()
+        assert "stopped because another cell of the grid stopped" in log and "failed:" not in log
+    errors = [notice.message for notice in notices if notice.level == "error"]
+    assert errors and all("model=openai-gpt-4o-mini" in message for message in errors)
+    assert server.model.counts["answered"] > 0
+    # All cells can be resumed, and no call is repeated.
+    study.write_text(study.read_text().replace(down, healthy))
+    options = RunOptions(out=out, consent=Consent(True), resume=True)
+    assert len(run_grid(study, options, {}, None).finished_cells()) == 4
+    assert server.model.counts["received"] == 4 * 6
 
 
 def test_failed_cell_does_not_affect_other_cells(study: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from folkmoot.engine.limits.lender import Loan
 from folkmoot.engine.limits.rate_limiter import RateLimiter
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import (
+    BudgetReachedError,
     FatalModelError,
     FolkmootError,
     QuotaError,
@@ -137,6 +138,16 @@ class RunHaltedError(FolkmootError):
     """Raised in place of starting a new call, because the run is about to stop."""
 
 
+class OtherRunStoppedError(RunPausedError):
+    """Raised in a cell of a grid that is stopped because another cell stopped.
+
+    - `cause`: the error of the other cell.
+    """
+
+    def __init__(self, cause: FolkmootError) -> None:
+        super().__init__(f"stopped because another cell of the grid stopped ({cause})")
+
+
 class Stoppable(Protocol):
     """An object that makes calls and can be told to start no more calls."""
 
@@ -197,8 +208,19 @@ class SharedLimits:
         self.budget.stop_calls(error)
         for limiter in (self.total_concurrency, *self.limiters.values()):
             limiter.stop_calls(error)
+        # All runs share the budget. Every other error is that of one run, and its model or its disk
+        # may be none of the other runs.
+        concerns_all = isinstance(error, (BudgetReachedError, RunHaltedError, OtherRunStoppedError))
+        error_of_others = (
+            OtherRunStoppedError(error) if self._shared and not concerns_all else error
+        )
         for stoppable in self.stoppables:
-            stoppable.stop_calls(error)
+            stoppable.stop_calls(error_of_others)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if no run that shares these limits may start new calls."""
+        return self._stopped is not None
 
 
 class RetryPolicy:
@@ -421,10 +443,10 @@ class RetryPolicy:
         # About 4 bytes per token in English. The limiter needs an estimate, not a bound.
         tokens = call.max_input_tokens / 4 + ASSUMED_OUTPUT_TOKENS if limiter.counts_tokens else 0.0
         if not limiter.try_acquire(tokens):
-            await limiter.acquire(tokens)
+            await self._wait_for_permission(limiter.acquire(tokens))
         try:
             if not model_state.spec.local and not self._all.try_acquire():
-                await self._all.acquire()
+                await self._wait_for_permission(self._all.acquire())
         except BaseException:
             limiter.release()
             raise
@@ -441,9 +463,19 @@ class RetryPolicy:
                 call.max_output_tokens(),
                 batched=self._uses_batch_price(call),
             )
-            call.reserved_usd = await self._budget.reserve_call(price)
+            call.reserved_usd = await self._wait_for_permission(self._budget.reserve_call(price))
         except RunPausedError as error:
             self.stop_calls(error)
+            raise
+
+    async def _wait_for_permission(self, waiting: Awaitable[R]) -> R:
+        try:
+            return await waiting
+        except FolkmootError:
+            # Limits that several runs share raise the error of the run that stopped first. This run
+            # has an error that says so.
+            if self.stopped is not None:
+                raise self.stopped.with_traceback(None) from None
             raise
 
     def _uses_batch_price(self, call: ModelCall) -> bool:

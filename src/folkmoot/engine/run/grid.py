@@ -33,7 +33,7 @@ from folkmoot.engine.calls.progress import (
     RunStarted,
     StageStarted,
 )
-from folkmoot.engine.calls.retries import RunHaltedError, SharedLimits
+from folkmoot.engine.calls.retries import OtherRunStoppedError, RunHaltedError, SharedLimits
 from folkmoot.engine.journal.journal import Journal, escape_address_part
 from folkmoot.engine.limits.budget import Budget
 from folkmoot.engine.run.event_loop import RunStopper, run_until_complete
@@ -82,6 +82,8 @@ MAX_CONCURRENT_CELLS = 8
 MAX_CELLS = 1000
 # File systems allow 255 bytes. The rest is left for temporary names made from a cell's name.
 MAX_NAME_BYTES = 200
+# These errors would stop every other cell as well.
+_ERRORS_OF_ALL_CELLS = (RunPausedError, FatalModelError, StorageError)
 
 # The setting of each axis → its values, as texts of the command line.
 Axes = Mapping[str, Sequence[str]]
@@ -409,10 +411,8 @@ class _GridExecution:
             shared_limits.stop_calls(RunHaltedError("the run is stopping"), stop_all_runs=True)
 
         def is_over() -> bool:
-            # These errors would stop every other cell as well.
-            errors_of_all_cells = (RunPausedError, FatalModelError, StorageError)
-            return bool(stopper.calls) or any(
-                isinstance(failure, errors_of_all_cells) for failure in failures.values()
+            return bool(stopper.calls or shared_limits.is_stopped) or any(
+                isinstance(failure, _ERRORS_OF_ALL_CELLS) for failure in failures.values()
             )
 
         async def run_pending_cells() -> None:
@@ -427,7 +427,7 @@ class _GridExecution:
                     return
                 except Exception as error:
                     failures[cell.name] = error
-                    progress(Notice(f"{cell.name}: {error}", "error"))
+                    progress(_failure_notice(cell, error))
                 else:
                     progress(ItemDone(CELLS_FOLDER))
 
@@ -443,12 +443,9 @@ class _GridExecution:
             )
             if stopper.calls:
                 raise RunInterruptedError
-            # Only one error can be raised. One that pauses the run comes first, because a resume
-            # can remove it. All others were reported as notices.
-            for error in sorted(
-                failures.values(), key=lambda error: not isinstance(error, RunPausedError)
-            ):
-                raise error
+            if failures:
+                # All others were reported as notices.
+                raise min(failures.values(), key=_rank_error)
             outcome = "done"
         except RunPausedError:
             outcome = "paused"
@@ -578,6 +575,17 @@ class _GridExecution:
             self.options.resume,
             all(router.is_synthetic_only for router in self.providers.values()),
         )
+
+
+def _failure_notice(cell: GridCell, error: Exception) -> Notice:
+    is_own = not isinstance(error, OtherRunStoppedError)
+    return Notice(f"{cell.name}: {error}", "error" if is_own else "warning")
+
+
+def _rank_error(error: Exception) -> tuple[bool, bool]:
+    # Only one error of a grid can be raised, the smallest. One that pauses the run comes first,
+    # because a resume can remove it. A cell that another cell stopped does not know the cause.
+    return isinstance(error, OtherRunStoppedError), not isinstance(error, RunPausedError)
 
 
 def _preflight_key(request: ModelRequest) -> tuple[object, ...]:
