@@ -9,9 +9,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import folkmoot
 from folkmoot import Session, Speaker, Study, StudyConfig
+from folkmoot.cli.app import app
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.engine.run.execution import RunOptions
 from folkmoot.engine.run.fork import ReplyReplacement, fork_change
@@ -96,6 +98,23 @@ def test_only_calls_that_depend_on_the_reply_are_asked(
     if study in ("focus_group", "workbook"):  # a verification takes as long as the fork
         verified = verify_run(fork.folder)
         assert verified.is_consistent, (verified.differences, verified.not_compared)
+
+
+def test_the_calls_of_a_fork_are_told_apart_from_those_that_it_copied(
+    run_of_small_study: SmallRun, tmp_path: Path
+) -> None:
+    base, out = run_of_small_study("focus_group"), tmp_path / "fork"
+    utterance_id, _ = find_first_quoted_utterance(base)
+    command = ["fork", str(base), utterance_id, "--say", CHANGED_TEXT, "--out", str(out)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    fork_entry = RunFolder(out).manifest["fork"]
+    asked, taken_over = fork_entry["asked"], fork_entry["taken_over"]
+    output = " ".join(result.output.split())
+    assert f" {asked} calls · " in output and f"{asked} new calls, {taken_over} copied" in output
+    assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
+    copied = f"{taken_over} of these calls were copied from another run at no cost."
+    assert copied in (out / "report.html").read_text("utf-8")
 
 
 def test_unchanged_text_changes_nothing(run_of_small_study: SmallRun, tmp_path: Path) -> None:

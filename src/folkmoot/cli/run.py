@@ -520,7 +520,9 @@ def _summarise_folder(folder: RunFolder) -> str:
         money += f" ({describe_broken_replies(broken['count'], broken['max_usd'])})"
     if possible := facts.get(POSSIBLY_PAID):
         money += f", {describe_possibly_paid(possible['calls'], possible['max_usd'])}"
-    parts = [format_count(facts.get("calls", 0), "call"), model_names, money]
+    # A fork has paid for its new calls alone.
+    calls = facts.get("fork", {}).get("asked", facts.get("calls", 0))
+    parts = [format_count(calls, "call"), model_names, money]
     parts.append(format_duration(float(facts.get("wall_seconds", 0.0))))
     return (
         "[dim]"

@@ -264,6 +264,8 @@ def _describe_record(run: RunFolder) -> Iterator[str]:
         )
     )
     yield f"The run took {calls} ({tokens_in}, {tokens_out}) {money}."
+    if copied := manifest.get("fork", {}).get("taken_over"):
+        yield f"{copied:,} of these calls were copied from another run at no cost."
     yield later_spending(run)
     # While a process writes the run, its answers have not been counted.
     if answers:
