@@ -208,6 +208,10 @@ class FatalModelError(ModelError):
     exit_code = EXIT_INPUT
 
 
+class UnknownCostError(FatalModelError):
+    """The cost of a call is unknown, so the budget in USD cannot be kept."""
+
+
 class NotFoundError(FatalModelError):
     """Status 404: the server has no such model, batch or address."""
 

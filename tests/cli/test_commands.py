@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from folkmoot.cli.app import app
-from folkmoot.cli.console import clean_and_redact, resume_line
+from folkmoot.cli.console import NO_USD_BUDGET, clean_and_redact, resume_line
 from tests.default_signals import add_default_signals
 
 SECRET = "sk-test-0123456789abcdefghij"
@@ -229,6 +229,15 @@ def test_the_resume_command_replaces_the_budget() -> None:
     assert resume_line(argv, more_budget) == (
         "folkmoot run a.yaml --set rounds=2 --set budget_calls=MORE --resume"
     )
+
+
+def test_the_resume_command_leaves_out_a_budget_that_cannot_be_kept() -> None:
+    budgets = ["--budget", "5", "--set", "budget_usd=1", "--set=budget_calls=3"]
+    assert resume_line(["run", "a.yaml", *budgets, "--set", "n=2"], NO_USD_BUDGET) == (
+        "folkmoot run a.yaml --set n=2 --set budget_usd=null --set budget_calls=MORE --resume"
+    )
+    # These commands have no option `--set`.
+    assert resume_line(["fork", "a", "--budget=5"], NO_USD_BUDGET) == "folkmoot fork a --resume"
 
 
 def test_check_estimates_calls_and_reports_missing_keys(study_folder: Path) -> None:

@@ -59,8 +59,43 @@ def build_settings(server: ServerThread, vendor: str = "openai", **more: Any) ->
     return {"model": MODELS[vendor], "endpoints": {vendor: url}, "concurrency": 8, **more}
 
 
+def build_embedding_settings(server: ServerThread, vendor: str) -> dict[str, Any]:
+    embedding_models = {
+        "google": "google/gemini-embedding-001",
+        "openai": "openai/text-embedding-3-small",
+    }
+    budget = {"embedding_model": embedding_models[vendor], "budget_usd": 1.0}
+    return build_settings(server, vendor, **budget)
+
+
 def resume_run(values: dict[str, Any], out: Path) -> Run:
     return run(STUDY, values, out=out)
+
+
+@pytest.mark.parametrize("vendor", ["google", "openai"])
+@pytest.mark.parametrize(("usage", "tokens"), [("full", 600), ("none", 2400)])
+def test_embeddings_keep_a_budget_in_usd_with_and_without_token_counts(
+    vendor: str, usage: str, tokens: int, tmp_path: Path
+) -> None:
+    # 120 texts of 20 bytes need three requests in the Gemini wire format.
+    async def embed_texts(session: Session) -> None:
+        await session.embed([f"Text of 20 bytes {number:03}" for number in range(120)])
+
+    study = Study("texts", "Texts", StudyConfig, embed_texts, uses_embeddings=True)
+    with ServerThread(FaultPlan(usage=usage)) as server:
+        settings = build_embedding_settings(server, vendor)
+        manifest = run(study, settings, out=tmp_path / "run").manifest
+        # Without a count, the number of bytes is the upper bound of the number of tokens.
+        price = {"google": 0.15e-6, "openai": 0.02e-6}[vendor]
+        assert manifest["cost_usd"] == pytest.approx(tokens * price, abs=1e-6)
+        assert manifest["cost_unknown_for"] == []
+        (model,) = manifest["models"]
+        assert model["input_tokens"] == (None if usage == "none" else tokens)
+        # A resume with the same budget is not refused.
+        assert (
+            run(study, settings, out=tmp_path / "run").manifest["cost_usd"]
+            == (manifest["cost_usd"])
+        )
 
 
 @pytest.mark.parametrize("vendor", MODELS)

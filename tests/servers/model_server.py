@@ -190,9 +190,9 @@ class ModelServer:
             texts = [
                 embed_request["content"]["parts"][0]["text"] for embed_request in body["requests"]
             ]
-            return self._answered(
-                body, {"embeddings": [{"values": create_embedding(text)} for text in texts]}
-            )
+            embeddings = [{"values": create_embedding(text)} for text in texts]
+            usage = {"promptTokenCount": sum(map(len, texts)) // 4}
+            return self._answered(body, {"embeddings": embeddings, "usageMetadata": usage})
         config = body.get("generationConfig") or {}
         if "responseJsonSchema" in config and self.plan.schema in ("refuse", "none"):
             self.counts["format_refused"] += 1

@@ -30,12 +30,16 @@ from folkmoot.errors import (
     RunInterruptedError,
     RunPausedError,
     StorageError,
+    UnknownCostError,
 )
 from folkmoot.hidden_characters import without_hidden
 from folkmoot.hints import command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# The options that resume a run without its budget in USD. A budget of calls takes its place.
+NO_USD_BUDGET = ("--set", "budget_usd=null", "--set", "budget_calls=MORE")
 
 
 def output_console() -> Console:
@@ -147,7 +151,8 @@ def show_error(error: FolkmootError) -> None:
         # A key may be revoked in the middle of a run that was paid for.
         if isinstance(error, FatalModelError) and _StartedRun.folder is not None:
             console.print(f"{_ALL_SAVED} The run can go on when the cause is removed.")
-            _resume_hint()
+            # The budget in USD is the cause. A resume with it is refused.
+            _resume_hint(NO_USD_BUDGET if isinstance(error, UnknownCostError) else ())
         # A full disk may have lost replies, but the run goes on where the files end.
         elif isinstance(error, StorageError) and _StartedRun.folder is not None:
             _resume_hint()
@@ -171,24 +176,26 @@ def resume_line(argv: Sequence[str], added_options: Sequence[str] = ()) -> str:
     """Return the command that resumes a run.
 
     - `argv`: the arguments of the command that started the run.
-    - `added_options`: an option with a new value, such as a larger budget. It replaces the same
-      option in `argv`.
+    - `added_options`: options with new values, such as a larger budget. They replace the same
+      options in `argv`.
     """
-    # The API key is left out. `added_options` is a larger budget, such as `--budget MORE`, in place
-    # of a used-up one.
-    dropped_options = [
-        "--resume",
-        "--key ",
-        *([" ".join(added_options).removesuffix("MORE")] if added_options else ()),
-        # The same budget, set as a key of the study file.
-        *(["--set budget_usd="] if "--budget" in added_options else ()),
-    ]
+    # The API key is left out.
+    dropped_options = ["--resume", "--key "]
+    for name, value in _split_options(added_options):
+        key = value.partition("=")[0]
+        # `--budget` and the key `budget_usd` set the same budget.
+        if name == "--budget" or key == "budget_usd":
+            dropped_options += ["--budget ", "--set budget_usd="]
+        else:
+            dropped_options.append(f"{name} {key}=")
     kept_words: list[str] = []
     for option in _split_options(argv):
         option_text = " ".join(option) if option[1:] else option[0].replace("=", " ", 1)
         if not option_text.startswith(tuple(dropped_options)):
             kept_words += option
-    return command_line(*kept_words, *added_options, "--resume")
+    # Of the commands that can be resumed, only `run` has the option `--set`.
+    can_add = argv[0] == "run" or "--set" not in added_options
+    return command_line(*kept_words, *(added_options if can_add else ()), "--resume")
 
 
 def _split_options(argv: Sequence[str]) -> Iterator[list[str]]:

@@ -44,6 +44,7 @@ from folkmoot.errors import (
     RejectedError,
     StorageError,
     TransientError,
+    UnknownCostError,
 )
 from folkmoot.json_text import replace_lone_surrogates
 from folkmoot.models.catalog import HUMAN_MODEL, ModelSpec
@@ -443,7 +444,7 @@ class Gateway:
                 blob=np.ascontiguousarray(vectors, dtype=np.float32).tobytes(),
                 input_tokens=usage.input_tokens,
                 output_tokens=usage.output_tokens,
-                cost_usd=model_state.cost(usage),
+                cost_usd=model_state.embedding_cost(usage, call.max_input_tokens),
                 latency_s=call.latency_s,
                 attempts=call.attempts,
                 model_asked=model_state.name,
@@ -531,7 +532,7 @@ class Gateway:
             self._stop_for_unknown_cost(f"{model} does not report how many tokens its replies used")
 
     def _stop_for_unknown_cost(self, reason: str) -> NoReturn:
-        error = FatalModelError(unknown_cost_message(reason))
+        error = UnknownCostError(unknown_cost_message(reason))
         self.stop_calls(error)
         raise error
 

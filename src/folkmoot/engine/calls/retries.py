@@ -109,6 +109,18 @@ class ModelState:
             return None
         return (rate.batch_price() if batched else rate).cost(usage)
 
+    def embedding_cost(self, usage: Usage, max_input_tokens: int) -> float | None:
+        """Return the cost of embeddings in USD, or None if the price is unknown.
+
+        `max_input_tokens`: an upper bound of the tokens. It counts if the server stated no number.
+        """
+        # Embeddings have no output, so their cost has an upper bound. That of a reply has none
+        # without a token limit.
+        usd = self.cost(usage)
+        if usd is None and find_price(self.spec) is not None:
+            return self.price(max_input_tokens, 0).max_usd
+        return usd
+
 
 @dataclass(slots=True)
 class ModelCall:

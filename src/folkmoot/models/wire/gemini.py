@@ -114,15 +114,17 @@ def decode_reply(status: int, headers: Mapping[str, str], body: bytes) -> Comple
 
 def decode_embeddings(
     status: int, headers: Mapping[str, str], body: bytes, expected: int
-) -> FloatArray:
-    """Return embeddings, shape (expected, d), in the order of the texts.
+) -> tuple[FloatArray, Usage]:
+    """Return embeddings, shape (expected, d), in the order of the texts, and the token counts.
 
     Raises a ModelError for an error status.
     """
     if status >= 300:
         raise error_from_response(status, headers, body)
     data = read_json(body)
-    return parse_vectors(lambda: [row["values"] for row in data["embeddings"]], expected)
+    vectors = parse_vectors(lambda: [row["values"] for row in data["embeddings"]], expected)
+    # Older versions of the API state no token counts of embeddings.
+    return vectors, Usage(_parse_usage(data.get("usageMetadata")).input_tokens, 0)
 
 
 class GeminiProvider(ChatProvider):
@@ -155,6 +157,7 @@ class GeminiProvider(ChatProvider):
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
         vectors_by_batch: list[FloatArray] = []
+        tokens: int | None = 0
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             batch = texts[start : start + MAX_TEXTS_PER_REQUEST]
             requests = [
@@ -165,10 +168,16 @@ class GeminiProvider(ChatProvider):
                 f"/models/{model}:batchEmbedContents", {"requests": requests}
             )
             decode = functools.partial(decode_embeddings, expected=len(batch))
-            vectors_by_batch.append(self._wire.read(decode, response))
-        return np.concatenate(vectors_by_batch) if vectors_by_batch else np.zeros(
-            (0, 0), dtype=np.float32
-        ), Usage()
+            vectors, usage = self._wire.read(decode, response)
+            vectors_by_batch.append(vectors)
+            input_tokens = usage.input_tokens
+            tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
+        all_vectors = (
+            np.concatenate(vectors_by_batch)
+            if vectors_by_batch
+            else np.zeros((0, 0), dtype=np.float32)
+        )
+        return all_vectors, Usage(tokens, 0)
 
 
 def provider(settings: ProviderSettings) -> GeminiProvider:
