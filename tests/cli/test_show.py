@@ -10,13 +10,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 import folkmoot
+from folkmoot import Choice, Json, Session, Speaker, Study, StudyConfig
 from folkmoot.cli.app import app
-from folkmoot.cli.show import render_run_lines
+from folkmoot.cli.show import list_addresses, render_run_lines
 from folkmoot.engine.journal.journal_reader import JournalReader
 from folkmoot.errors import InputError
+from folkmoot.models.request import ModelRequest
+from folkmoot.models.scripted import ScriptedProvider
 from folkmoot.storage.run_folder import JOURNAL, RunFolder
 from folkmoot.studies.negotiation.rules.strategies import TOPICS
 from folkmoot.view.rooms import LEADERS
@@ -158,6 +162,29 @@ def test_an_id_without_calls_has_no_prompts(tmp_path: Path) -> None:
         render_run_text(run, "home", prompts=True)
         == "home: no model was asked here, so there are no prompts"
     )
+
+
+def test_addresses_are_listed_with_the_replies_of_json_answers(tmp_path: Path) -> None:
+    class Opinion(BaseModel):
+        score: int
+
+    async def ask_for_opinions(session: Session) -> None:
+        speaker = Speaker("ann", system="You are Ann.")
+        await session.ask(speaker, "Rate the parks.", answer_type=Json(Opinion))
+        await session.ask(speaker, "Parks?", answer_type=Choice(("yes", "no")))
+
+    replies = {"Rate the parks.": "Hm.", "Parks?": "yes"}
+
+    def reply_to(request: ModelRequest, address: str) -> str:
+        # The first reply cannot be read, so the answer is that of the re-ask.
+        return replies.get(request.messages[-1].content, '{"score": 4}')
+
+    study = Study("opinions", "Opinions", StudyConfig, ask_for_opinions)
+    finished_run = folkmoot.run(
+        study, {}, out=tmp_path / "run", provider=ScriptedProvider(reply_to)
+    )
+    lines = [line.plain for line in list_addresses(finished_run.folder)]
+    assert lines == ['ask0  ann: {"score": 4}', "ask1  ann: yes"]
 
 
 def test_missing_sources_of_a_run_are_reported(runs_folder: Path, tmp_path: Path) -> None:

@@ -102,23 +102,32 @@ def list_addresses(run: RunFolder, id: str | None = None) -> Iterator[Text]:
         if wanted_addresses is not None and not wanted_addresses:
             # The first line raises InputError if the run has no such id.
             next(_show_id(run, id or ""), None)
-    if not run.has_table("answers"):
-        return
-    utterances_by_address: dict[str, list[tuple[str, str, str]]] = {}
-    if run.has_table(UTTERANCES):
-        columns = ("address", "utterance_id", "speaker_id", "text")
-        for address, *utterance in run.rows(UTTERANCES, *columns):
-            utterances_by_address.setdefault(address, []).append(
-                (utterance[0], utterance[1], utterance[2] or "")
-            )
-    for address, speaker, recorded in run.rows("answers", "address", "speaker_id", "recorded"):
-        if wanted_addresses is None or address in wanted_addresses:
-            reply_utterances = utterances_by_address.get(address) or [
-                (address, speaker, recorded or "")
-            ]
-            for utterance_id, speaker_id, text in reply_utterances:
-                shown_id = utterance_id if len(reply_utterances) > 1 else address
-                yield _join_line((shown_id, "bold"), f"  {speaker_id}: ", (shorten(text), "dim"))
+        if not run.has_table("answers"):
+            return
+        utterances_by_address: dict[str, list[tuple[str, str, str]]] = {}
+        if run.has_table(UTTERANCES):
+            columns = ("address", "utterance_id", "speaker_id", "text")
+            for address, *utterance in run.rows(UTTERANCES, *columns):
+                utterances_by_address.setdefault(address, []).append(
+                    (utterance[0], utterance[1], utterance[2] or "")
+                )
+        for address, speaker, recorded in run.rows("answers", "address", "speaker_id", "recorded"):
+            if wanted_addresses is None or address in wanted_addresses:
+                reply_utterances = utterances_by_address.get(address) or [
+                    (address, speaker, recorded or _read_last_reply(journal, address))
+                ]
+                for utterance_id, speaker_id, text in reply_utterances:
+                    shown_id = utterance_id if len(reply_utterances) > 1 else address
+                    yield _join_line(
+                        (shown_id, "bold"), f"  {speaker_id}: ", (shorten(text), "dim")
+                    )
+
+
+def _read_last_reply(journal: JournalReader, address: str) -> str:
+    # The tables hold no text of a JSON answer.
+    asked_addresses = journal.list_ask_addresses(address)
+    last = journal.entry_at(asked_addresses[-1], expand_texts=False) if asked_addresses else None
+    return last.reply if last is not None else ""
 
 
 # --- a run ---------------------------------------------------------------------------------------
