@@ -364,6 +364,16 @@ def test_personas_are_built_listed_and_migrated(study_folder: Path) -> None:
     assert run_folkmoot("personas", "build", "3", "--source", "table").exit_code == 2
 
 
+def test_persons_with_equal_attributes_are_one_persona_of_the_pool(study_folder: Path) -> None:
+    rows = ["person,item,before,after,sex", "p0,A.,1,1,M", "p1,A.,2,4,F", "p2,A.,3,3,F"]
+    (study_folder / "people.csv").write_text("\n".join(rows))
+    result = run_folkmoot("personas", "build", "3", "--source", "table", "--file", "people.csv")
+    assert result.exit_code == 0, result.output
+    # The pool was empty before.
+    expected = "2 added to data/personas.json, 1 left out because the same persona is in it, 2 in"
+    assert expected in result.stdout
+
+
 def test_personas_from_base_lines_are_reproducible(study_folder: Path) -> None:
     lines = [f"A baker from street {i} who likes quiet mornings" for i in range(20)]
     (study_folder / "hub.jsonl").write_text(

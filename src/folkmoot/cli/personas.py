@@ -123,7 +123,7 @@ def build_command(
     added_count = pool.add_personas(personas)
     output_console().print(
         f"{added_count:,} added to {escape(str(pool_path))}, {len(personas) - added_count:,} "
-        "already in it, "
+        "left out because the same persona is in it, "
         f"{len(pool.load_personas()):,} in total",
         soft_wrap=True,
     )
