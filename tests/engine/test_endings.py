@@ -22,6 +22,7 @@ from folkmoot.errors import BudgetReachedError, FatalModelError, RunPausedError
 from folkmoot.measures.reply_checks import check_answers
 from folkmoot.models.request import Completion, ModelRequest
 from folkmoot.models.scripted import ScriptedProvider
+from folkmoot.report.document.front import build_front_page
 from tests.servers.faults import FaultPlan
 from tests.servers.thread import ServerThread
 
@@ -113,6 +114,33 @@ def test_reply_that_stays_cut_is_kept_flagged_and_reported(
     assert "3 replies were cut by the token limit (max_tokens: 150)." in output
     assert "3 calls (cost unknown) repeated with twice the limit." in output
     assert "3 remained cut" in output
+
+
+def test_reply_cut_by_the_context_window_is_not_blamed_on_the_token_limit(
+    server: ServerThread, tmp_path: Path
+) -> None:
+    server.model.says = lambda messages, body: {
+        "text": "I think that",
+        "finish": "length" if messages[-1]["content"] == "Why, 0?" else "model_length",
+    }
+
+    async def ask_three_times(session: Session) -> None:
+        await session.map(range(3), lambda scope, number: scope.ask(ANN, f"Why, {number}?"))
+
+    finished_run = run(server, tmp_path / "run", ask_three_times, max_tokens=150)
+    console = Console(record=True, width=200)
+    print_results(finished_run.study, finished_run.folder, console)
+    output = console.export_text()
+    assert "1 reply was cut by the token limit (max_tokens: 150)." in output
+    assert "2 replies were cut by the context window of the model." in output
+    assert "3 remained cut (`finish` is `length` or `length:model` in the table" in output
+    answers = finished_run.table("answers").to_dicts()
+    says = {check.key: check.says for check in check_answers(answers)}["cut"]
+    assert says == (
+        "100 % of 3 replies were cut by the token limit or by the context window of the model."
+    )
+    front = build_front_page(finished_run.folder, finished_run.study, [], [])
+    assert any("2 replies were cut by the context window" in light.reason for light in front.lights)
 
 
 def test_partial_value_of_a_cut_object_is_asked_for_again_and_never_counts(

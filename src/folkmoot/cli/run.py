@@ -72,12 +72,13 @@ from folkmoot.kit.named_controls import (
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic, resolve_model
 from folkmoot.models.prices import FREE_PRICE, estimate_cost, find_price
-from folkmoot.models.request import ModelRequest
+from folkmoot.models.request import FINISH_LENGTH, ModelRequest
 from folkmoot.report.study_check import run_dry_run
 from folkmoot.storage.manifest import (
     POSSIBLY_PAID,
     describe_broken_replies,
     describe_cost,
+    describe_cut_replies,
     describe_possibly_paid,
 )
 from folkmoot.storage.run_folder import (
@@ -571,10 +572,10 @@ def _describe_cut_replies(folder: RunFolder) -> str:
     )
     if not cut_count and not call_count:
         return ""
-    limit = folder.config.get("max_tokens")
-    cause = "the token limit" + (f" (max_tokens: {limit})" if limit else "")
-    statement = (
-        f"{format_count(max(cut_count, call_count), 'reply was', 'replies were')} cut by {cause}."
+    # A run without cut answers may have no column of finish reasons.
+    finishes = [finish for (finish,) in folder.rows("answers", "finish")] if cut_count else []
+    statement = describe_cut_replies(
+        finishes, repeated=call_count, max_tokens=folder.config.get("max_tokens")
     )
     if call_count:
         statement += (
@@ -583,7 +584,12 @@ def _describe_cut_replies(folder: RunFolder) -> str:
         )
     if not cut_count:
         return f"{statement} No reply remained cut."
-    return f"{statement} {cut_count:,} remained cut (`finish` is `length` in the table answers)."
+    reasons = " or ".join(
+        f"`{finish}`"
+        for finish in sorted(set(filter(None, finishes)))
+        if finish.startswith(FINISH_LENGTH)
+    )
+    return f"{statement} {cut_count:,} remained cut (`finish` is {reasons} in the table answers)."
 
 
 def _has_answered(model: Mapping[str, object], facts: Mapping[str, object]) -> bool:

@@ -44,6 +44,7 @@ from folkmoot.measures.inference.estimates import (
 from folkmoot.measures.inference.proportions import score_interval, wilson
 from folkmoot.measures.position import Shown, shown_in
 from folkmoot.measures.wording import Sentence, join_sentences, word
+from folkmoot.models.request import FINISH_LENGTH
 
 T = TypeVar("T")
 
@@ -347,12 +348,15 @@ def check_cut_replies(answers: Collection[Row]) -> Check:
     if not said:
         why = word("refusal", "no finish reasons" if ended else "no answers")
         return unchecked_result("cut", title, margin, why)
-    bad = sum(n for finish, n in ended.items() if finish.startswith("length"))
+    bad = sum(n for finish, n in ended.items() if finish.startswith(FINISH_LENGTH))
     # The verdict is about the replies of this run, so the share has no interval.
     share = Estimate(bad / said, math.nan, math.nan, said)
+    case = "cut"
+    if bad > ended[FINISH_LENGTH]:
+        case = "cut, both limits" if ended[FINISH_LENGTH] else "cut, context window"
     says = word(
         "check",
-        "cut",
+        case,
         share=format_percent(share.value) if bad else "None",
         replies=format_count(said, "reply", "replies"),
     )

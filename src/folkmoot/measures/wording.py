@@ -326,6 +326,9 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "refusals, possible": "Possible refusals by English phrases: {possible} of {texts}; this "
         "count does not affect the verdict.",
         "cut": "{share} of {replies} were cut by the token limit.",
+        "cut, context window": "{share} of {replies} were cut by the context window of the model.",
+        "cut, both limits": "{share} of {replies} were cut by the token limit or by the context "
+        "window of the model.",
         "unit": "Shares of replies are judged over {units}, because the replies of one are alike.",
         "unit of claims": "Participants read each other's words ({conversations}), but a claim "
         "counts {units} independent units, so its interval may be too short. For study authors: if "

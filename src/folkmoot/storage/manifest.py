@@ -22,7 +22,7 @@ import polars as pl
 
 from folkmoot.measures.inference.estimates import format_count, format_dollars
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL, is_synthetic
-from folkmoot.models.request import FINISH_UNMOVED, FINISH_UNREAD
+from folkmoot.models.request import FINISH_LENGTH, FINISH_UNMOVED, FINISH_UNREAD
 from folkmoot.provenance import UNATTRIBUTED
 from folkmoot.storage.provenance_table import PROVENANCE
 from folkmoot.storage.tables import Table
@@ -523,6 +523,30 @@ def count_cut_replies(answers: pl.DataFrame | None) -> int:
     if answers is None or "finish" not in answers.columns:
         return 0
     return int(answers["finish"].str.starts_with("length").sum())
+
+
+def describe_cut_replies(
+    finishes: Iterable[str | None], *, repeated: int = 0, max_tokens: int | None = None
+) -> str:
+    """Return sentences with the number of replies that were cut, for each limit that cut them.
+
+    - `finishes`: the finish reasons of the answers.
+    - `repeated`: the number of cut replies that were requested again.
+    - `max_tokens`: the token limit of the study file, or None.
+    """
+    cut = [finish for finish in finishes if finish and finish.startswith(FINISH_LENGTH)]
+    # `length:model`: the context window of the model was full. A larger limit changes nothing.
+    by_model = sum(finish != FINISH_LENGTH for finish in cut)
+    limit = "the token limit" + (f" (max_tokens: {max_tokens})" if max_tokens else "")
+    counts = {
+        limit: max(len(cut) - by_model, repeated),
+        "the context window of the model": by_model,
+    }
+    return " ".join(
+        f"{format_count(count, 'reply was', 'replies were')} cut by {cause}."
+        for cause, count in counts.items()
+        if count
+    )
 
 
 @lru_cache(maxsize=4)

@@ -158,7 +158,8 @@ ENGINE_COLUMNS: dict[str, str] = {
     "parse_step": "parse step that could read the reply: exact, normalised, number, …, missing; "
     "own_words: lines in the names of other speakers were left out",
     "missing": "reason for a missing answer; empty if there is an answer",
-    "finish": "how the reply ended: stop, length (cut by the token limit), refused:…, or unknown",
+    "finish": "how the reply ended: stop, length (cut by the token limit), length:model (cut by "
+    "the context window of the model), refused:…, or unknown",
     "reasks": "number of re-asks",
     "options": "the options in the order in which they were shown, as JSON",
     "position": "place of the chosen option in the order shown, from 1",

@@ -27,7 +27,7 @@ from folkmoot.report.comparison.samples import EVERYBODY, PLAINER
 from folkmoot.report.document.validity import CHECKS_ON_CARD, FINDINGS_ON_CARD, SPREADS, CardRow
 from folkmoot.report.preregistration import is_registration_intact, title_of
 from folkmoot.storage.findings import Finding, IntervalChart
-from folkmoot.storage.manifest import MIXED_MARK
+from folkmoot.storage.manifest import MIXED_MARK, describe_cut_replies
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.storage.tables import condition_column
 
@@ -499,11 +499,9 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
     missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
     if missing > MOST_MISSING:
         yield TrustLight("amber", f"{format_percent(missing)} of answers have no valid value.")
-    cut = run.manifest.get("cut_replies", {}).get("kept", 0)
-    if cut:
-        yield TrustLight(
-            "amber", f"{format_count(cut, 'reply was', 'replies were')} cut by the token limit."
-        )
+    if run.manifest.get("cut_replies", {}).get("kept", 0):
+        finishes = (finish for (finish,) in run.rows("answers", "finish"))
+        yield TrustLight("amber", describe_cut_replies(finishes))
     for finding in findings:
         if finding.key == STRICT_ANSWERS_KEY and finding.headline:
             yield TrustLight("amber", finding.says)
