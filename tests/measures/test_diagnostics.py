@@ -128,6 +128,22 @@ def test_a_structured_reply_is_compared_with_replies_to_the_same_question() -> N
     assert few.verdict == "not known" and "no such answers" in few.says.lower()
 
 
+def test_structured_replies_are_compared_across_groups_and_rounds() -> None:
+    """A group of three gives too few replies to tell the usual length of a reply."""
+    replies = [
+        {
+            **make_row("json"),
+            **{"stage": "talk", "speaker_id": f"p{n}", "words": 400 if group % 4 == 0 else 10},
+            "address": f"talk/group{group}/round{round_}/p{n}/vote/ask0",
+        }
+        for group in range(40)
+        for round_ in range(2)
+        for n in range(3)
+    ]
+    result = check_over_length(replies, lambda row: row["address"].split("/")[1], "group")
+    assert result.verdict == "failed" and "25 % of 240 replies" in result.says
+
+
 @pytest.mark.parametrize(
     "check", [check_refusals, check_malformed, check_off_list, check_over_length, check_yes_share]
 )

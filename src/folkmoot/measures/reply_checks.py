@@ -405,12 +405,10 @@ def check_over_length(
     # 60 words more. Replies of one or two words are left out of the median.
 
     def like_of(row: Row) -> tuple[str, ...]:
-        # A JSON reply is as long as its form asks, so it is compared with replies of others to the
-        # same question. A free text is compared with all texts of its stage and role.
-        role = str(row.get("role"))
-        return (
-            (role, _question_of(row)) if is_structured(row) else (role, "", str(row.get("stage")))
-        )
+        # A JSON reply is as long as its form asks, so it is compared with replies to the question
+        # of this name, in all groups. A free text is compared with all texts of its stage and role.
+        name = _name_question(row) if is_structured(row) else ()
+        return (str(row.get("stage")), str(row.get("role")), *name)
 
     word_counts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row in answers:
@@ -438,11 +436,11 @@ def check_over_length(
     )
 
 
-def _question_of(row: Row) -> str:
-    # The address without the part that names the speaker.
-    speaker = row.get("speaker_id")
-    parts = str(row.get("address")).split("/")
-    return "/".join(part for part in parts if unquote(part) != speaker)
+def _name_question(row: Row) -> list[str]:
+    # The last two parts of the address, without the speaker. Parts before them name groups and
+    # rounds, which would leave few replies to compare.
+    parts = str(row.get("address")).rsplit("/", 3)[-3:]
+    return [part for part in parts if unquote(part) != row.get("speaker_id")][-2:]
 
 
 # The same list of options occurs in thousands of rows.
