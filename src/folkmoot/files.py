@@ -163,19 +163,15 @@ def _user_folder(library: str, xdg_variable: str, home_folder: str) -> Path:
 _TEMPORARY_NAME = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
-def remove_temporary_files(folder: Path, lock_name: str) -> None:
-    """Remove the unfinished files that killed processes have left in a folder.
+def remove_temporary_files(folder: Path) -> None:
+    """Remove the unfinished files that killed processes have left in a folder and below it.
 
-    - `lock_name`: subfolders with a file of this name are left out. Another process may write in
-      them.
+    A process that is writing such a file fails.
 
     Raises StorageError for a disk error.
     """
     with storage_errors(folder):
-        for path, subfolders, names in os.walk(folder):
-            subfolders[:] = [
-                name for name in subfolders if not Path(path, name, lock_name).exists()
-            ]
+        for path, _, names in os.walk(folder):
             for name in filter(_TEMPORARY_NAME.fullmatch, names):
                 Path(path, name).unlink(missing_ok=True)
 

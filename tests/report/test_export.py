@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from folkmoot.engine.session.folder_access import lock_folder
 from folkmoot.errors import InputError, RunExistsError, StorageError
 from folkmoot.report.export import FORMATS, export_run
+from folkmoot.storage.json_files import write_json
 from folkmoot.storage.run_folder import RunFolder
 
 
@@ -50,3 +53,17 @@ def test_an_export_with_a_damaged_codebook_writes_nothing(
     with pytest.raises(StorageError, match=r"codebook\.json"):
         export_run(RunFolder(copied), "csv", tmp_path / "csv")
     assert not (tmp_path / "csv").exists()
+
+
+def test_an_export_is_not_disturbed_by_a_command_that_locks_the_run(tmp_path: Path) -> None:
+    """Exports and reports take no lock, so controls can begin while a file is written."""
+
+    def generate_rows() -> Iterator[dict[str, int]]:
+        yield {"row": 1}
+        with lock_folder(tmp_path):
+            pass
+        yield {"row": 2}
+
+    target = tmp_path / "export-json" / "answers.json"
+    write_json(target, generate_rows())
+    assert json.loads(target.read_text("utf-8")) == [{"row": 1}, {"row": 2}]

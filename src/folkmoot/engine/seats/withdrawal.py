@@ -36,7 +36,7 @@ from folkmoot.engine.seats.personal_texts import (
 from folkmoot.engine.seats.redaction import Redaction
 from folkmoot.engine.seats.seat_manager import WITHDRAWN, read_seats, recruitment_ids, write_private
 from folkmoot.errors import InputError
-from folkmoot.files import csv_text
+from folkmoot.files import csv_text, remove_temporary_files
 from folkmoot.models.request import ModelRequest
 from folkmoot.provenance import SourcedText, Span, replace_parts
 from folkmoot.randomness import digest
@@ -146,6 +146,9 @@ def finish_withdrawal(run: Path) -> bool:
             shutil.rmtree(path)
         else:
             path.unlink()
+    # Unfinished files may contain the texts, also those of a report or an export that another
+    # process is writing. It fails then.
+    remove_temporary_files(run)
     # The pages cache results that may contain the texts.
     shutil.rmtree(cache_folder(run), ignore_errors=True)
     for path in sorted(path for path in staged.rglob("*") if path.is_file()):

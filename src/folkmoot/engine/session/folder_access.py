@@ -25,7 +25,7 @@ from folkmoot.engine.seats.withdrawal import finish_withdrawal
 from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.engine.settings.yaml_tree import StudyDumper
 from folkmoot.errors import InputError, Problem, RunExistsError, RunLockedError, StorageError
-from folkmoot.files import remove_temporary_files, storage_errors
+from folkmoot.files import storage_errors
 from folkmoot.storage.json_files import write_text
 from folkmoot.storage.manifest import RunTotals, software_versions
 from folkmoot.storage.run_folder import (
@@ -248,8 +248,7 @@ def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[bool]:
     """Context manager that locks the run folder for this process.
 
     Completes a withdrawal that was killed, so that no files are read or amended that it replaces.
-    Removes unfinished files of killed processes, because they may hold words of a human. The value
-    of the context is whether there was a withdrawal.
+    The value of the context is whether there was one.
 
     - `wait_seconds`: how long to wait for another process that has locked the folder.
 
@@ -267,7 +266,6 @@ def lock_folder(folder: Path, *, wait_seconds: float = 0) -> Iterator[bool]:
     except OSError as error:
         raise StorageError(f"{folder}: cannot be locked: {error.strerror or error}") from error
     try:
-        remove_temporary_files(folder, LOCK_FILE)
         # The lock itself names no holder, so write one beside it, for the error message and for
         # `is_held`.
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": utc_timestamp()}
