@@ -12,13 +12,13 @@ from rapidfuzz import fuzz, process
 # The scorers with their minimum similarity in percent. `ratio` finds typing errors. `WRatio` also
 # finds names that contain the other name, so its results come second.
 _SCORERS = ((fuzz.ratio, 65), (fuzz.WRatio, 75))
-# Longer numbers are compared in pieces, because Python limits the digits of an integer in a text.
 # Letters of scripts that write words without spaces between them: Chinese and Japanese, Thai, Lao,
 # Tibetan, Burmese and Khmer. Korean and Arabic have spaces.
 _UNSPACED_LETTER = re.compile(
     r"(?=[^\W\d_])[\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
     r"\uf900-\ufaff\uff66-\uff9d\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
+# Longer numbers are compared in pieces, because Python limits the digits of an integer in a text.
 _SORTED_NUMBER = re.compile(r"(\d{1,1000})")
 
 
