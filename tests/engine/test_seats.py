@@ -502,8 +502,11 @@ async def test_simultaneous_arrivals_are_written_together(
     assert stat.S_IMODE((tmp_path / "people.json").stat().st_mode) == 0o600
 
 
-def test_run_with_humans_who_only_declined_is_marked_mixed(study: Path) -> None:
-    def decline(_: SeatState, question: PendingQuestion) -> str:
+@pytest.mark.parametrize("by_button", [True, False])
+def test_run_with_humans_who_only_declined_is_marked_mixed(study: Path, by_button: bool) -> None:
+    def decline(_: SeatState, question: PendingQuestion) -> str | None:
+        if by_button:
+            return None
         return "declined" if question.view.options else "I would rather not say."
 
     run = folkmoot.run(

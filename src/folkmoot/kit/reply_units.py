@@ -98,7 +98,7 @@ def scan_model_answers(run: RunFolder) -> pl.LazyFrame:
 
 
 def find_humans(run: RunFolder) -> frozenset[str]:
-    """Return the ids of the participants of whom a human gave an answer."""
+    """Return the ids of the participants for whom a human in a seat was asked."""
     if not run.has_table("answers"):
         return frozenset()
     answers = run.scan_table("answers")

@@ -31,6 +31,8 @@ FINISH_UNKNOWN = "unknown"
 FINISH_LENGTH = "length"
 # The start of the finish reason if there is no reply. The reason follows, such as "timed_out".
 FINISH_REFUSED = "refused:"
+# The finish reason if a human chose not to answer.
+FINISH_DECLINED = f"{FINISH_REFUSED}declined"
 # The embedded respondent understood only the answer type of the question, not its subject.
 FINISH_UNREAD = "stop:unread"
 # The embedded respondent found no argument that it knows in the text before the question.
@@ -44,6 +46,14 @@ MAX_BACKOFF_SECONDS = 60.0
 # No request can have so many tokens, so a server that reports more has not counted. SQLite cannot
 # store or add up much larger numbers.
 MAX_TOKEN_COUNT = 1_000_000_000
+
+
+def is_reply_of_human(finish: str) -> bool:
+    """Return whether the human in a seat has replied, by the finish reason.
+
+    A human who declined has replied. Without a human, or after the time is over, there is no reply.
+    """
+    return finish == FINISH_DECLINED or not finish.startswith(FINISH_REFUSED)
 
 
 class Message(NamedTuple):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from folkmoot.errors import StorageError
 from folkmoot.files import read_yaml, user_cache_dir
 from folkmoot.models.catalog import HUMAN_MODEL, SYNTHETIC_MODEL
-from folkmoot.models.request import FINISH_REFUSED
+from folkmoot.models.request import is_reply_of_human
 from folkmoot.storage.json_files import read_json, read_json_object
 from folkmoot.storage.manifest import (
     AMENDMENTS_KEY,
@@ -259,8 +259,7 @@ class RunFolder:
     def _label_so_far(self) -> ProvenanceLabel:
         # It follows from the answers recorded so far. The manifest is written later.
         has_people = any(
-            # A human who declined has answered. A seat without a human gives no reply.
-            answered_by == HUMAN_MODEL and not str(finish).startswith(FINISH_REFUSED)
+            answered_by == HUMAN_MODEL and is_reply_of_human(str(finish))
             for _, answered_by, finish in self._answerers
         )
         return label_answers(

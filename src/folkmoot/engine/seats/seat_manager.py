@@ -33,7 +33,7 @@ from folkmoot.engine.seats.seats import Seat, SeatSettings
 from folkmoot.errors import StorageError
 from folkmoot.files import write_bytes
 from folkmoot.models.catalog import HUMAN_MODEL
-from folkmoot.models.request import NO_USAGE, Completion, Message, ModelRequest
+from folkmoot.models.request import FINISH_REFUSED, NO_USAGE, Completion, Message, ModelRequest
 from folkmoot.randomness import digest
 from folkmoot.storage.json_files import read_json
 from folkmoot.storage.run_folder import PEOPLE, SEATS, utc_timestamp
@@ -587,7 +587,7 @@ def _reply_from_text(text: str) -> Completion:
 
 
 def _reply_without_answer(reason: str) -> Completion:
-    return Completion("", NO_USAGE, HUMAN_MODEL, "", f"refused:{reason}")
+    return Completion("", NO_USAGE, HUMAN_MODEL, "", f"{FINISH_REFUSED}{reason}")
 
 
 def read_seats(folder: Path) -> dict[Seat, str]:

@@ -58,7 +58,7 @@ from folkmoot.engine.settings.config import ConfigT
 from folkmoot.errors import ProtocolError
 from folkmoot.models.catalog import HUMAN_MODEL
 from folkmoot.models.images import images_in_messages
-from folkmoot.models.request import FINISH_REFUSED, FloatArray, ModelRequest, RespondentHints
+from folkmoot.models.request import FloatArray, ModelRequest, RespondentHints, is_reply_of_human
 from folkmoot.provenance import Quoted, quote_value, source_of
 from folkmoot.randomness import generator
 from folkmoot.storage.disk_store import StoredValue
@@ -263,8 +263,7 @@ class Scope:
             run.progress(AnswerMissing(address))
         elif seat is not None and view is not None:
             run.seat_progress[seat].own_answers.append(view.describe_exchange(result.text))
-        # A human who declined has answered. A seat without a human gives no reply.
-        if seat is not None and not result.reply.finish.startswith(FINISH_REFUSED):
+        if seat is not None and is_reply_of_human(result.reply.finish):
             run.answered_seats.add(seat)
         row = build_answer_row(self.path, address, speaker, wanted, result)
         row["model_asked"], row["answered_by"] = model, run.answerer_kind(model)

@@ -15,14 +15,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from folkmoot.conversation.answer_types import (
-    DECLINED,
-)
 from folkmoot.engine.seats.seat_manager import (
     WITHDRAWN,
     SeatManager,
     SeatState,
 )
+from folkmoot.models.request import is_reply_of_human
 from folkmoot.view import forms
 from folkmoot.view.connections import trust_connection
 from folkmoot.view.entry import EntryPages
@@ -97,7 +95,7 @@ class _Pages:
         # The question may have been closed by an answer, by the end of its time or by the end of
         # the study.
         if question.reply.done():
-            is_theirs = question.reply.result().finish in ("stop", f"refused:{DECLINED}")
+            is_theirs = is_reply_of_human(question.reply.result().finish)
             await question.saved.wait()
             return self._render_page(seat_state, ANSWERED if is_theirs else STALE, status=409)
         text, problem = parse_form(question, form)
