@@ -42,7 +42,7 @@ def build_seat_host(
     - `public_url`: the address at which participants reach the server through a proxy.
     - `print_line`: called with each link.
     - `linger_seconds`: how long the pages remain after the run.
-    - `count_questions`: returns how many questions a participant probably gets, or None.
+    - `count_questions`: returns the largest number of questions to a participant, or None.
     """
     # The pages end earlier if all connected participants have seen the last page. `count_questions`
     # is called in a thread.
