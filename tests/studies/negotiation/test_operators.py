@@ -235,7 +235,7 @@ def test_include_both_leaves_out_options_that_all_members_reject() -> None:
     assert [p.option for p in apply_rule("include_both", refusing).portions] == ["x"]
 
 
-def test_include_both_gives_no_side_an_option_that_it_only_rejects() -> None:
+def test_include_both_gives_no_side_a_second_best_option_that_it_only_rejects() -> None:
     roles = {"p1": "parent", "p2": "parent", "c1": "child", "c2": "child"}
     liked = {"museums": 2, "parks": 4}
     hated = {"museums": -2, "parks": 0}

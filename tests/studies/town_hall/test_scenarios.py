@@ -114,6 +114,15 @@ def test_a_hall_without_vulnerable_residents_runs_to_its_findings(tmp_path: Path
     assert hall_run.table("discussions")["gap_weighted_inclusivity_score"].null_count() == 4
 
 
+def test_a_level_without_vulnerable_residents_is_not_told_to_lack_a_ballot(tmp_path: Path) -> None:
+    own_levels = {"bare": {"like": "4", "vulnerable": False}}
+    settings = small_hall(tmp_path) | {"levels": ["4", "bare"], "level_settings": own_levels}
+    findings = compute_findings(run_hall(tmp_path, settings, make_model()).folder)
+    says = {finding.key: finding.says for finding in findings}
+    assert "none (no such item) at level 4" in says["outcome"]
+    assert "none (no vulnerable residents took part) at level bare" in says["outcome"]
+
+
 def test_residents_have_different_names(tmp_path: Path) -> None:
     settings = small_hall(tmp_path, general=40) | {"sets": 2, "rounds": 1, "levels": ["1"]}
 

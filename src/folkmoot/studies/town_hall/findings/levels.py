@@ -118,7 +118,7 @@ def _describe_scores(
     # The values have the digits of the gap beside them.
     level = Level.from_json({"name": name, **switches}).label
     general = format_mean_value(estimates["general"].value)
-    if not (switches["vulnerable"] and has_vulnerable):
+    if not (has_vulnerable and switches["vulnerable"]):
         return word("description", "no vulnerable", level=level, general=general)
     if finite_or_none(estimates["vulnerable"].value) is None:
         return word("description", "no score", level=level, general=general)
@@ -251,7 +251,7 @@ def outcome_finding(levels: Levels, sets: int, *, has_vulnerable: bool) -> Findi
         raised = _level_figures(levels[level], "items_originated_per_resident")["vulnerable"]
         if finite_or_none(passed.value) is not None:
             share = format_share(passed)
-        elif not has_vulnerable:
+        elif not (has_vulnerable and levels[level]["switches"]["vulnerable"]):
             share = "none (no vulnerable residents took part)"
         elif finite_or_none(raised.value) is None:
             share = "not known (no ballot could be read)"
