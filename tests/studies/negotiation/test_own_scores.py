@@ -12,7 +12,7 @@ from folkmoot.models.request import ModelRequest
 from folkmoot.report.comparison.compare import compare_runs
 from folkmoot.report.comparison.measured_claims import read_measure
 from folkmoot.report.comparison.samples import load_samples
-from folkmoot.studies.negotiation.measures import satisfaction_of_members
+from folkmoot.studies.negotiation.measures import repeated_statements, satisfaction_of_members
 from folkmoot.studies.negotiation.rules.operators import Portion
 from tests.studies.negotiation.conftest import (
     Runner,
@@ -329,3 +329,21 @@ def test_compare_reads_a_measure_from_the_table_that_the_report_reads(
             assert measured.arms[arm]["value"].mean() == pytest.approx(mean)
     compared = {finding.key: finding for finding in compare_runs(runs)}["compare_claims"]
     assert "everybody" not in str(compared.grid)
+
+
+def test_a_retest_has_no_preference_of_the_researcher_and_each_ballot_once(
+    run_negotiation: Runner,
+) -> None:
+    (told,) = select_groups("pair")
+    driver = {"role": "partner", "persona": "A tram driver who likes quiet evenings."}
+    groups = [told, told | {"id": "asked", "members": [driver, driver]}]
+    ballots = []
+    for conditions in (["C4"], ["C4", "C5"], ["C5"]):
+        run = run_negotiation(script_own_scores({"diner": 3}), groups=groups, conditions=conditions)
+        repeats = repeated_statements(run.folder)
+        scores, choices = (
+            [pair for pair in repeats if isinstance(pair.first, kind)] for kind in (float, str)
+        )
+        assert {pair.unit[0] for pair in scores} == {"asked"}
+        ballots.append([(pair.unit, pair.question, pair.first, pair.last) for pair in choices])
+    assert ballots[0] and ballots[0] == ballots[1] == ballots[2]
