@@ -675,6 +675,13 @@ def test_p_value_is_a_t_test_over_repeats_adjusted_for_the_whole_table() -> None
     assert pooling.NO_SECOND_P in table.notes
 
 
+def test_a_grid_with_a_damaged_journal_has_a_report(study: Path, tmp_path: Path) -> None:
+    grid = run_grid(study, build_options(tmp_path / "grid", Answers()), {}, 2)
+    (next(iter(grid.finished_cells().values()))[1].path / "journal.sqlite").write_text("damaged")
+    page = write_grid_report(grid).read_text("utf-8")
+    assert "all cells together: cost not known, because a journal cannot be read" in page
+
+
 def test_each_cell_is_read_once_for_all_reports(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from folkmoot.engine.study.study import (
     compute_findings,
     find_study_of_run,
 )
+from folkmoot.errors import StorageError
 from folkmoot.kit import coding
 from folkmoot.kit.controls.findings import control_findings
 from folkmoot.kit.findings import (
@@ -234,7 +235,7 @@ def grid_document(
     return Document(
         title=title_of(runs[0].config) or study.title,
         subtitle=f"{study.title} · grid of {len(grid.cells)} runs · {grid.path.name} · all cells "
-        f"together: {describe_spending(spent_below(grid.path))}",
+        f"together: {_describe_total(grid)}",
         partial=f"PARTIAL: {missing} of {len(grid.cells)} cells have not finished" * bool(missing),
         mark=next((run.mark for run in runs if run.mark), ""),
         caution=runs[0].caution,
@@ -246,6 +247,14 @@ def grid_document(
         trust=None,
         methods=None,
     )
+
+
+def _describe_total(grid: RunGrid) -> str:
+    # The findings come from tables, so an unreadable journal is no reason to write no report.
+    try:
+        return describe_spending(spent_below(grid.path))
+    except StorageError:
+        return "cost not known, because a journal cannot be read"
 
 
 def _list_cards(cards: Mapping[str, Sequence[CardRow]]) -> Finding | None:

@@ -30,7 +30,8 @@ FIGURES: Mapping[str, str] = {
     "speaking_volume_per_resident": "new points and references made, per resident",
     "items_originated_per_resident": "ballot items raised, per resident",
     "items_passed_per_resident": "raised ballot items that passed, per resident",
-    "opinion_reflection_rate": "share of raised ballot items that passed, of those with a yes or no",
+    "opinion_reflection_rate": "share of raised ballot items that passed, of those with a vote of "
+    "yes or no",
     "concerns_in_final_per_resident": "concerns in the closing text, per resident",
     "pre_satisfaction": "satisfaction before, 1 to 10",
     "post_satisfaction": "satisfaction after, 1 to 10",
