@@ -438,6 +438,17 @@ def test_who_said_nothing_that_could_be_read_has_no_opinion_to_survive(tmp_path:
     assert survived.pop("A02") is None and set(survived.values()) == {0}
 
 
+def test_statements_in_a_script_without_spaces_are_counted_by_letters(tmp_path: Path) -> None:
+    def chinese(key: CallKey, request: ModelRequest) -> Any:
+        said = answer_plainly(key, request)
+        return (
+            {**said, "full_statement": "我觉得太贵了，但是很方便。"} if key[0] == "speak" else said
+        )
+
+    hall_run = run_hall(tmp_path, small_hall(tmp_path), make_model(chinese))
+    assert set(hall_run.table("rounds")["words"]) == {11}
+
+
 def test_an_unknown_stance_costs_no_reaction(tmp_path: Path) -> None:
     def undecided(key: CallKey, request: ModelRequest) -> Any:
         stage, who, round_no = key

@@ -23,7 +23,7 @@ from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
 from folkmoot.files import packaged_yaml
-from folkmoot.hints import capitalise, collapse_spaces, join_words
+from folkmoot.hints import capitalise, collapse_spaces, count_words, join_words
 from folkmoot.provenance import (
     SourcedText,
     alter_text,
@@ -744,7 +744,7 @@ class SlotDecision:
     @property
     def words(self) -> int:
         """The number of words in the dialogue, without the stated preferences."""
-        return sum(len(line.text.split()) for line in self.lines if line.phase != "preference")
+        return sum(count_words(line.text) for line in self.lines if line.phase != "preference")
 
     def with_options(self, came_up: Mapping[str, str]) -> SlotDecision:
         return replace(self, came_up={**self.came_up, **came_up})

@@ -351,7 +351,10 @@ class DecisionRow(OfDecision, table="decisions", key=("group_id", "condition", "
     parse_error: bool = column(
         "whether the synthesis reply could not be read, so that the minimal structure was used"
     )
-    words: int = column("words in the dialogue on the decision, without stated preferences")
+    words: int = column(
+        "words in the dialogue on the decision, without stated preferences; in scripts without "
+        "spaces, such as Chinese, letters"
+    )
     parse_step: str | None = column("parse step of the synthesis reply")
 
 

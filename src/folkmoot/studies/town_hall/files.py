@@ -15,7 +15,7 @@ import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED
 from folkmoot.engine.session.session import Scope
-from folkmoot.hints import shorten
+from folkmoot.hints import count_words, shorten
 from folkmoot.kit.calls import USAGE_FIELDS, JournalReader, calls_within
 from folkmoot.storage.run_folder import RunFolder
 from folkmoot.studies.town_hall.answers.calls import Call
@@ -583,7 +583,7 @@ def _round_actions(round_: Round, at: float | None) -> Iterator[Entry]:
         data = {
             "stance": turn.stance or None,
             "references": len(turn.speaking.references),
-            "words": len(turn.speaking.full_statement.split()),
+            "words": count_words(turn.speaking.full_statement),
         }
         action = "kept_silent" if turn.is_silent else "spoke"
         if turn.has_statement:

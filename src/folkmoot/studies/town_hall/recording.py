@@ -20,7 +20,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.hints import collapse_spaces
+from folkmoot.hints import collapse_spaces, count_words
 from folkmoot.kit import coding
 from folkmoot.provenance import cell_id, concatenate_texts, join_texts, quote_value
 from folkmoot.randomness import generator
@@ -510,7 +510,7 @@ def _round_row(
         overall_stance=turn.thinking.overall_stance if turn.thinking else None,
         stance_missing=_why_no_stance(turn.thinking, "overall_stance"),
         silent=turn.is_silent,
-        words=len(turn.speaking.full_statement.split()),
+        words=count_words(turn.speaking.full_statement),
         thinking_parse_error=bool(turn.thinking and turn.thinking.parse_error),
         speaking_parse_error=turn.speaking.parse_error,
         new_points=points,

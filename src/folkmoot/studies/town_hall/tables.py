@@ -115,7 +115,10 @@ class RoundRow(OfDiscussion, table="rounds"):
         "repeats the prompt) or unparsed"
     )
     silent: bool = column(SILENT)
-    words: int = column("number of words of the public statement")
+    words: int = column(
+        "number of words of the public statement; in scripts without spaces, such as Chinese, of "
+        "letters"
+    )
     thinking_parse_error: bool = column(
         "whether THINK could not be read, so that the minimal structure was used"
     )
