@@ -65,9 +65,9 @@ def test_coefficients_equal_those_of_clubsandwich(
     assert p == pytest.approx(2 * stats.t.sf(abs(value) / error, df), rel=1e-9)
     # The estimate uses the lower degrees of freedom of the two working models.
     if coefficient.df < 4:  # not tested below 4 degrees of freedom, although the package gives a p
-        assert (
-            not estimate.has_interval and f"{coefficient.df:.1f} degrees of freedom" in estimate.why
-        )
+        shown_df, _, rest = estimate.why.partition(" ")
+        assert not estimate.has_interval and rest.startswith("degrees of freedom")
+        assert 0 <= coefficient.df - float(shown_df) < 0.01 + 1e-9
         return
     assert estimate.p == pytest.approx(2 * stats.t.sf(abs(value) / error, coefficient.df), rel=1e-9)
     assert estimate.high - estimate.value == pytest.approx(

@@ -499,9 +499,11 @@ def _caution_lights(run: RunFolder, findings: Sequence[Finding]) -> Iterator[Tru
     missing = sum((answers.get("missing") or {}).values()) / max(1, answers.get("count") or 0)
     if missing > MOST_MISSING:
         yield TrustLight("amber", f"{format_percent(missing)} of answers have no valid value.")
-    if run.manifest.get("cut_replies", {}).get("kept", 0):
+    if cut := run.manifest.get("cut_replies", {}).get("kept", 0):
         finishes = (finish for (finish,) in run.rows("answers", "finish"))
-        yield TrustLight("amber", describe_cut_replies(finishes))
+        # The table says which limit cut them. It may have been changed after the run.
+        statement = f"{format_count(cut, 'reply was', 'replies were')} cut."
+        yield TrustLight("amber", describe_cut_replies(finishes) or statement)
     for finding in findings:
         if finding.key == STRICT_ANSWERS_KEY and finding.headline:
             yield TrustLight("amber", finding.says)
