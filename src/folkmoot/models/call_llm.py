@@ -24,6 +24,7 @@ from folkmoot.models.catalog import (
 )
 from folkmoot.models.request import (
     FINISH_LENGTH,
+    FINISH_REFUSED,
     MAX_BACKOFF_SECONDS,
     Completion,
     Message,
@@ -85,8 +86,8 @@ def call_llm(
     settings = ProviderSettings(spec.base_url, key, timeout)
     reply = _run_coroutine(lambda: _complete_with_retries(spec, settings, request))
     # A refusal arrives as a reply, and only the finish reason shows it.
-    if reply.finish.startswith("refused:"):
-        reason = reply.finish.removeprefix("refused:")
+    if reply.finish.startswith(FINISH_REFUSED):
+        reason = reply.finish.removeprefix(FINISH_REFUSED)
         raise RefusedError(f"{spec.name} refused: {reply.text or reason}", reason=reason)
     return reply.text
 
@@ -224,7 +225,7 @@ async def _complete_with_retries(
                 reply = await provider.complete_request(
                     request, address=f"call_llm/{prompt_digest}/{attempt}"
                 )
-                if not reply.text.strip() and not reply.finish.startswith("refused:"):
+                if not reply.text.strip() and not reply.finish.startswith(FINISH_REFUSED):
                     raise TransientError(f"the reply was empty (finish reason {reply.finish!r})")
             except TransientError as error:
                 if attempt == RETRIES:

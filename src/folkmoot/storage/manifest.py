@@ -522,7 +522,7 @@ def count_cut_replies(answers: pl.DataFrame | None) -> int:
     """Return the number of answers that were cut off at the token limit."""
     if answers is None or "finish" not in answers.columns:
         return 0
-    return int(answers["finish"].str.starts_with("length").sum())
+    return int(answers["finish"].str.starts_with(FINISH_LENGTH).sum())
 
 
 def describe_cut_replies(

@@ -25,7 +25,13 @@ from folkmoot.engine.settings.config import StudyConfig
 from folkmoot.errors import FatalModelError
 from folkmoot.json_text import decode_json
 from folkmoot.models.catalog import resolve_model
-from folkmoot.models.request import FINISH_LENGTH, Completion, ModelRequest, RespondentHints
+from folkmoot.models.request import (
+    FINISH_LENGTH,
+    FINISH_REFUSED,
+    Completion,
+    ModelRequest,
+    RespondentHints,
+)
 from folkmoot.models.wire.capabilities import JSON_MODE, SCHEMA, Capabilities
 
 UNKNOWN_VALUE = "unknown"
@@ -168,8 +174,8 @@ def _check_reply(
 
 
 def _find_problem(reply: Completion, parse_problem: str) -> str:
-    if reply.finish.startswith("refused:"):
-        reason = reply.finish.removeprefix("refused:")
+    if reply.finish.startswith(FINISH_REFUSED):
+        reason = reply.finish.removeprefix(FINISH_REFUSED)
         return f"refused ({reason}{': ' + reply.text[:200] if reply.text else ''})"
     if not reply.text.strip():
         is_cut = reply.finish.startswith(FINISH_LENGTH)

@@ -26,7 +26,7 @@ from folkmoot.conversation.transcript import Speaker
 from folkmoot.engine.session.run_context import RunContext
 from folkmoot.errors import InputError, Problem
 from folkmoot.hints import count_words
-from folkmoot.models.request import FINISH_LENGTH, Completion, Message, ModelRequest
+from folkmoot.models.request import FINISH_LENGTH, FINISH_REFUSED, Completion, Message, ModelRequest
 from folkmoot.provenance import UNKNOWN, Quoted, Source, Span, join_texts, spans_of
 from folkmoot.storage.table_buffer import RowOrder
 
@@ -202,7 +202,7 @@ async def _ask_for_more(
     )
     return (
         longer_reply
-        if visible_text(longer_reply.text) and not longer_reply.finish.startswith("refused:")
+        if visible_text(longer_reply.text) and not longer_reply.finish.startswith(FINISH_REFUSED)
         else cut
     )
 
@@ -210,8 +210,8 @@ async def _ask_for_more(
 def _parse_reply(
     address: str, answer_type: AnswerType[T], reply: Completion
 ) -> ParsedAnswer[T] | ParseFailure | Missing:
-    if reply.finish.startswith("refused:"):
-        return Missing(reply.finish.removeprefix("refused:"), f"asked at {address}", reply.text)
+    if reply.finish.startswith(FINISH_REFUSED):
+        return Missing(reply.finish.removeprefix(FINISH_REFUSED), f"asked at {address}", reply.text)
     is_cut = reply.finish == FINISH_LENGTH
     # A cut reply may be the beginning of another answer: "Park" of "Park and ride", 1 of 15. White
     # space at the end shows that the word was complete.

@@ -13,6 +13,7 @@ from folkmoot.conversation.prompts import as_prompt, wording_for_people
 from folkmoot.conversation.transcript import EMPTY_TRANSCRIPT, Speaker, Transcript, Utterance
 from folkmoot.engine.session.session import AskResult, Scope
 from folkmoot.models.images import find_image_references, find_images, replace_images
+from folkmoot.models.request import FINISH_REFUSED
 from folkmoot.provenance import SourcedText, cell_id, with_sources
 from folkmoot.studies.workbook.answers import (
     GivenAnswer,
@@ -347,7 +348,7 @@ async def ask_seat(
     )
     given, finish = result.value, result.reply.finish
     # A refusal by the provider is no answer. Any other unreadable reply is kept, marked invalid.
-    by_provider = finish.startswith("refused:")
+    by_provider = finish.startswith(FINISH_REFUSED)
     if isinstance(given, Missing) and given.reason in ("unparsed", "refused") and not by_provider:
         given = answer_type.last(result.text)
     missing = given.reason if isinstance(given, Missing) else None
