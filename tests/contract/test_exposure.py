@@ -25,7 +25,7 @@ KINDS = {
     "cross_pollination": {"summaries", "interview", "dialogue"},
     "focus_group": {"material", "others' statements", "own words"},
     "negotiation": {"preferences", "strategy", "own words"},
-    "town_hall": {"persona", "others' statements", "own words", "proposals"},
+    "town_hall": {"life story", "others' statements", "own words", "proposals"},
     "workbook": {"treatment", "others' words"},
 }
 # A prompt of one's own that leaves something out, and what is then said.

@@ -362,7 +362,7 @@ def test_a_grid_tells_the_cost_of_all_its_cells(tmp_path: Path) -> None:
     for journal_path in journals:
         with JournalReader(journal_path) as journal:
             call_count += journal.count_calls()
-    total = f"All cells together: $0 ({call_count} calls)"
+    total = f"All cells together. Paid $0 ({call_count} calls)"
     assert total in " ".join(result.output.split())
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "grid")])
     assert total in " ".join(shown.output.split())

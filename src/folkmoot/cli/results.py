@@ -107,7 +107,7 @@ def print_grid_total(grid: RunGrid) -> None:
     """Print what all cells of a grid have cost together, with their controls."""
     if not is_held(grid.path):
         total = describe_spending(spent_below(grid.path))
-        output_console().print(f"All cells together: {escape(total)}", soft_wrap=True)
+        output_console().print(f"All cells together. Paid {escape(total)}", soft_wrap=True)
 
 
 def print_later_spending(run: RunFolder) -> None:

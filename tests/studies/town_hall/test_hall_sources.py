@@ -228,18 +228,18 @@ def list_shown_kinds(run: RunFolder) -> dict[tuple[str, str], set[str]]:
 def test_each_decision_of_the_example_has_the_texts_that_the_protocol_gives_it(
     example: RunFolder,
 ) -> None:
-    persona, own = "persona", "own words"
-    heard = {persona, own, STATEMENTS}
+    story, own = "life story", "own words"
+    heard = {story, own, STATEMENTS}
     moderated = {*heard, "moderator's words"}
-    before_all = {"satisfaction before": {persona}}
+    before_all = {"satisfaction before": {story}}
     shared = before_all | {
-        "first statement": {persona},
+        "first statement": {story},
         "later statement": {*heard, QUESTIONS, NOTES},
         "vote": {*heard, QUESTIONS, PROPOSALS},
         "satisfaction after": {*heard, PROPOSALS, "final consensus"},
     }
     separate = before_all | {
-        "first statement": {persona, own},  # thoughts are shown to who speaks
+        "first statement": {story, own},  # thoughts are shown to who speaks
         "later statement": {*moderated, QUESTIONS},
         "reflection": moderated,
         "vote": {*moderated, QUESTIONS, PROPOSALS},

@@ -24,7 +24,7 @@ from folkmoot.studies.town_hall.recording import (
 )
 
 STATEMENTS, MODERATOR_WORDS = "others' statements", "moderator's words"
-PROPOSALS, PERSONA = "proposals", "persona"
+PROPOSALS, LIFE_STORY = "proposals", "life story"
 QUESTIONS, CONSENSUS = "questions put to them", "final consensus"
 # A shared session holds the notes of all its residents.
 NOTES = "others' private notes"
@@ -38,7 +38,7 @@ def label_source(source: Source) -> str:
     Returns "" for a text that the exposure analysis ignores.
     """
     if source.kind == "persona":
-        return PERSONA
+        return LIFE_STORY
     if source.kind == "proposal":
         return PROPOSALS
     if source.kind != "utterance":
@@ -171,7 +171,7 @@ def _question_decisions(
             if row["speaker_id"] != resident_id and row["speaker_role"] == RESIDENT
         ]
         shows = {
-            PERSONA: [*discussion.portraits.values()]
+            LIFE_STORY: [*discussion.portraits.values()]
             if is_shared
             else [discussion.portraits[resident_id]],
             MODERATOR_WORDS: _utterance_ids(

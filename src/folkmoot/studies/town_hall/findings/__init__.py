@@ -9,6 +9,7 @@ Only the town-hall study type imports this folder.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from folkmoot.kit import coding
 from folkmoot.kit.claims import (
@@ -45,6 +46,12 @@ from folkmoot.studies.town_hall.measures import (
     compare_levels,
 )
 from folkmoot.studies.town_hall.quality import answer_quality_finding, quality_of_run
+
+# The kind keeps the name that it has in the tables of earlier runs.
+LIFE_STORY = (
+    "life story: the description of a resident. It holds a life story only if the level gives "
+    "this resident one."
+)
 
 
 def compute_findings(run: RunFolder) -> list[Finding]:
@@ -85,8 +92,13 @@ def compute_findings(run: RunFolder) -> list[Finding]:
         stance_finding(rounds),
         answer_quality_finding(quality_of_run(run)) if run.has_table("quality") else None,
         coding.coding_finding(run),
-        exposure_finding(run, "level {}".format),
+        _exposure_finding(run),
     )
+
+
+def _exposure_finding(run: RunFolder) -> Finding | None:
+    finding = exposure_finding(run, "level {}".format)
+    return None if finding is None else replace(finding, notes=(LIFE_STORY, *finding.notes))
 
 
 def _between_parts(results: Sequence[Result], between: Sequence[Result]) -> list[Result]:
