@@ -21,6 +21,7 @@ from folkmoot.measures.inference.claims import (
     evaluate,
 )
 from folkmoot.measures.inference.differences import Side, bound_difference, estimate_difference
+from folkmoot.measures.inference.estimates import format_p_value
 from folkmoot.measures.inference.families import judge_families
 from folkmoot.measures.inference.proportions import holm, newcombe
 from folkmoot.measures.inference.simultaneous import (
@@ -150,6 +151,18 @@ def read_printed_p(result: Result) -> str:
     """Return "yes" if the printed p is significant, "no" if not, and "" without a p."""
     match = re.search(r"p (<|=) (\.\d+|1)", result.numbers_text)
     return "" if match is None else "yes" if float(match[2]) < 0.05 else "no"
+
+
+def test_a_p_value_just_below_the_limit_is_not_printed_as_the_limit() -> None:
+    printed = {p: format_p_value(p) for p in (0.0494, 0.0495, 0.04984, 0.04999996, 0.05, 0.0504)}
+    assert [*printed.values()] == [
+        "p = .049",
+        "p = .0495",
+        "p = .0498",
+        "p = .04999996",
+        "p = .050",
+        "p = .050",
+    ]
 
 
 @settings(deadline=None, max_examples=60)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from folkmoot.measures.inference.estimates import (
     FEWEST_UNITS,
     MOST_PRINTED_P,
+    format_p_digits,
     format_percent,
     round_half_away,
 )
@@ -361,7 +362,7 @@ def _format_numeric_cell(value: int | float, column: str) -> str:
     if column.rsplit("_", 1)[-1] == "p":
         if value > MOST_PRINTED_P:
             return "> .99"
-        return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
+        return "< .001" if value < 0.001 else format_p_digits(value)
     if column.endswith(POINTS):
         # A distance has no direction, so it has no sign.
         sign = "" if column.endswith(DISTANCE) else "+"

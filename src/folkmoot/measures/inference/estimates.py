@@ -208,7 +208,16 @@ def format_p_value(p: float) -> str:
         return "p not computed"
     if p < 0.001:
         return "p < .001"
-    return f"p = {p:.3f}".replace("0.", ".", 1) if p <= MOST_PRINTED_P else "p > .99"
+    return f"p = {format_p_digits(p)}" if p <= MOST_PRINTED_P else "p > .99"
+
+
+def format_p_digits(p: float) -> str:
+    """Return a p-value from .001 on as digits, such as ".043"."""
+    digits = 3
+    # A p-value of .0498 printed as .050 would contradict a verdict beside it.
+    while p < ALPHA <= round(p, digits):
+        digits += 1
+    return f"{p:.{digits}f}".removeprefix("0")
 
 
 def format_dollars(cost: float | None) -> str:
