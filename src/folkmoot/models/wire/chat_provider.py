@@ -6,10 +6,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from folkmoot.models.request import Completion, JsonObject, ModelRequest, Provider
+import numpy as np
+
+from folkmoot.models.request import (
+    Completion,
+    FloatArray,
+    JsonObject,
+    ModelRequest,
+    Provider,
+    Usage,
+)
 from folkmoot.models.wire.batches import BatchApi
 from folkmoot.models.wire.capabilities import Capabilities, CapabilityCache
 from folkmoot.models.wire.http_client import HttpClient
@@ -18,6 +27,29 @@ from folkmoot.transport import HttpResponse
 # A response reveals one missing capability at a time, so several attempts may be needed. The bound
 # stops the loop at a server that rejects every form of a request.
 MAX_CAPABILITY_RETRIES = 6
+# With 100 long embeddings, a response would exceed `max_reply_mb`.
+MAX_TEXTS_PER_REQUEST = 50
+
+
+async def embed_in_batches(
+    texts: Sequence[str],
+    embed_batch: Callable[[Sequence[str]], Awaitable[tuple[FloatArray, Usage]]],
+) -> tuple[FloatArray, Usage]:
+    """Return the embeddings of texts, shape (n, d), and the tokens of all requests.
+
+    - `embed_batch`: sends one request. The tokens are None if one of the replies states none.
+    """
+    vectors_by_batch: list[FloatArray] = []
+    tokens: int | None = 0
+    for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+        vectors, usage = await embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
+        vectors_by_batch.append(vectors)
+        input_tokens = usage.input_tokens
+        tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
+    all_vectors = (
+        np.concatenate(vectors_by_batch) if vectors_by_batch else np.zeros((0, 0), dtype=np.float32)
+    )
+    return all_vectors, Usage(tokens, 0)
 
 
 class ChatProvider(Provider):

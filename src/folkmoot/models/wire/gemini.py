@@ -6,8 +6,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from folkmoot.models.images import MessagePart, split_messages
 from folkmoot.models.request import (
     Completion,
@@ -34,7 +32,7 @@ from folkmoot.models.wire.capabilities import (
     adapt_messages,
     inline_schema,
 )
-from folkmoot.models.wire.chat_provider import ChatProvider
+from folkmoot.models.wire.chat_provider import ChatProvider, embed_in_batches
 from folkmoot.models.wire.http_client import (
     HttpClient,
     error_from_response,
@@ -45,8 +43,6 @@ from folkmoot.models.wire.http_client import (
     unreadable_reply_error,
 )
 
-# With 100 long embeddings, a response would exceed `max_reply_mb`.
-MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
 # These models count reasoning tokens toward the output limit.
@@ -156,10 +152,7 @@ class GeminiProvider(ChatProvider):
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        vectors_by_batch: list[FloatArray] = []
-        tokens: int | None = 0
-        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
-            batch = texts[start : start + MAX_TEXTS_PER_REQUEST]
+        async def embed_batch(batch: Sequence[str]) -> tuple[FloatArray, Usage]:
             requests = [
                 {"model": f"models/{model}", "content": {"parts": [{"text": text}]}}
                 for text in batch
@@ -168,16 +161,9 @@ class GeminiProvider(ChatProvider):
                 f"/models/{model}:batchEmbedContents", {"requests": requests}
             )
             decode = functools.partial(decode_embeddings, expected=len(batch))
-            vectors, usage = self._wire.read(decode, response)
-            vectors_by_batch.append(vectors)
-            input_tokens = usage.input_tokens
-            tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
-        all_vectors = (
-            np.concatenate(vectors_by_batch)
-            if vectors_by_batch
-            else np.zeros((0, 0), dtype=np.float32)
-        )
-        return all_vectors, Usage(tokens, 0)
+            return self._wire.read(decode, response)
+
+        return await embed_in_batches(texts, embed_batch)
 
 
 def provider(settings: ProviderSettings) -> GeminiProvider:

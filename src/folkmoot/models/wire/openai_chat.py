@@ -9,8 +9,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from folkmoot.models.images import MessagePart, split_messages
 from folkmoot.models.request import (
     Completion,
@@ -37,7 +35,7 @@ from folkmoot.models.wire.capabilities import (
     adapt_messages,
     close_schema,
 )
-from folkmoot.models.wire.chat_provider import ChatProvider
+from folkmoot.models.wire.chat_provider import ChatProvider, embed_in_batches
 from folkmoot.models.wire.http_client import (
     HttpClient,
     error_from_response,
@@ -49,8 +47,6 @@ from folkmoot.models.wire.http_client import (
 )
 from folkmoot.randomness import digest
 
-# With 100 long embeddings, a response would exceed `max_reply_mb`.
-MAX_TEXTS_PER_REQUEST = 50
 STRUCTURED_OUTPUT_MODES = (SCHEMA, JSON_MODE, PROMPT)
 
 # Models of OpenAI. They accept a key that routes requests with the same beginning to the same cache
@@ -203,23 +199,13 @@ class OpenAIProvider(ChatProvider):
     async def embed_texts(
         self, model: str, texts: Sequence[str], *, address: str
     ) -> tuple[FloatArray, Usage]:
-        vectors_by_batch: list[FloatArray] = []
-        tokens: int | None = 0
-        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
-            batch = list(texts[start : start + MAX_TEXTS_PER_REQUEST])
-            request_body = {"model": model, "input": batch, "encoding_format": "float"}
+        async def embed_batch(batch: Sequence[str]) -> tuple[FloatArray, Usage]:
+            request_body = {"model": model, "input": list(batch), "encoding_format": "float"}
             response = await self._wire.post_json("/embeddings", request_body)
             decode = functools.partial(decode_embeddings, expected=len(batch))
-            vectors, usage = self._wire.read(decode, response)
-            vectors_by_batch.append(vectors)
-            input_tokens = usage.input_tokens
-            tokens = None if tokens is None or input_tokens is None else tokens + input_tokens
-        all_vectors = (
-            np.concatenate(vectors_by_batch)
-            if vectors_by_batch
-            else np.zeros((0, 0), dtype=np.float32)
-        )
-        return all_vectors, Usage(tokens, 0)
+            return self._wire.read(decode, response)
+
+        return await embed_in_batches(texts, embed_batch)
 
     def max_output_tokens(self, request: ModelRequest) -> int | None:
         _, body = self.prepare_request(request)
