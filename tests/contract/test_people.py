@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -158,6 +159,25 @@ def test_prompts_of_a_self_description_contain_nothing_of_the_members_file(
     everything = "\n".join(t for sat in oneself.values() for t in sat.texts)
     hidden = ("Wilhelmina", "Ottokar", "judge", "beekeeper", "harbour")
     assert [word for word in hidden if word in everything] == []
+
+
+@pytest.mark.parametrize("study", ["focus_group", "negotiation", "town_hall"])
+def test_checks_of_the_model_leave_out_what_humans_answered(study: str, tmp_path: Path) -> None:
+    """Repeated answers and choices from lists are those of participants whom the model played, also
+    where a participant of another group has the id of the human."""
+    path, study_type = small_study(study, tmp_path), find_study(study)
+    seats, run = run_with_humans(study, path, "seats.as=persona")
+    options = {"model": "synthetic", "overrides": PLAYABLE.get(study, ())}
+    models = folkmoot.run(path, out=tmp_path / "models", **options).folder
+    asked, of_all = (Counter(r.unit for r in study_type.repeats(each)) for each in (run, models))
+    humans = {tuple(seat.split("/")) for seat in seats}
+    by_participant = {unit: n for unit, n in of_all.items() if len(unit) == 2}
+    assert {unit: asked[unit] for unit in by_participant} == {
+        unit: 0 if unit in humans else n for unit, n in by_participant.items()
+    }
+    assert asked.total() < of_all.total()
+    shown, all_shown = study_type.choices(run.whole), study_type.choices(models.whole)
+    assert len(shown) < len(all_shown) or not all_shown
 
 
 def replace_sentences(value: JsonValue, words: Iterator[str], sizes: Iterator[int]) -> JsonValue:

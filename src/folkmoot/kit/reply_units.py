@@ -99,13 +99,37 @@ def scan_model_answers(run: RunFolder) -> pl.LazyFrame:
 
 def find_humans(run: RunFolder) -> frozenset[str]:
     """Return the ids of the participants for whom a human in a seat was asked."""
+    return frozenset(str(row["speaker_id"]) for row in _answers_of_humans(run))
+
+
+def _answers_of_humans(run: RunFolder) -> Iterable[Row]:
     if not run.has_table("answers"):
-        return frozenset()
+        return ()
     answers = run.scan_table("answers")
+    # Runs of earlier versions lack the column, and no human answered in them.
     if "answered_by" not in answers.collect_schema():
-        return frozenset()
+        return ()
     is_human = (pl.col("role") == PARTICIPANT_ROLE) & (pl.col("answered_by") == HUMAN_MODEL)
-    return frozenset(answers.filter(is_human).select("speaker_id").collect()["speaker_id"])
+    columns = ("stage", "scope", "role", "speaker_id")
+    return answers.filter(is_human).select(columns).unique().collect().iter_rows(named=True)
+
+
+def drop_humans(
+    run: RunFolder, table: pl.DataFrame, *columns: str, unit_of: UnitOf | None = None
+) -> pl.DataFrame:
+    """Return the rows of a table that concern participants whom a model played.
+
+    - `columns`: the column with the ids of participants. If these are unique only within a unit,
+      such as a group, the column with the units comes first.
+    - `unit_of`: returns the unit of a row of the table `answers`, as the first column holds it.
+    """
+    humans = {
+        (*([] if unit_of is None else [unit_of(row)]), row["speaker_id"])
+        for row in _answers_of_humans(run)
+    }
+    if not humans:
+        return table
+    return table.filter([row not in humans for row in table.select(columns).iter_rows()])
 
 
 def find_conversations(run: RunFolder) -> ReplyUnit:

@@ -30,7 +30,7 @@ from folkmoot.kit.findings import (
     interaction_matrix,
     respondent_checks_finding,
 )
-from folkmoot.kit.reply_units import check_replies
+from folkmoot.kit.reply_units import check_replies, drop_humans
 from folkmoot.measures.agreement import krippendorff_alpha
 from folkmoot.measures.diagnostics import check_instability
 from folkmoot.measures.diversity import gini
@@ -177,7 +177,13 @@ def compute_findings(run: RunFolder) -> list[Finding]:
 
 def fitness_finding(run: RunFolder, concepts: Sequence[Concept]) -> Finding:
     """Return the finding with all checks of the model's answers."""
-    data = [sycophancy.read_check_data(concept.answers, concept.statements) for concept in concepts]
+    data = [
+        sycophancy.read_check_data(
+            drop_humans(run, concept.answers, "group", "speaker_id", unit_of=part_of_stage),
+            drop_humans(run, concept.statements, "group", "persona_id", unit_of=part_of_stage),
+        )
+        for concept in concepts
+    ]
     pleasing = sycophancy.compute_check(
         [answer for answers, _ in data for answer in answers],
         [person for _, people in data for person in people],

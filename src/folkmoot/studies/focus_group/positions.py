@@ -14,7 +14,9 @@ import polars as pl
 
 from folkmoot.hints import number_text
 from folkmoot.kit.findings import split_address
+from folkmoot.kit.reply_units import drop_humans
 from folkmoot.kit.retest import pair_answers
+from folkmoot.measures.reply_checks import part_of_stage
 from folkmoot.measures.retest import Repeat
 from folkmoot.people.sources.grounded.attributes import valence_label
 from folkmoot.storage.run_folder import RunFolder
@@ -167,8 +169,11 @@ def repeated_positions(run: RunFolder) -> list[Repeat]:
     # Some participants are asked for their opinion twice before the discussion. All other pairs
     # compare an answer before the discussion with one after it.
     statements = run.read_table("statements").filter(~pl.col("planted"))
+    statements = drop_humans(run, statements, "group", "persona_id", unit_of=part_of_stage)
     statements = statements.rename({"position": "answer", "when": "occasion"})
-    intents = run.read_table("intents").rename({"when": "occasion"})
+    intents = run.read_table("intents")
+    intents = drop_humans(run, intents, "group", "persona_id", unit_of=part_of_stage)
+    intents = intents.rename({"when": "occasion"})
     participant_keys, talk_times = (
         ["stimulus", "group", "persona_id"],
         [(InterviewTime.BEFORE.value, InterviewTime.AFTER.value)],

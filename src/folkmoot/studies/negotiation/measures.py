@@ -22,6 +22,7 @@ import polars as pl
 
 from folkmoot.conversation.answer_types import DECLINED, Missing
 from folkmoot.kit.findings import split_address
+from folkmoot.kit.reply_units import drop_humans
 from folkmoot.measures.diversity import gini
 from folkmoot.measures.inference.clustered import clustered_mean, paired_difference
 from folkmoot.measures.inference.estimates import Estimate, finite_or_none
@@ -661,6 +662,7 @@ def listed_choices(run: RunFolder) -> list[Shown]:
     """Return the first choices on ballots, with the options in the order shown to the member."""
     # C5 repeats the rows of the ballots of C4. A member's ballot counts once.
     cast = read_table(run, BallotRow).drop_nulls(["top_choice", "options_shown"])
+    cast = drop_humans(run, cast, "group_id", "member_id", unit_of=group_of_answer)
     ballots = cast.unique(["group_id", "topic", "member_id"], keep="first", maintain_order=True)
     columns = ("group_id", "member_id", "top_choice", "options_shown")
     choices = [
@@ -672,11 +674,13 @@ def listed_choices(run: RunFolder) -> list[Shown]:
 
 def repeated_statements(run: RunFolder) -> list[Repeat]:
     """Return pairs of answers that one member gave to two nearly equal questions."""
+    # A human's answers say nothing about the model.
     # A pair holds two scores of one option: one from the member's text, one given by the member.
     # Other pairs hold the option that the member scored highest and the top choice on the ballot.
-    scored_options = read_table(run, OwnScoreRow).filter(
-        (pl.col("entered") == "before") & pl.col("score").is_not_null()
-    )
+    own_scores = read_table(run, OwnScoreRow)
+    scored_options = drop_humans(
+        run, own_scores, "group_id", "member_id", unit_of=group_of_answer
+    ).filter((pl.col("entered") == "before") & pl.col("score").is_not_null())
     member = ["group_id", "topic", "member_id"]
     # A preference that the researcher wrote is no answer of the member.
     stated = set(read_table(run, PreferenceRow).filter(~pl.col("given")).select(member).iter_rows())

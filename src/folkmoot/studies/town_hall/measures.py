@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
@@ -22,6 +22,7 @@ import polars as pl
 import polars.selectors as cs
 
 from folkmoot.kit.coding import CodebookResults
+from folkmoot.kit.reply_units import drop_humans
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.inference.clustered import clustered_mean, clustered_share
 from folkmoot.measures.inference.differences import Side
@@ -604,13 +605,14 @@ def set_of_answer(row: Mapping[str, Any]) -> Hashable:
     return str(row["stage"]).partition("_")[0]
 
 
-# Table and column of a choice from a list → the field of `option_orders` with the list.
+# Table, column of the resident, and column of a choice from a list → the field of `option_orders`
+# with the list.
 _LISTS_OF_CHOICES = {
-    ("rounds", "overall_stance"): "stances",
-    ("rounds", "stance_after"): "stances",
-    ("reactions", "my_feeling"): "feelings",
-    ("references", "interaction_type"): "interactions",
-    ("votes", "vote"): "votes",
+    ("rounds", "agent_id", "overall_stance"): "stances",
+    ("rounds", "agent_id", "stance_after"): "stances",
+    ("reactions", "speaker", "my_feeling"): "feelings",
+    ("references", "speaker", "interaction_type"): "interactions",
+    ("votes", "agent_id", "vote"): "votes",
 }
 
 
@@ -625,11 +627,20 @@ def listed_choices(run: RunFolder) -> list[Shown]:
             options[set_number, field] = (*options.get((set_number, field), ()), option)
     return [
         Shown(options[set_number, field], chosen, f"set{set_number:02d}")
-        for (table, column), field in _LISTS_OF_CHOICES.items()
+        for (table, resident, column), field in _LISTS_OF_CHOICES.items()
         if options and run.has_table(table)
-        for set_number, chosen in run.rows(table, "set", column)
+        for set_number, chosen in _read_models(run, table, resident)
+        .select("set", column)
+        .iter_rows()
         if chosen is not None
     ]
+
+
+def _read_models(run: RunFolder, table: str, resident: str) -> pl.DataFrame:
+    # A human takes part in one discussion. In the others a model plays the same resident.
+    discussion_of = itemgetter("stage")
+    rows = run.read_table(table)
+    return drop_humans(run, rows, "discussion_id", resident, unit_of=discussion_of)
 
 
 def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
@@ -638,7 +649,7 @@ def repeated_satisfaction(run: RunFolder) -> list[Repeat]:
     # discussions, at levels where the resident has the same model.
     seats = run.read_table("rounds").group_by("discussion_id", "agent_id", maintain_order=True)
     models = seats.agg(pl.col("seat_model").first())
-    satisfaction = run.read_table("satisfaction").join(
+    satisfaction = _read_models(run, "satisfaction", "agent_id").join(
         models, on=["discussion_id", "agent_id"], how="left", maintain_order="left"
     )
     pairs = combinations(satisfaction["level"].unique(maintain_order=True).to_list(), 2)

@@ -18,6 +18,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope
+from folkmoot.hints import count_words
 from folkmoot.provenance import cell_id, concatenate_texts, quote_value
 from folkmoot.studies.town_hall.answers.calls import Call, SpeakerAnswer, Stage, call_of
 from folkmoot.studies.town_hall.answers.outcome import (
@@ -289,7 +290,7 @@ def quiet_residents(round_: Round) -> list[str]:
     # A resident is quiet with no words, or with less than half of the median number of words.
     # Residents without a readable statement are left out.
     word_counts = {
-        resident_id: len(turn.speaking.full_statement.split())
+        resident_id: count_words(turn.speaking.full_statement)
         for resident_id, turn in round_.turns.items()
         # An unreadable statement is no silence, so its resident is not called quiet.
         if turn.has_statement

@@ -21,7 +21,7 @@ from folkmoot.hints import capitalise, join_words, number_text
 from folkmoot.kit import findings as kit
 from folkmoot.kit.claims import JOINT_LEVELS, LEVELS, describe_claims, read_results
 from folkmoot.kit.exposure import exposure_finding
-from folkmoot.kit.reply_units import check_replies
+from folkmoot.kit.reply_units import check_replies, drop_humans
 from folkmoot.kit.retest import pair_answers
 from folkmoot.measures.diagnostics import Row, check_instability
 from folkmoot.measures.inference.claims import Result
@@ -683,9 +683,16 @@ def listed_choices(run: RunFolder) -> list[Shown]:
         return []
     # The position is known only for closed lists and valid choices. Participants of a session
     # answer each other, so the session is the independent unit.
-    closed_answers = run.scan_table("responses").filter(pl.col("position").is_not_null())
-    rows = closed_answers.select("options", "value", speaker_id="session").collect()
+    closed_answers = _responses_of_models(run).filter(pl.col("position").is_not_null())
+    rows = closed_answers.select("options", "value", speaker_id="session")
     return shown_in(rows.iter_rows(named=True))
+
+
+def _responses_of_models(run: RunFolder) -> pl.DataFrame:
+    # A participant plays all experiments. A human may have taken part in one session only.
+    session = pl.concat_str(["experiment_id", "session"], separator=".")
+    responses = run.read_table("responses").with_columns(session_id=session)
+    return drop_humans(run, responses, "session_id", "participant_id", unit_of=part_of_stage)
 
 
 def repeated_answers(run: RunFolder) -> list[Repeat]:
@@ -694,7 +701,7 @@ def repeated_answers(run: RunFolder) -> list[Repeat]:
     if not run.has_table("variables"):
         return []
     # Invalid and missing answers cannot be compared.
-    usable = run.read_table("responses").filter(pl.col("status").is_in(["valid", "unchecked"]))
+    usable = _responses_of_models(run).filter(pl.col("status").is_in(["valid", "unchecked"]))
     variables_by_question: dict[tuple[str | None, str | None, str], list[str]] = {}
     for row in (
         run.read_table("variables").filter(pl.col("task_id").is_not_null()).iter_rows(named=True)
