@@ -250,6 +250,20 @@ def test_attempts_with_an_error_status_count_as_free(tmp_path: Path) -> None:
     assert "broken_replies" not in manifest
 
 
+@pytest.mark.parametrize("status", [504, 524])
+def test_time_outs_of_a_gateway_count_against_the_budget(status: int, tmp_path: Path) -> None:
+    """The server behind the gateway may have gone on, and its reply may be billed."""
+    with ServerThread(FaultPlan(server_error=0.4, error_status=status)) as server:
+        retry_settings = {"api_retry_base_seconds": 0.001, "max_api_retries": 20, "max_tokens": 40}
+        run_settings = build_settings(server, budget_usd=1.0, **retry_settings)
+        finished_run = run(STUDY, run_settings, out=tmp_path / "run")
+        error_count = server.model.counts["server_error"]
+    manifest = finished_run.manifest
+    assert error_count > 0 and manifest["calls"] == 12
+    assert manifest["broken_replies"]["count"] == error_count
+    assert manifest["cost_unknown_for"] == [MODELS["openai"]]
+
+
 @pytest.mark.parametrize(
     "faults",
     [{"half": 1.0}, {"stall": 1.0, "stall_seconds": 60}, {"drop": 1.0}],

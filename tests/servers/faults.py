@@ -16,6 +16,7 @@ class FaultPlan:
 
     rate_limit: float = 0.0
     server_error: float = 0.0
+    error_status: int = 500  # of a server error
     drop: float = 0.0
     stall: float = 0.0
     malformed: float = 0.0

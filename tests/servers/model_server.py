@@ -266,7 +266,9 @@ class ModelServer:
             answer.headers["Retry-After"] = f"{self.plan.retry_after:g}"
             return answer
         if fault == "server_error":
-            return _error_response(500, "The server had an error", "server_error")
+            return _error_response(
+                self.plan.error_status, "The server had an error", "server_error"
+            )
         if fault == "malformed":
             return web.Response(text='{"choices": [{"mess', content_type="application/json")
         if fault == "half":

@@ -45,6 +45,8 @@ R = TypeVar("R")
 # The fields and comments that may begin an event stream (WHATWG HTML, section 9.2).
 _EVENT_STREAM = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|:)")
 _MAX_EXCERPT_CHARACTERS = 300
+# Statuses of a gateway that waited in vain for the model server: HTTP's, and Cloudflare's.
+GATEWAY_TIMEOUTS = (504, 524)
 # Batches transfer files of hundreds of megabytes. The limits of single calls would stop them.
 BULK_TIMEOUT_SECONDS = 900.0
 MAX_BULK_BYTES = 2_000_000_000
@@ -291,7 +293,8 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     if status == 429:
         return RateLimitedError(message, retry_after=retry_after)
     if status in (408, 409, 425) or status >= 500:
-        return TransientError(message, retry_after=retry_after)
+        may_be_billed = status in GATEWAY_TIMEOUTS
+        return TransientError(message, retry_after=retry_after, may_be_billed=may_be_billed)
     if status == 413 or (status in (400, 422) and _TOO_LONG_PATTERN.search(body_text)):
         return RefusedError(message, reason="too_long")
     if status in (400, 403, 422) and _FILTERED_PATTERN.search(body_text):
