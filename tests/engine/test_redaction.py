@@ -126,6 +126,61 @@ def test_beginning_of_a_truncated_text_is_found() -> None:
     assert redact("Moving on is hard", "answer: Mov…", own=True) == "answer: #…"
 
 
+LONG_TEXT = (
+    "My grandmother lives beside the noisy ring road near Appleby, and she never sleeps well there."
+)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_value_that_an_earlier_version_cut_without_an_ellipsis_is_found(own: bool) -> None:
+    """Such a value has 80 characters, also if it begins with another text."""
+    for value in (LONG_TEXT, f"{{'agent': '{LONG_TEXT}'}}"):
+        assert "grandmother" not in redact(LONG_TEXT, value[:80], own=own)
+        assert "Appleb" not in redact(LONG_TEXT, value[:80], own=own)
+    by_chance = "Nobody else wants to say what all the others think about it: my grandmother live"
+    assert len(by_chance) == 80 and redact(LONG_TEXT, by_chance) == by_chance
+
+
+def test_beginning_of_a_text_is_found_before_an_ellipsis_inside_a_message() -> None:
+    message = "The quote 'my grandmother lives beside the noi…' is not in the text."
+    assert redact(LONG_TEXT, message) == "The quote '#…' is not in the text."
+    natural = "My grandmother… well, she has moved. My… yes."
+    assert redact(LONG_TEXT, natural) == natural
+
+
+@pytest.mark.parametrize(
+    ("said", "reply", "remaining_text"),
+    [
+        # Seven letters, as a sentence and within one.
+        ("孩子们需要公园。", "他说过：孩子们需要公园。我同意。", "他说过：#。我同意。"),
+        ("孩子们需要公园。", "她也说孩子们需要公园和学校", "她也说#和学校"),
+        # A clause of a longer sentence, and of the second sentence.
+        ("家园很重要，老人需要电梯！对吗？", "你提到“老人需要电梯”。", "你提到“#”。"),
+        # A short sentence counts only as a whole.
+        ("我不同意。他们都知道这件事情。", "好。我不同意！", "好。#！"),
+        ("我不同意。他们都知道这件事情。", "好吧，我不同意你", "好吧，我不同意你"),
+        # Five letters are no quotation.
+        ("我们应该多种一些树", "我们应该先修路", "我们应该先修路"),
+        ("子供には広い公園が必要です。", "つまり子供には広い公園が必要ですね", "つまり#ね"),
+        # An ending that many sentences have.
+        ("公園がいいと思います。", "道路が先だと思います。", "道路が先だと思います。"),
+        ("เด็กต้องการสวนสาธารณะ", "เขาบอกว่าเด็กต้องการสวนสาธารณะจริงๆ", "เขาบอกว่า#จริงๆ"),
+        ("We never had any money", "He said we never had any.", "He said #."),
+        ("We never had any money", "He said we never had one.", "He said we never had one."),
+    ],
+)
+def test_quotation_is_found_in_scripts_with_and_without_spaces(
+    said: str, reply: str, remaining_text: str
+) -> None:
+    redaction = Redaction()
+    redacted = redaction.without_quotations(reply, Quotable(find_quotable(said), set()))
+    assert WITHDRAWAL_MARK.sub("#", redacted) == remaining_text
+    # In the files, the sentence is escaped.
+    redaction.learn_text(reply, Quotable(find_quotable(said), set()))
+    escaped = redaction.redact_text(f"Turn 1: {json.dumps(reply)}")
+    assert WITHDRAWAL_MARK.sub("#", escaped) == f"Turn 1: {json.dumps(remaining_text)}"
+
+
 def test_end_of_one_text_and_beginning_of_the_next_are_no_text_of_others() -> None:
     redaction = Redaction()
     redaction.learn_text("Glass museum")

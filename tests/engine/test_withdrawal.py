@@ -398,6 +398,30 @@ def test_earlier_utterance_of_another_speaker_is_no_quotation(tmp_path: Path) ->
     assert after == {address: before[address] for address in after}
 
 
+UNSPACED_REPLIES = {
+    "0/bo/ask0": "树太少了。",
+    "1/ann/ask0": "孩子们需要公园。我们的老人也需要电梯。",
+    "2/bo/ask0": "她说孩子们需要公园，可是路太窄。",
+    "3/lead/ask0": "安说过：“孩子们需要公园。”谁同意？",
+    "4/lead/ask0": "路太窄，树太少了。",
+}
+
+
+def test_quotation_in_a_script_without_spaces_is_listed_and_removed(tmp_path: Path) -> None:
+    study = Study("again", "Again", StudyConfig, say_the_same)
+    model = ScriptedProvider(lambda _, address: UNSPACED_REPLIES[address])
+    run = folkmoot.run(study, {"model": "openai/x"}, provider=model, out=tmp_path / "run").folder
+    personal_texts = find_personal_texts(run, ANN)
+    quoted = {reply.address: reply.words for reply in personal_texts.replies}
+    assert quoted == {"2/bo/ask0": ("孩子们需要公园",), "3/lead/ask0": ("孩子们需要公园",)}
+    withdraw_texts(run, personal_texts, "researcher")
+    assert find_files_containing(run.path, "孩子") == []
+    texts = dict(RunFolder(run.path).read_table("utterances").select("address", "text").iter_rows())
+    remaining = {address: WITHDRAWAL_MARK.sub("#", text) for address, text in texts.items()}
+    assert remaining["2/bo/ask0"] == "她说#，可是路太窄。"
+    assert remaining["4/lead/ask0"] == UNSPACED_REPLIES["4/lead/ask0"]
+
+
 PROPOSAL_REPLIES = {
     "propose/ann/ask0": "Plant porcelain trees.",
     "propose/bo/ask0": "Build a barn.",

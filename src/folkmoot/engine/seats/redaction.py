@@ -10,9 +10,9 @@ import html
 import json
 import re
 import secrets
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
@@ -20,18 +20,29 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from folkmoot.hints import collapse_spaces
+from folkmoot.hints import collapse_spaces, has_unspaced_script
 from folkmoot.provenance import Replacement, SourcedText, replace_parts
 from folkmoot.randomness import digest
 
-# This number of equal words in a row is a quotation. A shorter one counts only if it is a whole
-# sentence in both texts. Three words in a row are too often equal by chance.
-QUOTED_WORDS = 4
-# A line with this number of words or more is recognised inside other text. A shorter one must be
-# the whole text, because one or two words occur everywhere.
-MIN_LONG_TEXT_WORDS = 3
+# Texts are measured in twelfths of a quotation. In scripts without spaces, each letter is compared,
+# and counts as a part of a word: Chinese words have one or two letters, words in kana or in Thai
+# about three.
+WORD_SIZE = 3
+IDEOGRAPH_SIZE = 2
+UNSPACED_LETTER_SIZE = 1
+# Four equal words in a row are a quotation. A shorter one counts only if it is a whole sentence of
+# two words or more in both texts. Three words in a row are too often equal by chance.
+QUOTED_SIZE = 4 * WORD_SIZE
+MIN_SENTENCE_SIZE = 2 * WORD_SIZE
+# A line of three words or more is recognised inside other text. A shorter one must be the whole
+# text, because one or two words occur everywhere.
+MIN_LONG_TEXT_SIZE = 3 * WORD_SIZE
+# Number of first words by which recorded texts are looked up.
+LOOKED_UP_WORDS = 3
 # The beginning of a line that was cut off is recognised from this number of characters on.
 MIN_BEGINNING_CHARACTERS = 8
+# Earlier versions cut a value that was repaired to this number of characters, without an ellipsis.
+CUT_VALUE_CHARACTERS = 80
 # A list with at least this number of numbers is taken to be an embedding. Embeddings have more
 # dimensions, and a participant's list of votes or ratings is rarely as long.
 MIN_VECTOR_LENGTH = 16
@@ -41,10 +52,14 @@ WITHDRAWAL_MARK = re.compile(r"\[withdrawn [0-9a-f]{12}\]")
 # JSON match so that their letters do not count as words. A letter of a word may be `\u00e9`.
 _WORD = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|((?:\\u[0-9a-fA-F]{4}|[^\W_])+)")
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
-_SENTENCE = re.compile(r"[^.!?\n]+")
+# Signs that end a sentence: also those of Chinese and Japanese, Arabic and Urdu, Hindi, Armenian,
+# Amharic, Burmese, Khmer and Tibetan.
+_SENTENCE = re.compile("[^.!?…\n。．｡！？؟۔।॥։።፧၊။។៕།༎]+")
 _SPACE = re.compile(r"\s|\\[nrtbf]")
 # A character, or an escape that stands for one.
 _SIGN = re.compile(r"&(?:#\w+|\w+);|\\[nrtbf]|\S")
+# Chinese characters, which Japanese uses too.
+_IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 # Logs and messages end a text that was cut off with an ellipsis.
 IS_CUT = re.compile(r"…\W*$")
 
@@ -58,18 +73,39 @@ class Words:
 
     # `places` holds the start and end of each word in the text, `folded` the case-folded words.
     # `line` joins the folded words with single spaces, so that `str.find` finds consecutive words.
+    # In a script without spaces, each letter is a word.
 
     def __init__(self, text: str) -> None:
         self.text = text
-        found = [
-            part for word in _WORD.finditer(text) if word[1] for part in _split_escaped_word(word)
-        ]
+        found = [part for word in _WORD.finditer(text) if word[1] for part in _split_letters(word)]
         self.places: Places = [(start, end) for start, end, _ in found]
         self.folded = [word.casefold() for _, _, word in found]
         self.line = f" {' '.join(self.folded)} "
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        # The sum of the sizes before each word.
+        return list(accumulate(map(_word_size, self.folded), initial=0))
+
+    def size(self, first: int, last: int) -> int:
+        """Return the size of the words `first` to `last` − 1, in twelfths of a quotation."""
+        return self._sizes[last] - self._sizes[first]
+
+    def find_quoted_sizes(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges (first, last excluded) of words that may be quotations.
+
+        At each word, these are the ranges from a short sentence to a quotation.
+        """
+        for first in range(len(self)):
+            for last in range(first + 1, len(self) + 1):
+                size = self.size(first, last)
+                if size >= MIN_SENTENCE_SIZE:
+                    yield first, last
+                if size >= QUOTED_SIZE:
+                    break
 
     @cached_property
     def _word_offsets(self) -> list[int]:
@@ -86,18 +122,31 @@ class Words:
             yield bisect_left(self._word_offsets, offset)
             offset = self.line.find(wanted, offset + 1)
 
-    def find_beginning(self, line: str, min_characters: int) -> int | None:
-        """Find the beginning of `line` at the end of this text.
+    @cached_property
+    def cut_ends(self) -> list[int]:
+        """The number of words before each place at which this text may have been cut off."""
+        ends = {bisect_left(self.places, (cut.start(),)) for cut in re.finditer("…", self.text)}
+        if len(self.text) == CUT_VALUE_CHARACTERS:
+            ends.add(len(self))
+        return sorted(ends)
 
-        Returns the number of the word at which it starts, or None if fewer than `min_characters`
-        characters are equal.
+    def find_beginnings(
+        self, line: str, ends: Sequence[int], min_characters: int
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the ranges (first, last excluded) of words with the beginning of `line`.
+
+        - `line`: the words of a recorded text that may have been cut off.
+        - `ends`: the numbers of words at which a range may end.
+        - `min_characters`: the number of characters that are equal at least.
         """
-        # This finds a recorded text that was cut off.
-        word_numbers = self.find_word_sequence(line[: min_characters + 1])
-        remainders = (
-            (number, self.line[self._word_offsets[number] :].rstrip()) for number in word_numbers
-        )
-        return next((number for number, words in remainders if line.startswith(words)), None)
+        for first in self.find_word_sequence(line[: min_characters + 1]):
+            start, last = self._word_offsets[first], 0
+            for end in ends[bisect_right(ends, first) :]:
+                if not line.startswith(self.line[start : self._word_offsets[end]]):
+                    break
+                last = end
+            if last:
+                yield first, last
 
     def character_span(self, first: int, last: int) -> tuple[int, int]:
         """Return the start and the end of the words `first` to `last` − 1, as character offsets."""
@@ -120,22 +169,32 @@ class Words:
         return collapse_spaces(part)
 
 
-def _split_escaped_word(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
+def _split_letters(word: re.Match[str]) -> Iterator[tuple[int, int, str]]:
     # Yields (start, end, letters). Escaped characters, such as a dash, separate words.
-    if "\\" not in word[1]:
+    if "\\" not in word[1] and not has_unspaced_script(word[1]):
         yield word.start(), word.end(), word[1]
         return
     start, letters = word.start(), ""
     for found in re.finditer(r"\\u[0-9a-fA-F]{4}|.", word[1]):
         letter = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), found[0])
-        if letter.isalnum():
+        place = word.start() + found.start(), word.start() + found.end()
+        is_unspaced = has_unspaced_script(letter)
+        if letter.isalnum() and not is_unspaced:
             letters += letter
             continue
         if letters:
-            yield start, word.start() + found.start(), letters
-        start, letters = word.start() + found.end(), ""
+            yield start, place[0], letters
+        if is_unspaced:
+            yield *place, letter
+        start, letters = place[1], ""
     if letters:
         yield start, word.end(), letters
+
+
+def _word_size(word: str) -> int:
+    if _IDEOGRAPH.match(word):
+        return IDEOGRAPH_SIZE
+    return UNSPACED_LETTER_SIZE if not word.isascii() and has_unspaced_script(word) else WORD_SIZE
 
 
 def _spell_sign(sign: str) -> tuple[str, ...]:
@@ -194,12 +253,10 @@ def _without_escapes(text: str) -> str:
     return html.unescape(re.sub(r"\\[nrtbf]", "\n", text))
 
 
-def find_grams(text: str, sizes: Iterable[int] = range(2, QUOTED_WORDS + 1)) -> set[Gram]:
-    """Return all sequences of consecutive words in a text.
-
-    `sizes`: the numbers of words that a sequence may have.
-    """
-    return find_sequences(Words(text), sizes)
+def find_grams(text: str) -> set[Gram]:
+    """Return all sequences of consecutive words that may be a quotation of a text."""
+    words = Words(text)
+    return {tuple(words.folded[first:last]) for first, last in words.find_quoted_sizes()}
 
 
 def find_sequences(words: Words, sizes: Iterable[int]) -> set[Gram]:
@@ -210,10 +267,17 @@ def find_sequences(words: Words, sizes: Iterable[int]) -> set[Gram]:
 
 def find_quotable(text: str) -> set[Gram]:
     """Return the word sequences of a text that count as quotations when a second text has them."""
-    # These are all sequences of `QUOTED_WORDS` words, and whole sentences of two or three words.
-    sentences = (tuple(Words(sentence).folded) for sentence in _SENTENCE.findall(text))
-    return find_grams(text, [QUOTED_WORDS]) | {
-        sentence for sentence in sentences if 1 < len(sentence) < QUOTED_WORDS
+    # These are all sequences of `QUOTED_SIZE`, and whole sentences of two or three words.
+    words = Words(text)
+    sentences = map(Words, _SENTENCE.findall(text))
+    return {
+        tuple(words.folded[first:last])
+        for first, last in words.find_quoted_sizes()
+        if words.size(first, last) >= QUOTED_SIZE
+    } | {
+        tuple(sentence.folded)
+        for sentence in sentences
+        if MIN_SENTENCE_SIZE <= sentence.size(0, len(sentence)) < QUOTED_SIZE
     }
 
 
@@ -225,7 +289,7 @@ def join_lines(texts: Iterable[str]) -> str:
 class Quotable(NamedTuple):
     """What counts as a quotation of the human who withdraws in the reply of another speaker."""
 
-    # Sequences of `QUOTED_WORDS` words anywhere, and shorter ones as a whole sentence.
+    # Sequences of `QUOTED_SIZE` anywhere, and shorter ones as a whole sentence.
     grams: set[Gram]
     # Options that the human proposed, as in `Redaction.texts`. They count anywhere.
     proposals: set[str]
@@ -233,15 +297,15 @@ class Quotable(NamedTuple):
 
 def _find_quoted_grams(words: Words, grams: Collection[Gram]) -> Places:
     # Places are pairs of word numbers (first, last excluded).
-    found: Places = []
-    for size in range(2, QUOTED_WORDS + 1) if grams else ():
-        for first in range(len(words) - size + 1):
-            last = first + size
-            if tuple(words.folded[first:last]) in grams and (
-                size == QUOTED_WORDS or _is_sentence(words.text, *words.character_span(first, last))
-            ):
-                found.append((first, last))
-    return found
+    return [
+        (first, last)
+        for first, last in (words.find_quoted_sizes() if grams else ())
+        if tuple(words.folded[first:last]) in grams
+        and (
+            words.size(first, last) >= QUOTED_SIZE
+            or _is_sentence(words.text, *words.character_span(first, last))
+        )
+    ]
 
 
 def merge_overlapping(places: Iterable[tuple[int, int]]) -> Places:
@@ -285,7 +349,7 @@ class RecordedText:
 
     @property
     def is_long(self) -> bool:
-        return len(self.words) >= MIN_LONG_TEXT_WORDS
+        return self.words.size(0, len(self.words)) >= MIN_LONG_TEXT_SIZE
 
     @property
     def is_whole(self) -> bool:
@@ -467,12 +531,12 @@ class Redaction:
         # their first words in a second text, so that the others need not be searched for.
         ranks = defaultdict[Gram, list[int]](list)
         for rank, recorded in enumerate(self._longest_first):
-            ranks[tuple(recorded.words.folded[:MIN_LONG_TEXT_WORDS])].append(rank)
+            ranks[tuple(recorded.words.folded[:LOOKED_UP_WORDS])].append(rank)
         return ranks
 
     def _find_possible(self, words: Words) -> list[RecordedText]:
         # The recorded texts with first words that occur in a second text, the longest text first.
-        beginnings = find_sequences(words, range(1, MIN_LONG_TEXT_WORDS + 1)) & self._ranks.keys()
+        beginnings = find_sequences(words, range(1, LOOKED_UP_WORDS + 1)) & self._ranks.keys()
         ranks = sorted(rank for beginning in beginnings for rank in self._ranks[beginning])
         return [self._longest_first[rank] for rank in ranks]
 
@@ -506,23 +570,15 @@ class Redaction:
                         words, first, ignore_case=altered, beside=[*found]
                     ):
                         found[first, last] = recorded
-        # A text that was cut off ends with a beginning of a recorded text.
-        for recorded in self._longest_first if words and IS_CUT.search(text) else ():
-            may_be_cut = recorded.is_long or own
-            min_characters = 1 if own else MIN_BEGINNING_CHARACTERS
-            beginning = (
-                words.find_beginning(recorded.words.line, min_characters) if may_be_cut else None
-            )
-            if beginning is None:
-                continue
-            # The cut text runs to the end, so it replaces all shorter matches after its beginning.
-            if not any(start <= beginning < end for start, end in found):
+        for (first, last), recorded in self._find_cuts(words, possible, own=own):
+            # The cut text replaces all shorter matches within it.
+            if not any(start <= first < end or start < last < end for start, end in found):
                 found = {
                     word_range: match
                     for word_range, match in found.items()
-                    if word_range[1] <= beginning
+                    if word_range[1] <= first or last <= word_range[0]
                 }
-                found[beginning, len(words)] = recorded
+                found[first, last] = recorded
         spans: Places = []
         for (first, last), recorded in sorted(found.items()):
             for own_first, own_last in recorded.own:
@@ -532,6 +588,26 @@ class Redaction:
                     # Two neighbouring texts may end and begin with the same characters.
                     spans.append((max(start, spans[-1][1]) if spans else start, end))
         return self.replacements_for(text, spans)
+
+    def _find_cuts(
+        self, words: Words, possible: Iterable[RecordedText], *, own: bool
+    ) -> Iterator[tuple[tuple[int, int], RecordedText]]:
+        # Yields the words of `words` that are a beginning of a recorded text that was cut off.
+        # `possible` are the recorded texts with first words that occur in `words`.
+        if words and IS_CUT.search(words.text):
+            min_characters = 1 if own else MIN_BEGINNING_CHARACTERS
+            for recorded in self._longest_first:
+                if recorded.is_long or own:
+                    line = recorded.words.line
+                    for word_range in words.find_beginnings(line, [len(words)], min_characters):
+                        yield word_range, recorded
+        # Speakers write an ellipsis too, and a value may have the length of a cut one by chance. So
+        # a part as long as a quotation must be equal.
+        for recorded in possible if words.cut_ends else ():
+            line = recorded.words.line
+            for word_range in words.find_beginnings(line, words.cut_ends, MIN_BEGINNING_CHARACTERS):
+                if words.size(*word_range) >= QUOTED_SIZE:
+                    yield word_range, recorded
 
     def find_whole(self, text: str, *, own: bool = False) -> str | None:
         """Return the mark for a text that equals a recorded text of the human who withdraws.
