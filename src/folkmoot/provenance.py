@@ -25,6 +25,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from folkmoot.hints import shorten
+
 Kind = Literal[
     # An utterance of a speaker, public or private.
     "utterance",
@@ -452,7 +454,7 @@ def find_exactly(text: str, shown_texts: Sequence[str]) -> list[Span]:
     taken: list[tuple[int, int]] = []
     for shown in sorted(shown_texts, key=len, reverse=True):
         if not shown or shown not in text:
-            raise ValueError(f"{str(shown)[:60]!r}")
+            raise ValueError(repr(shorten(str(shown), 60)))
         places = (match.start() for match in re.finditer(re.escape(shown), text))
         free_places = (
             place

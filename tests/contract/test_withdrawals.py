@@ -159,6 +159,40 @@ def test_a_withdrawal_removes_unusual_texts_and_their_quotations(
     assert [found for found in wrong if not WITHDRAWAL_MARK.search(found.text)] == []
 
 
+NAMED = re.compile(r'("(?:target|target_agent|agent_id)": )"[^"]+"')
+
+
+def test_a_long_text_in_a_field_for_a_name_is_removed(tmp_path: Path) -> None:
+    """Tables and logs of repairs hold such a text cut off."""
+    path, people = small_study("town_hall", tmp_path), people_of("town_hall")
+    found = load_study_file(path, ("levels=[4]",))
+    place = next(p for p in found.study.seats(found.config, tmp_path) if not p.closed_reason)
+    written = json.dumps(" ".join(f"zqt{number}z" for number in range(100, 140)))
+
+    def answer(request: ModelRequest, address: str) -> Completion:
+        reply, asked = people.reply(request, address), request.hints
+        who = Speaker(asked.speaker, role=asked.role)
+        if asked.kind != "json" or not place.owns_call(who, address.split("/")):
+            return reply
+        return reply._replace(text=NAMED.sub(rf"\g<1>{written}", reply.text))
+
+    run = folkmoot.run(
+        path,
+        provider=ScriptedProvider(answer),
+        model="scripted/x",
+        out=tmp_path / "run",
+        overrides=("levels=[4]",),
+    ).folder
+    before = count_words(run)
+    assert any(at.startswith("tables/repairs.") for at, _ in before)
+    assert any(at.startswith("logs/") and word == "zqt100z" for at, word in before)
+    withdraw_texts(run, find_personal_texts(run, place), "researcher")
+    after = count_words(RunFolder(run.path))
+    assert [at for at in after if at[1].startswith("zqt")] == []
+    # A word that was cut off as well.
+    assert "zqt" not in (run.path / "tables" / "repairs.csv").read_text("utf-8")
+
+
 # Daily in the type with findings on embeddings, which a withdrawal deletes.
 @pytest.mark.parametrize(
     "study", sample_daily(sorted(registered_studies()), ["cross_pollination"], part="mutations")

@@ -353,7 +353,7 @@ class ValidationContext:
 
         An empty `replacement` means that the value was dropped.
         """
-        self.repairs.append(Repair(field, kind, str(original)[:80], str(replacement)[:80]))
+        self.repairs.append(Repair(field, kind, str(original), str(replacement)))
 
     def add_renamed_fields(self, fields: Sequence[RenamedField]) -> None:
         """Record the fields that a reply gave under a name in another spelling."""

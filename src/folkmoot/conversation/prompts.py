@@ -35,7 +35,7 @@ from folkmoot.conversation.template_sandbox import (
     WorkCounter,
 )
 from folkmoot.errors import InputError, Problem, ProtocolError
-from folkmoot.hints import did_you_mean
+from folkmoot.hints import did_you_mean, shorten
 from folkmoot.provenance import (
     Replacement,
     SourcedText,
@@ -436,7 +436,9 @@ def read_marks(marked: str, interpolated: list[SourcedText]) -> Prompt:
         elif mark[0] == OPEN:
             text = next(waiting)
             if not marked.startswith(text, position):
-                raise ProtocolError(f"a text was changed while it was rendered: {text[:60]!r}")
+                raise ProtocolError(
+                    f"a text was changed while it was rendered: {shorten(text, 60)!r}"
+                )
             spans += [span.shift_span(length) for span in text.spans]
     pieces.append(marked[position:])
     joined = "".join(pieces)

@@ -523,8 +523,9 @@ class CodesAnswer(AnswerType[tuple[AssignedCode, ...]]):
             for assigned_code in codes
             if assigned_code.rejection_reason
         ]
+        # The problem is cut as in earlier versions, so that their runs can be resumed.
         problems += [
-            f"{repair.original!r} could not be read"
+            f"{repair.original[:80]!r} could not be read"
             for repair in parsed.repairs
             if repair.is_dropped
         ]

@@ -27,7 +27,7 @@ from folkmoot.errors import (
     RejectedError,
     TransientError,
 )
-from folkmoot.hints import collapse_spaces
+from folkmoot.hints import collapse_spaces, shorten
 from folkmoot.models.api_keys import redact_keys
 from folkmoot.models.request import FloatArray, JsonObject, ProviderSettings
 from folkmoot.models.urls import find_secrets, join_url, require_encryption
@@ -413,7 +413,7 @@ def _error_message(status: int, body: bytes) -> str:
         return ""
     error = data.get("error", data)
     if isinstance(error, str):
-        return error[:_MAX_EXCERPT_CHARACTERS]
+        return shorten(error, _MAX_EXCERPT_CHARACTERS)
     if not isinstance(error, dict):
         return ""
     message = error.get("message") or error.get("detail") or error.get("error") or ""
@@ -421,9 +421,8 @@ def _error_message(status: int, body: bytes) -> str:
     codes = (str(error.get(key) or "") for key in ("code", "status", "type"))
     code = next((code for code in codes if code not in ("", str(status))), "")
     text = f"{code}: {message}" if code and code not in str(message) else str(message)
-    return text[:_MAX_EXCERPT_CHARACTERS]
+    return shorten(text, _MAX_EXCERPT_CHARACTERS)
 
 
 def _excerpt_of_body(body: bytes) -> str:
-    text = collapse_spaces(body.decode("utf-8", "replace"))
-    return text if len(text) <= _MAX_EXCERPT_CHARACTERS else text[:_MAX_EXCERPT_CHARACTERS] + "…"
+    return shorten(collapse_spaces(body.decode("utf-8", "replace")), _MAX_EXCERPT_CHARACTERS)

@@ -566,8 +566,9 @@ def _call_entries(call: Call, full: bool) -> Iterator[Entry]:
     if call.parse_step in ("fenced", "repaired"):
         yield build_entry("WARNING", "unexpected_response", parse_step=call.parse_step)
     for repair in call.repairs:
-        repair_data = {"field": repair.field, "kind": repair.kind, "was": repair.original}
-        yield build_entry("WARNING", "repaired", **repair_data, became=repair.replacement or None)
+        repair_data = {"field": repair.field, "kind": repair.kind, "was": shorten(repair.original)}
+        became = shorten(repair.replacement) or None
+        yield build_entry("WARNING", "repaired", **repair_data, became=became)
     if call.missing == DECLINED:
         yield build_entry("WARNING", "declined")
     elif call.minimal or call.missing:

@@ -20,7 +20,7 @@ from folkmoot.conversation.answer_types import (
 )
 from folkmoot.conversation.transcript import Speaker, Utterance
 from folkmoot.engine.session.session import Scope, Session
-from folkmoot.hints import collapse_spaces, count_words
+from folkmoot.hints import collapse_spaces, count_words, shorten
 from folkmoot.kit import coding
 from folkmoot.provenance import cell_id, concatenate_texts, join_texts, quote_value
 from folkmoot.randomness import generator
@@ -332,8 +332,8 @@ class Recorder:
                 stage=call.stage.name,
                 round=call.round,
                 agent_id=call.agent,
-                was=repair.original,
-                became=repair.replacement or None,
+                was=shorten(repair.original),
+                became=shorten(repair.replacement) or None,
                 dropped=repair.is_dropped,
             )
             for call in discussion.calls

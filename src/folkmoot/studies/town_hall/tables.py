@@ -302,7 +302,7 @@ class RepairRow(OfDiscussion, table="repairs"):
     agent_id: str = column("id of the resident, or moderator or planner")
     field: str = column("field that was repaired or dropped")
     kind: str = column("problem with the value")
-    was: str = column("value that the model wrote")
+    was: str = column("value in the reply; a long one is cut, with … at its end")
     became: str | None = column("value after the repair; empty if the value was dropped")
     dropped: bool = column("whether the value was dropped")
 

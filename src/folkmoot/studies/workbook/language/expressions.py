@@ -378,7 +378,7 @@ def _calculate_value(
     except ZeroDivisionError:
         return Missing("not_computable", "division by zero")
     except FAILURES as error:
-        return Missing("not_computable", str(error)[:200])
+        return Missing("not_computable", shorten(str(error), 200))
     if isinstance(result, bool):
         return int(result)
     if isinstance(result, str):

@@ -307,7 +307,7 @@ class _PlaceholderEvaluator(Evaluator):
             if self._on_failure is None:
                 raise
             is_division = isinstance(error, ZeroDivisionError)
-            reason = "division by zero" if is_division else str(error)[:200]
+            reason = "division by zero" if is_division else shorten(str(error), 200)
         else:
             is_undecided = is_condition and isinstance(value, MissingValue)
             if self._on_failure is None or not is_undecided:
