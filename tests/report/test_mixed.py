@@ -90,6 +90,7 @@ def test_fewer_than_five_humans_are_an_illustration(tmp_path: Path) -> None:
     finding = people_and_models(run_vote(tmp_path, 4))
     assert finding is not None and finding.illustrates
     assert finding.says.startswith("An illustration, not evidence: 4 seats.")
+    assert "4 people and 16 participants played by models answered" in finding.says
     for row in read_rows(finding):
         assert row["people_n"] == 4
         assert row["low"] is row["high"] is row["p"] is row["adjusted_p"] is None

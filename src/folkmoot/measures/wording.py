@@ -570,7 +570,10 @@ PHRASES: Mapping[Kind, Mapping[str, str]] = {
         "courses": "Mean {what} per participant under {values}.",
         "means": "Mean {what}: {values} ({number}).",
         "under": "{value} under {condition}",
-        "people and models": "{people} and models answered the same {questions}",
+        "people and models": "{people} and {participants} played by models answered at least one "
+        "of the same {questions}",
+        "people and models, one": "{people} and {participants} played by models answered the same "
+        "question",
         "observed": f"{OBSERVED} {{what}}.",
     },
     "refusal": {

@@ -116,7 +116,7 @@ def people_and_models(run: RunFolder, study: Study | None = None) -> Finding | N
     return Finding(
         KEY,
         "People and models who answered the same questions",
-        _describe_differences(results, len(answers_by_question), len(seats)),
+        _describe_differences(results, list(answers_by_question.values())),
         ResultTable.from_records(
             rows,
             "An option has the share of seats that chose it, a figure the mean of seats. If every "
@@ -300,14 +300,17 @@ def _sides(answers: SeatAnswers, option: str | None) -> tuple[Side, Side]:
     return models, people
 
 
-def _describe_differences(results: Sequence[Result], questions: int, people: int) -> Sentence:
+def _describe_differences(results: Sequence[Result], questions: Sequence[SeatAnswers]) -> Sentence:
     # Show the first differences in the order of the questions. The largest ones would overstate the
     # result.
+    people = {seat for answers in questions for seat in answers.people}
+    models = {seat for answers in questions for seat in answers.models}
     what = word(
         "description",
-        "people and models",
-        people=format_count(people, "person", "people"),
-        questions=format_count(questions, "question"),
+        "people and models, one" if len(questions) == 1 else "people and models",
+        people=format_count(len(people), "person", "people"),
+        participants=format_count(len(models), "participant"),
+        questions=format_count(len(questions), "question"),
     )
     if not any(result.estimate.has_interval for result in results):
         return word("refusal", "nothing to test", what=what)
