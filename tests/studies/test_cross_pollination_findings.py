@@ -316,6 +316,18 @@ def test_each_missing_participant_has_a_reason_in_the_table(tmp_path):
     assert reasons["Simple voting"].endswith("; other reasons (3)")
 
 
+def test_a_reason_with_an_address_is_whole_and_a_longer_one_is_marked_as_cut(tmp_path):
+    address = "adversarial_dialogue/p_0008/ask1"
+    reason = f"adversarial dialogue (participant): withdrawn: asked at {address}"
+    pilot = Pilot(tmp_path / "run")
+    pilot.add_participants("acp", STILL)
+    for message in (reason, "error " * 50):
+        pilot.add("acp", PARKS, None, status="failed", error_message=message)
+    reasons = column(pilot.read_findings()["attrition"], "reasons")["Adversarial (ACP)"]
+    assert f"{reason} (1)" in reasons
+    assert "… (1)" in reasons
+
+
 def test_losses_that_could_overturn_are_named(tmp_path):
     pilot = Pilot(tmp_path / "run")
     pilot.add_participants("simple_voting", {(PARKS, PARKS): 90, (PARKS, JOBS): 10})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from folkmoot.hints import capitalise
+from folkmoot.hints import capitalise, shorten
 from folkmoot.kit.findings import (
     Row,
     category_shares,
@@ -271,7 +271,9 @@ def attrition_finding(votes: Votes) -> Finding:
         no_final_vote = condition_votes.without_final_vote if is_asked_twice else ()
         missing = (*no_first_vote, *no_final_vote)
         # Long messages would make the table unreadable, so they are cut.
-        reason_counts = Counter(str(voter.error_message or voter.status)[:80] for voter in missing)
+        reason_counts = Counter(
+            shorten(str(voter.error_message or voter.status), 120) for voter in missing
+        )
         status = Counter(voter.status for voter in condition_votes.rows)
         rows.append(
             {
