@@ -130,6 +130,17 @@ def test_refused_resume_changes_no_file(kind: str, run: Path) -> None:
     assert read_tree(run) == before
 
 
+def test_refused_resume_names_every_difference(run: Path) -> None:
+    """A researcher who accepts a harmless change must not accept another one unseen."""
+    edit_study(run, "per_condition: 6", "per_condition: 7")
+    edit_study(run, "Safer streets", "Better streets")
+    command = ["run", str(find_study_path(run)), "--out", str(run), "--resume"]
+    output = CliRunner().invoke(app, [*command, "--model", "synthetic"]).output
+    text = " ".join(output.split())
+    assert "settings.participants_per_condition was 6, is now 7" in text
+    assert "Safer streets" in text and "Better streets" in text
+
+
 def test_run_locked_by_another_process_is_unchanged(run: Path) -> None:
     before = read_tree(run)
     with FileLock(run / ".lock"):

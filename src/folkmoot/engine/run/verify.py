@@ -34,7 +34,7 @@ from folkmoot.engine.session.plan import (
     CLAIMS,
     DESIGN,
     LOBBY,
-    describe_first_difference,
+    describe_differences,
 )
 from folkmoot.engine.study.study import Study, find_study_of_run
 from folkmoot.engine.study.study_file import StudyFile, validate_settings
@@ -574,7 +574,7 @@ def _compare_plans(
             where = "the plan" if name in sealed_before else "the rebuilt plan"
             differences.append(f"the sealed part “{name}” is only in {where}.")
         elif sealed_before[name] != sealed_now[name]:
-            difference = describe_first_difference(sealed_before[name], sealed_now[name])
+            difference = describe_differences(sealed_before[name], sealed_now[name])
             differences.append(
                 f"the sealed part “{name}” differs from that of the run: {difference}."
             )

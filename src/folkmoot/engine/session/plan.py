@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from folkmoot.errors import DriftError, ForeignJournalError
 from folkmoot.hints import shorten
+from folkmoot.measures.inference.estimates import format_count
 from folkmoot.randomness import digest
 from folkmoot.storage.json_files import format_json, write_text
 from folkmoot.storage.manifest import software_versions
@@ -18,6 +19,8 @@ DESIGN, CLAIMS, SEATS = "design", "claims", "seats"
 LOBBY = "lobby"
 # The note with the messages that the researcher sent to humans.
 ANNOUNCED = "announcements"
+# Most differences that a message lists. A changed prompt folder has dozens.
+MAX_LISTED_DIFFERENCES = 10
 # The part that names the one changed reply of a fork.
 FORK = "fork"
 # The parts that every run seals before its first call.
@@ -104,7 +107,7 @@ class Plan:
             return
         if old is not None:
             if not self._accept:
-                difference = describe_first_difference(old, entry)
+                difference = describe_differences(old, entry)
                 summary = f"the {name} differs from plan.json: {difference}."
                 error = DriftError(
                     f"{summary} {_drift_hint(difference)}, start a new run, or accept with "
@@ -159,28 +162,26 @@ def _drift_hint(difference: str) -> str:
     )
 
 
-def describe_first_difference(old: dict[str, object], new: dict[str, object]) -> str:
-    """Describe the first difference between two parts of a plan."""
-    old_value, new_value = old["data"], new["data"]
-    path = ""
-    while isinstance(old_value, dict) and isinstance(new_value, dict):
-        key = next(
-            (
-                key
-                for key in [*old_value, *new_value]
-                if old_value.get(key) != new_value.get(key)
-                or (key in old_value) != (key in new_value)
-            ),
-            None,
-        )
-        if key is None:
-            break
-        path, old_value, new_value = (
-            f"{path}.{key}" if path else key,
-            old_value.get(key, ...),
-            new_value.get(key, ...),
-        )
-    return f"{path or 'value'} was {_shorten(old_value)}, is now {_shorten(new_value)}"
+def describe_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Describe the differences between two parts of a plan."""
+    # A researcher may accept the differences, so a second one must not hide behind the first.
+    found = [*_find_differences(old["data"], new["data"])]
+    more = len(found) - MAX_LISTED_DIFFERENCES
+    listed = found[:MAX_LISTED_DIFFERENCES]
+    return "; ".join(
+        [*listed, f"and {format_count(more, 'more difference')}"] if more > 0 else listed
+    )
+
+
+def _find_differences(old_value: object, new_value: object, path: str = "") -> Iterator[str]:
+    if not (isinstance(old_value, dict) and isinstance(new_value, dict)):
+        yield f"{path or 'value'} was {_shorten(old_value)}, is now {_shorten(new_value)}"
+        return
+    for key in dict.fromkeys([*old_value, *new_value]):
+        # A key that is not there differs from a key without a value.
+        old_part, new_part = old_value.get(key, ...), new_value.get(key, ...)
+        if old_part != new_part:
+            yield from _find_differences(old_part, new_part, f"{path}.{key}" if path else key)
 
 
 def _shorten(value: object) -> str:
