@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode
+from urllib.request import urlopen
 
 import openpyxl
 import pytest
@@ -26,6 +27,7 @@ from tests.servers.pages import PageServer
 from tests.servers.thread import ServerThread
 from tests.studio.conftest import StudioProcess
 from tests.studio.test_studio import make_study, page
+from tests.waiting import wait_until
 
 __all__ = ["page"]
 
@@ -309,6 +311,25 @@ def test_a_button_pressed_twice_starts_one_run(tmp_path: Path) -> None:
     # A different study or budget starts another run.
     other_run_folder = processes.start_new("ovens", ["other.yaml"])
     assert other_run_folder == tmp_path / "outputs" / "ovens_2"
+
+
+def test_the_page_of_a_run_that_waits_for_people_has_their_links(client: Client) -> None:
+    """Whoever closed the page of the start still reaches the page on which to begin."""
+    path = client.folder / "ovens" / "ovens.yaml"
+    path.write_text(f"{STUDY}model: synthetic\nseats: open\n", "utf-8")
+    assert client.fill_in(f"{OVENS_ADDRESS}/run", budget="1") == (303, "/starting/ovens")
+    process = client.studio.processes._started["ovens"]
+    try:
+        wait_until(lambda: "for you alone" in client.get("/starting/ovens"))
+        text = client.get("/run/ovens/-/")
+        links = re.findall(r'<a href="(http://[^"]+/(enter|seats)/[^"]+)"', text)
+        assert [kind for _, kind in links] == ["enter", "seats"]
+        assert urlopen(links[1][0]).status == 200
+        assert "the run stopped" not in text
+    finally:
+        process.terminate()
+        process.wait()
+    assert 'aria-label="Links for participants"' not in client.get("/run/ovens/-/")
 
 
 @pytest.mark.nightly(part="pages")

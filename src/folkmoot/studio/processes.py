@@ -32,6 +32,10 @@ from folkmoot.models.catalog import KNOWN_MODELS, resolve_model
 RECORDS = ".studio"
 # A page shows the end of the messages only. A long run writes many.
 MAX_MESSAGE_BYTES = 20_000
+# The links for humans are at the beginning, and may be far above the last messages.
+MAX_LINK_BYTES = 100_000
+# The lines with the links for humans, which a run prints when its pages are ready.
+_LINK = re.compile(r"^(One link for all|All seats, for you alone|Seat .+): (https?://\S+)$", re.M)
 # Terminal escape sequences, which progress displays write.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -75,6 +79,8 @@ class ProcessMessages:
 
     text: str
     exit_code: int | None
+    # Names and addresses of the pages for humans in the run.
+    links: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +205,16 @@ class Processes:
     def messages_of(self, run: Path) -> ProcessMessages:
         """Return the messages and the exit code of a run that the studio started."""
         try:
-            output = self._record(run, "log").read_bytes()[-MAX_MESSAGE_BYTES:]
+            output = self._record(run, "log").read_bytes()
         except OSError:
             output = b""
         started = self._started.get(run.name)
         # A run of an earlier studio is not a child of this process. Whether it runs shows in the
         # lock of its folder.
         code = started.poll() if started is not None else None if is_held(run) else EXIT_PAUSED
-        return ProcessMessages(self._clean(output), code)
+        beginning, end = output[:MAX_LINK_BYTES], output[-MAX_MESSAGE_BYTES:]
+        links = tuple((match[1], match[2]) for match in _LINK.finditer(self._clean(beginning)))
+        return ProcessMessages(self._clean(end), code, links)
 
     def pause(self, run: Path) -> None:
         """Stop a run as Ctrl-C does, so that it can be resumed.
