@@ -316,6 +316,24 @@ def check_secrets_are_private(out: Path, run: OpenRun, visitors: list[Visitor]) 
     ]
 
 
+async def test_name_of_a_human_who_withdraws_is_deleted_at_once(tmp_path: Path) -> None:
+    """The id of a recruitment site still leads back to the last page of the seat."""
+    seats = Seat("p_1"), Seat("p_2")
+    async with serve_seats(tmp_path, SeatSettings(open=True), *seats) as (_, links):
+        entry, researcher = links["One link for all"], links["All seats, for you alone"]
+        async with open_visitors(entry, "", "?PROLIFIC_PID=5f3a") as visitors:
+            for visitor, name in zip(visitors, ("Kim Secretname", "Bo Secretname"), strict=True):
+                await visitor.enter(name)
+            overview = await visitors[0].get(researcher)
+            assert "Kim Secretname" in overview and "Bo Secretname" in overview
+            for visitor in visitors:
+                assert "You have left" in await visitor.leave()
+            assert "You have left" in await visitors[1].get(visitors[1].link)
+            overview = await visitors[0].get(researcher)
+            assert "2 withdrawn" in overview and "Secretname" not in overview
+            assert "Secretname" not in (tmp_path / "people.json").read_text()
+
+
 # Daily, a resumed run asks no human the same question twice.
 @pytest.mark.nightly(part="kills")
 async def test_visitors_have_the_same_seats_after_a_kill_and_resume(tmp_path: Path) -> None:

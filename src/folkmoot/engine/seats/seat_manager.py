@@ -544,12 +544,21 @@ class SeatManager:
         if seat_state.ended:
             return
         seat_state.ended = reason
+        if reason == WITHDRAWN:
+            self._forget_name(seat_state.seat.name)
         # Written before the questions resolve, so that a resume cannot open the seat again.
         self.save_state()
         for question in seat_state.questions:
             if not question.reply.done():
                 question.reply.set_result(_reply_without_answer(reason))
         seat_state.notify_change()
+
+    def _forget_name(self, name: str) -> None:
+        # The id of a recruitment site stays until the run ends: it leads back to the last page.
+        ids = self._ids.get(name, {})
+        if NAME in ids:
+            self._ids[name] = {key: value for key, value in ids.items() if key != NAME}
+            self._changed += 1
 
     def advance_clock(self) -> None:
         """Subtract the time since the last call from all time limits."""
