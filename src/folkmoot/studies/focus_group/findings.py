@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from folkmoot.hints import capitalise, has_unspaced_script, join_first
+from folkmoot.hints import capitalise, has_unspaced_script, join_first, shorten
 from folkmoot.kit.claims import claims_finding, describe_claims, read_results
 from folkmoot.kit.coding import CodebookResults, read_codings
 from folkmoot.kit.exposure import exposure_finding
@@ -599,16 +599,15 @@ def out_of_character(concept: Concept) -> Finding | None:
     flagged = concept.utterances.filter(pl.col("out_of_character"))
     if flagged.is_empty():
         return None
-    shown = flagged.select(
-        "group", "turn", name="speaker_name", text=pl.col("text").str.slice(0, 160)
-    ).head(MAX_LINES)
+    shown = flagged.select("group", "turn", name="speaker_name", text="text").head(MAX_LINES)
+    rows = [row | {"text": shorten(row["text"], 160)} for row in shown.to_dicts()]
     return concept.finding(
         "out_of_character",
         "Did they stay in character?",
         f"{flagged.height} of {format_count(concept.utterances.height, 'message')} may be out of "
-        "character: the "
-        "speaker talks as an assistant, as the player of a role, or in the headings of a script.",
-        ResultTable.from_records(shown.to_dicts()),
+        "character: the speaker talks as an assistant, as the player of a role, or in the headings "
+        "of a script.",
+        ResultTable.from_records(rows),
         notes=("Found by typical English phrases. The messages are kept like all others.",),
         section="Conversation",
     )
@@ -620,13 +619,8 @@ def sycophancy_finding(concept: Concept) -> Finding:
     check = sycophancy.compute_check(answers, people, concept.control)
     rows = []
     bars = []
-    for position in sorted(
-        {
-            positioned_answer.position
-            for positioned_answer in answers
-            if positioned_answer.position > 1
-        }
-    ):
+    later_positions = {answer.position for answer in answers if answer.position > 1}
+    for position in sorted(later_positions):
         stances = [answer.stance for answer in answers if answer.position == position]
         share_by_stance = {
             stance: stances.count(stance) / len(stances) for stance in ("agree", "disagree")
